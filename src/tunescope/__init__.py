@@ -1,0 +1,1 @@
+"""Tune a language model, and see what tuning did."""
