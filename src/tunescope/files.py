@@ -1,0 +1,136 @@
+"""Files that are whole or absent: write beside, sync, rename, sync the folder.
+
+Everything a run writes goes through `write`, `sync` and `rename` below, so a test can fail the n-th of them.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def write(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:
+    """safetensors makes its files 0600; a folder shared by a group needs what the umask says."""
+    from safetensors.torch import save_file
+
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    os.chmod(path, 0o666 & ~_umask())
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def rename(old: Path, new: Path) -> None:
+    os.replace(old, new)
+
+
+def put(path: Path, data: bytes) -> None:
+    """`path` holds `data`, or what it held before, also after a power cut."""
+    _put(path, lambda beside: write(beside, data))
+
+
+def put_json(path: Path, value: object) -> None:
+    """Sorted keys and no NaN: the same value gives the same bytes, and any reader takes them."""
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    put(path, text.encode() + b"\n")
+
+
+def put_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:
+    _put(path, lambda beside: write_tensors(beside, tensors))
+
+
+def put_folder(beside: Path, path: Path) -> None:
+    """Move a finished folder to its name; its files are synced first, the parent last."""
+    for file in sorted(beside.rglob("*")):
+        sync(file)
+    sync(beside)
+    rename(beside, path)
+    sync(path.parent)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file that tunescope wrote; a torn or foreign file is refused by name."""
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist: {path.parent} is not the folder of a run.") from None
+    except (ValueError, OSError) as problem:
+        raise UserError(f"{path} cannot be read ({problem}); remove it to have it made again.") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} does not hold an object; remove it to have it made again.")
+    return value
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def disk_errors_named(run: Path) -> Iterator[None]:
+    """A full or forbidden disk becomes one line that says how to go on."""
+    try:
+        yield
+    except Exception as problem:
+        reason = _disk_problem(problem)
+        if reason is None:
+            raise
+        raise UserError(
+            f"{reason} while writing to {run}; what was finished is kept. "
+            f"Mend that, then type: tunescope resume {run}"
+        ) from problem
+
+
+def _disk_problem(problem: Exception) -> str | None:
+    number = problem.errno if isinstance(problem, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem):
+        return "the disk is full"
+    if number in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return f"writing is not allowed ({os.strerror(number)})"
+    return None
+
+
+def _put(path: Path, make: Callable[[Path], None]) -> None:
+    beside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        make(beside)
+        sync(beside)
+        rename(beside, path)
+    except BaseException:
+        remove(beside)
+        raise
+    sync(path.parent)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,188 @@
+"""The only training loop. It knows rows by number and the model only through `loss` and `score`."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tunescope import checkpoint
+from tunescope.checkpoint import Point, State
+from tunescope.optimizers import factor, make
+from tunescope.order import stream
+
+
+class Diverged(RuntimeError):  # noqa: N818
+    """The loss or its gradient is no longer a finite number."""
+
+    def __init__(self, step: int, loss: float):
+        super().__init__(f"loss {loss:g} at step {step}; a smaller learning rate may help")
+        self.step, self.loss = step, loss
+
+
+class OutOfMemory(RuntimeError):  # noqa: N818
+    """The device had no room for this arm."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained, on which rows.
+
+    `loss(rows)` is the mean over the labelled tokens of those rows; `score()` is on the development set,
+    higher is better. `labelled` counts each row's labelled tokens: it weights the parts of an accumulated
+    batch.
+    """
+
+    parameters: Mapping[str, Tensor]
+    rates: Mapping[str, float]
+    loss: Callable[[list[int]], Tensor]
+    score: Callable[[], float]
+    lengths: Sequence[int]
+    labelled: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How it is trained; fixed before the data and the same for every arm."""
+
+    steps: int = 500
+    batch_size: int = 16
+    accumulate: int = 1
+    optimizer: str = "adamw"
+    schedule: str = "linear"
+    warmup: float = 0.06
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    precision: str = "auto"
+    eval_every: int = 50
+    patience: int = 5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; `best` is None before the first evaluation."""
+
+    step: int
+    steps: int
+    loss: float
+    best: float | None
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where the state is kept while training, and how often."""
+
+    folder: Path
+    every_seconds: float = 30.0
+
+
+def train(
+    problem: Problem,
+    settings: Settings,
+    seed: int,
+    *,
+    saving: Saving | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> State:
+    """Train in place; afterwards the parameters hold the tensors that scored best.
+
+    Early stopping: the development score is taken every `eval_every` steps and after the last; training stops
+    after `patience` scores in a row that do not exceed the best, and the earliest best is kept. A saved
+    state in `saving.folder` is gone on from, to the same bits (on a CPU).
+
+    Raises:
+        Diverged: the loss or the gradient's norm is not finite.
+    """
+    parameters = problem.parameters
+    optimizer = make(settings.optimizer, parameters, problem.rates, settings.weight_decay)
+    state = (saving and checkpoint.load(saving.folder, parameters, optimizer)) or State()
+    rows = stream(problem.lengths, settings.batch_size, seed, state.step)
+    clock, saved = time.monotonic() - state.seconds, time.monotonic()
+    while state.step < settings.steps and state.waited < settings.patience:
+        loss = _step(problem, settings, optimizer, next(rows), state.step)
+        state.step += 1
+        state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
+        if state.step % settings.eval_every == 0 or state.step == settings.steps:
+            _evaluate(problem, state)
+        state.seconds = time.monotonic() - clock
+        left = state.seconds / state.step * (settings.steps - state.step)
+        report(Progress(state.step, settings.steps, loss, state.best_score, left))
+        if saving and time.monotonic() - saved >= saving.every_seconds:
+            checkpoint.save(saving.folder, state, parameters, optimizer)
+            saved = time.monotonic()
+    with torch.no_grad():
+        for name, leaf in parameters.items():
+            leaf.copy_(state.best[name])
+    return state
+
+
+def _step(
+    problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
+) -> float:
+    """One update; returns the batch's loss."""
+    size = -(-len(rows) // settings.accumulate)
+    whole = sum(problem.labelled[row] for row in rows)
+    device = next(iter(problem.parameters.values())).device
+    total = 0.0
+    optimizer.zero_grad(set_to_none=True)
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        with _precision(device, settings.precision):
+            loss = problem.loss(part) * (sum(problem.labelled[row] for row in part) / whole)
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += loss.item()
+    norm = torch.nn.utils.clip_grad_norm_(list(problem.parameters.values()), settings.clip)
+    if not torch.isfinite(norm) or total != total or abs(total) == float("inf"):
+        raise Diverged(step + 1, total)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * factor(settings.schedule, step, settings.steps, settings.warmup)
+    optimizer.step()
+    return total
+
+
+def _evaluate(problem: Problem, state: State) -> None:
+    score = problem.score()
+    point: Point = {"step": state.step, "loss": state.loss_sum / state.loss_count, "dev": score}
+    state.curve.append(point)
+    state.loss_sum, state.loss_count = 0.0, 0
+    if state.best_score is None or score > state.best_score:
+        state.best_score, state.best_step, state.waited = score, state.step, 0
+        state.best = {name: leaf.detach().clone() for name, leaf in problem.parameters.items()}
+    else:
+        state.waited += 1
+
+
+def early_stopping(settings: Settings) -> str:
+    """The rule in words, for the record."""
+    return (
+        f"development score every {settings.eval_every} steps and after the last; "
+        f"stop after {settings.patience} in a row that do not exceed the best; the earliest best is kept"
+    )
+
+
+@contextmanager
+def memory_errors_named() -> Iterator[None]:
+    """Raise OutOfMemory for what torch raises, which differs by device."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as problem:
+        raise OutOfMemory(_first_line(problem)) from problem
+    except RuntimeError as problem:
+        if "can't allocate memory" in str(problem) or "out of memory" in str(problem):
+            raise OutOfMemory(_first_line(problem)) from problem
+        raise
+
+
+def _first_line(problem: BaseException) -> str:
+    return f"the device ran out of memory: {(str(problem).splitlines() or ['no more is known'])[0]}"
+
+
+def _precision(device: torch.device, precision: str) -> torch.autocast:
+    wanted = precision == "bfloat16" or (
+        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    )
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)

@@ -1,0 +1,152 @@
+"""Files that are whole or absent, and one process in a folder."""
+
+import errno
+import json
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tunescope import files
+from tunescope.errors import UserError
+from tunescope.lock import locked
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "rename"])
+def test_a_failed_put_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch, step):
+    path = tmp_path / "a.json"
+    files.put_json(path, {"old": 1})
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, step, fail)
+    with pytest.raises(OSError, match="No space"):
+        files.put_json(path, {"new": 2})
+    assert json.loads(path.read_text()) == {"old": 1}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_tensor_files_have_the_mode_that_the_umask_says(tmp_path):
+    old = os.umask(0o027)
+    try:
+        files.put_tensors(tmp_path / "t.safetensors", {"a": torch.zeros(3)})
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "t.safetensors").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
+        (
+            RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+            "the disk is full",
+        ),
+        (OSError(errno.EROFS, "Read-only file system"), "writing is not allowed (Read-only file system)"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_one_line_with_the_way_on(tmp_path, problem, reason):
+    line = (
+        f"{reason} while writing to runs/a; what was finished is kept. "
+        "Mend that, then type: tunescope resume runs/a"
+    )
+    with pytest.raises(UserError, match=re.escape(line)), files.disk_errors_named("runs/a"):
+        raise problem
+
+
+def test_other_errors_pass_the_disk_by():
+    with pytest.raises(OSError, match="Bad"), files.disk_errors_named("runs/a"):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "does not exist: .* is not the folder of a run"),
+        ("{", "cannot be read .*; remove it to have it made again"),
+        ("[]", "does not hold an object; remove it to have it made again"),
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused_by_name(tmp_path, content, message):
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        files.read_json(path)
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tunescope.lock import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_second_process_is_refused_by_the_name_of_the_first(tmp_path, holder):
+    message = (
+        rf"{tmp_path} is in use by process {holder.pid} on this host, "
+        rf"started 20\S+Z; wait, or .* type: rm {tmp_path}/LOCK"
+    )
+    with pytest.raises(UserError, match=message), locked(tmp_path):
+        raise AssertionError
+    assert (tmp_path / "LOCK").exists()
+
+
+def test_the_lock_of_a_dead_process_is_taken_over_with_a_line(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    said = []
+    with locked(tmp_path, said.append):
+        assert json.loads((tmp_path / "LOCK").read_text())["pid"] == os.getpid()
+    assert said == [f"{tmp_path} was left by process {holder.pid}, which is gone; taking over."]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_given_to_another_process_does_not_hold_the_lock(tmp_path):
+    old = {"pid": os.getpid(), "host": socket.gethostname(), "started": "2020-01-01T00:00:00Z", "birth": "1"}
+    (tmp_path / "LOCK").write_text(json.dumps(old))
+    with locked(tmp_path, lambda line: None):
+        pass
+
+
+def test_the_lock_of_another_host_is_left_to_a_person(tmp_path):
+    old = {"pid": 7, "host": "elsewhere", "started": "2020-01-01T00:00:00Z", "birth": "1"}
+    (tmp_path / "LOCK").write_text(json.dumps(old))
+    with pytest.raises(UserError, match="in use by process 7 on host elsewhere"), locked(tmp_path):
+        raise AssertionError
+
+
+def test_a_torn_lock_is_not_guessed_at(tmp_path):
+    (tmp_path / "LOCK").write_text("")
+    with (
+        pytest.raises(UserError, match=r"is in use; wait, or if no tunescope is running there type"),
+        locked(tmp_path),
+    ):
+        raise AssertionError
+
+
+def test_the_lock_is_gone_after_an_error(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
