@@ -1,0 +1,228 @@
+"""Classification by label words (decoders and encoder-decoders) or by a head (encoders)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.tasks import prompts
+from tunescope.tasks.label_words import notes as word_notes
+from tunescope.tasks.label_words import word_tokens
+from tunescope.tasks.reading import line_of, place, value
+from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Task):
+    """One of K labels a row.
+
+    ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
+    training rows, each its own word. ``by="words"`` compares log p(word | filled template), all tokens of the
+    word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
+    """
+
+    text: str = "text"
+    label: str = "label"
+    template: str = "{text}\nLabel:"
+    words: Mapping[str, str] = field(default_factory=dict)
+    by: str = "words"
+    notes: tuple[str, ...] = ()  # filled in by `prepare`
+
+    metric = "accuracy"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("words", "head"):
+            raise UserError(
+                f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'"
+            )
+        if len(self.words) == 1:
+            raise UserError(
+                f"Classification has one label only, '{next(iter(self.words))}'. Give at least two."
+            )
+        if self.label in prompts.fields(self.template):
+            raise UserError(
+                f"Template {self.template!r} contains the label's own field {{{self.label}}}, which would "
+                "give the answer away. Take it out; the label word is added behind the template."
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        if not self.words:
+            raise UserError(
+                "Classification does not know its labels yet. Type: task = task.prepare({'train': rows}, "
+                "tokenizer, model_kind=...), or give words={'LABEL': 'WORD', ...}"
+            )
+        return tuple(self.words)
+
+    @property
+    def needs_head(self) -> int | None:
+        return len(self.labels) if self.by == "head" else None
+
+    def fields(self) -> tuple[str, ...]:
+        return prompts.fields(self.template)
+
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Classification:
+        self._check_kind(model_kind)
+        found = {
+            name: {
+                self.label_of(row, index): place(row, index) for index, row in reversed(list(enumerate(rows)))
+            }
+            for name, rows in splits.items()
+        }
+        train = found["train"]
+        if len(train) < 2:
+            raise UserError(
+                f"The training rows have one label only, '{next(iter(train), '')}'. "
+                f"Classification needs at least two; is '{self.label}' the right field? Type: --label FIELD"
+            )
+        for name, labels in found.items():
+            for label, where in labels.items():
+                if label not in train:
+                    raise UserError(
+                        f"{where}: label '{label}' of the {name} rows does not occur in the training rows, "
+                        f"which have {_some(sorted(train))}. Add training rows of it, or take it out."
+                    )
+        task = self if self.words else replace(self, words={label: label for label in sorted(train)})
+        for label, where in train.items():
+            task._index(label, where)
+        tokens = word_tokens(tokenizer, self.template, task.words, model_kind) if self.by == "words" else {}
+        return replace(task, notes=tuple(word_notes(tokens)))
+
+    def encode(
+        self,
+        rows: Rows,
+        tokenizer: Any,
+        *,
+        model_kind: str,
+        bos: bool = True,
+        train: bool = False,
+        room: int | None = None,
+    ) -> list[Encoded]:
+        self._check_kind(model_kind)
+        targets = list(self._tokens(tokenizer, model_kind).values()) if self.by == "words" else []
+        fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
+        values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
+        places = [place(row, index) for index, row in enumerate(rows)]
+        layout = prompts.Layout(self.template, self.text, model_kind, bos)
+        filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
+        encoded = []
+        for index, (row, (ids, cut)) in enumerate(zip(rows, filled, strict=True)):
+            label = self._index(name := self.label_of(row, index), places[index])
+            encoded.append(
+                Encoded(
+                    row=line_of(row, index),
+                    input_ids=ids,
+                    target_ids=targets[label] if targets else (),
+                    label=label,
+                    references=(name,),
+                    source="\t".join(values[index].values()),
+                    cut=cut,
+                )
+            )
+        return encoded
+
+    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks import scoring
+
+        if self.by == "head":
+            return scoring.head_loss(model, batch, tokenizer)
+        start = scoring.decoder_start(model) if model.config.is_encoder_decoder else None
+        return scoring.target_loss(model, batch, tokenizer, start=start)
+
+    def predict(
+        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32
+    ) -> list[Prediction]:
+        from tunescope.tasks import scoring
+
+        if self.by == "head":
+            choices = scoring.head_choices(model, rows, tokenizer, batch_size)
+        else:
+            kind = "encoder-decoder" if model.config.is_encoder_decoder else "decoder"
+            words = list(self._tokens(tokenizer, kind).values())
+            choices = scoring.word_choices(model, rows, words, tokenizer, batch_size)
+        return [
+            Prediction(
+                row.row,
+                self.labels[choice],
+                (float(choice == row.label), float(row.label or 0), float(choice)),
+            )
+            for row, choice in zip(rows, choices, strict=True)
+        ]
+
+    def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
+        """``k`` random rows of each label, mixed, each the filled template and its label word."""
+        by_label: dict[str, list[Mapping[str, Any]]] = {}
+        for index, row in enumerate(rows):
+            by_label.setdefault(self.label_of(row, index), []).append(row)
+        random, chosen = Random(seed), []
+        for label, members in sorted(by_label.items()):
+            if not 1 <= k <= len(members):
+                raise UserError(
+                    f"{k} demonstrations a label are asked for, and label '{label}' has {len(members)} rows. "
+                    f"Allowed: 1 to {min(map(len, by_label.values()))}."
+                )
+            chosen += [(label, row) for row in random.sample(members, k)]
+        random.shuffle(chosen)
+        return "".join(self._solved(row, label) + "\n\n" for label, row in chosen)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "classification",
+            "metric": self.metric,
+            "higher_is_better": True,
+            "chance": 1 / len(self.labels),
+            "labels": list(self.labels),
+            "words": dict(self.words) if self.by == "words" else None,
+            "by": self.by,
+            "fields": list(self.fields()),
+            "label": self.label,
+            "template": self.template,
+            "notes": list(self.notes),
+        }
+
+    def label_of(self, row: Mapping[str, Any], index: int) -> str:
+        """The row's label as text, without white space around it."""
+        label = value(row, self.label, index).strip()
+        if not label:
+            raise UserError(f"{place(row, index)}: '{self.label}' is empty. Fill it in or delete the row.")
+        return label
+
+    def counts(self, rows: Rows) -> dict[str, int]:
+        """How many rows each label has."""
+        return dict(Counter(self.label_of(row, index) for index, row in enumerate(rows)))
+
+    def _tokens(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
+        return word_tokens(
+            tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind
+        )
+
+    def _solved(self, row: Mapping[str, Any], label: str) -> str:
+        filled = prompts.fill(self.template, {name: value(row, name, 0) for name in self.fields()})
+        return filled + prompts.separator(self.template) + self.words.get(label, label)
+
+    def _index(self, label: str, where: str) -> int:
+        if label not in self.words:
+            raise UserError(
+                f"{where}: label '{label}' is not among the labels: {_some(self.labels)}. "
+                f"Correct it, or name its word: --words {label}=WORD,..."
+            )
+        return self.labels.index(label)
+
+    def _check_kind(self, model_kind: str) -> None:
+        if self.by == "head" and model_kind != "encoder":
+            raise UserError(f"by='head' is for encoders, and this model is a {model_kind}. Type: by='words'")
+        if self.by == "words" and model_kind == "encoder":
+            raise UserError(
+                "by='words' needs a decoder or an encoder-decoder; an encoder has a head. Type: by='head'"
+            )
+
+
+def _some(labels: Sequence[str], most: int = 10) -> str:
+    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")

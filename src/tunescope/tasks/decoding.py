@@ -1,0 +1,68 @@
+"""Greedy answers of a model, decoded by transformers and by nothing that the checkpoint sets on the side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tunescope.tasks.batching import batches, evaluating, pad_id, padded
+from tunescope.tasks.task import Encoded
+
+
+def greedy(
+    model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int
+) -> list[str]:
+    """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
+    texts = [""] * len(rows)
+    with evaluating(model):
+        for some in batches([len(row.input_ids) for row in rows], batch_size):
+            found = _decoded(model, [rows[index] for index in some], tokenizer, max_new_tokens)
+            for index, text in zip(some, found, strict=True):
+                texts[index] = text
+    return texts
+
+
+def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, max_new_tokens: int) -> list[str]:
+    from transformers import GenerationConfig
+
+    encoder_decoder = bool(model.config.is_encoder_decoder)
+    pad = pad_id(tokenizer)
+    ids, mask = padded([row.input_ids for row in batch], pad, model.device, left=not encoder_decoder)
+    config = GenerationConfig(
+        max_new_tokens=max_new_tokens,
+        do_sample=False,
+        num_beams=1,
+        use_cache=True,
+        pad_token_id=pad,
+        eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=_start(model, batch) if encoder_decoder else None,
+    )
+    with _only(model, config):
+        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
+    answers = out[:, 1 if encoder_decoder else ids.shape[1] :].tolist()
+    return [_text(tokenizer, answer) for answer in answers]
+
+
+def _start(model: Any, batch: Sequence[Encoded]) -> int:
+    """The decoder's first token, which is the one the model puts before the same targets in training."""
+    labels, _ = padded([batch[0].target_ids], -100, model.device, left=False)
+    return int(model.prepare_decoder_input_ids_from_labels(labels=labels)[0, 0])
+
+
+@contextmanager
+def _only(model: Any, config: Any) -> Iterator[None]:
+    """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
+    own = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+def _text(tokenizer: Any, answer: list[int]) -> str:
+    if tokenizer.eos_token_id in answer:
+        answer = answer[: answer.index(tokenizer.eos_token_id)]
+    text: str = tokenizer.decode(answer, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text.strip()

@@ -1,0 +1,212 @@
+"""Generation: an input, a text to be written; decoded greedily and compared with all references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.tasks import metrics, prompts
+from tunescope.tasks.reading import line_of, place, value
+from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+METRICS = ("exact_match", "bleu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation(Task):
+    """A target text for each input.
+
+    Rows with equal inputs are one input with several references: each is a training example of its own, and
+    in scoring the input is decoded once. ``max_new_tokens=None`` lets ``prepare`` take it from the training
+    targets (their 99th percentile and a margin). ``lowercase`` ignores case in either metric.
+    """
+
+    input: str = "input"
+    target: str = "target"
+    template: str = "{input}\n"
+    metric: str = "exact_match"
+    lowercase: bool = False
+    max_new_tokens: int | None = None
+    notes: tuple[str, ...] = ()  # filled in by `prepare`
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise UserError(f"Generation(metric={self.metric!r}): allowed are {', '.join(METRICS)}.")
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise UserError(f"Generation(max_new_tokens={self.max_new_tokens}) must be at least 1.")
+        if self.target in prompts.fields(self.template):
+            raise UserError(
+                f"Template {self.template!r} contains the target's own field {{{self.target}}}, which would "
+                "give the answer away. Take it out; the target is added behind the template."
+            )
+
+    @property
+    def needs_head(self) -> int | None:
+        return None
+
+    def fields(self) -> tuple[str, ...]:
+        return prompts.fields(self.template)
+
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
+        _check_kind(model_kind)
+        for rows in splits.values():
+            for index, row in enumerate(rows):
+                self._texts(row, index)
+        train = splits["train"]
+        longest = self.max_new_tokens
+        if longest is None:
+            texts = [self._texts(row, index) for index, row in enumerate(train)]
+            lengths = sorted(map(len, self._targets(tokenizer, texts, model_kind)))
+            usual = lengths[ceil(0.99 * len(lengths)) - 1]
+            longest = usual + max(4, usual // 10)
+        notes = [f"Greedy decoding of at most {longest} tokens."]
+        if tokenizer.eos_token_id is None:
+            notes.append(
+                f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "
+                "without an end, and decoding stops by length only."
+            )
+        return replace(self, max_new_tokens=longest, notes=tuple(notes))
+
+    def encode(
+        self,
+        rows: Rows,
+        tokenizer: Any,
+        *,
+        model_kind: str,
+        bos: bool = True,
+        train: bool = False,
+        room: int | None = None,
+    ) -> list[Encoded]:
+        _check_kind(model_kind)
+        texts = [self._texts(row, index) for index, row in enumerate(rows)]
+        references: dict[str, list[str]] = {}
+        for values in texts:
+            references.setdefault(self._source(values), []).append(values[self.target].strip())
+        firsts = {self._source(values): index for index, values in reversed(list(enumerate(texts)))}
+        kept = range(len(rows)) if train else sorted(firsts.values())
+        chosen = [texts[index] for index in kept]
+        places = [place(rows[index], index) for index in kept]
+        targets = self._targets(tokenizer, chosen, model_kind)
+        layout = prompts.Layout(self.template, self.input, model_kind, bos)
+        rooms = self._rooms(targets, room, model_kind, train)
+        filled = layout.encode(tokenizer, chosen, rooms, places)
+        return [
+            Encoded(
+                row=line_of(rows[index], index),
+                input_ids=ids,
+                target_ids=target,
+                label=None,
+                references=tuple(references[self._source(values)]),
+                source=self._source(values),
+                cut=cut,
+            )
+            for index, values, target, (ids, cut) in zip(kept, chosen, targets, filled, strict=True)
+        ]
+
+    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks import scoring
+
+        return scoring.target_loss(model, batch, tokenizer)
+
+    def predict(
+        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32
+    ) -> list[Prediction]:
+        from tunescope.tasks.decoding import greedy
+
+        texts = greedy(model, rows, tokenizer, self._longest(), batch_size)
+        return [
+            Prediction(row.row, text, self._stats(text, row.references))
+            for row, text in zip(rows, texts, strict=True)
+        ]
+
+    def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
+        """``k`` random rows, each the filled template and its target."""
+        if not 1 <= k <= len(rows):
+            raise UserError(
+                f"{k} demonstrations are asked for, of {len(rows)} rows. Allowed: 1 to {len(rows)}."
+            )
+        space = prompts.separator(self.template)
+        chosen = Random(seed).sample(range(len(rows)), k)
+        solved = [self._texts(rows[index], index) for index in chosen]
+        return "".join(
+            prompts.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n"
+            for texts in solved
+        )
+
+    def describe(self) -> dict[str, Any]:
+        case = "case ignored" if self.lowercase else "case kept"
+        compared = {
+            "bleu": f"corpus BLEU-4 as in sacrebleu: 13a tokenisation, {case}, exp smoothing, 0 to 100",
+            "exact_match": f"equal to one of the references, {case}, white space runs taken as one space",
+        }
+        return {
+            "kind": "generation",
+            "metric": self.metric,
+            "higher_is_better": True,
+            "chance": None,
+            "labels": None,
+            "fields": list(self.fields()),
+            "target": self.target,
+            "template": self.template,
+            "max_new_tokens": self.max_new_tokens,
+            "compared": compared[self.metric],
+            "notes": list(self.notes),
+        }
+
+    def _texts(self, row: Mapping[str, Any], index: int) -> dict[str, str]:
+        texts = {name: value(row, name, index) for name in (*self.fields(), self.target)}
+        if not texts[self.target].strip():
+            raise UserError(f"{place(row, index)}: '{self.target}' is empty. Fill it in or delete the row.")
+        return texts
+
+    def _source(self, texts: Mapping[str, str]) -> str:
+        return "\t".join(texts[name] for name in self.fields())
+
+    def _targets(
+        self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str
+    ) -> list[prompts.Ids]:
+        """Token ids of the targets, with the end where the tokenizer has one."""
+        answers = [one[self.target].strip() for one in texts]
+        end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+        if model_kind == "encoder-decoder":
+            front, back = prompts.edges(tokenizer, target=True)
+            back = back if set(end) <= set(back) else back + end
+            return [front + one + back for one in prompts.ids(tokenizer, answers, target=True)]
+        heads = [prompts.fill(self.template, one) for one in texts]
+        space = prompts.separator(self.template)
+        wholes = [head + space + answer for head, answer in zip(heads, answers, strict=True)]
+        alone = prompts.ids(tokenizer, [space + answer for answer in answers])
+        behind = prompts.continuations(tokenizer, heads, wholes)
+        return [(one or other) + end for one, other in zip(behind, alone, strict=True)]
+
+    def _rooms(
+        self, targets: Sequence[prompts.Ids], room: int | None, model_kind: str, train: bool
+    ) -> list[int | None]:
+        """Positions left for each input: in a decoder the answer takes its share, but for its last token."""
+        if room is None or model_kind == "encoder-decoder":
+            return [room] * len(targets)
+        return [room - (len(target) if train else self._longest()) + 1 for target in targets]
+
+    def _longest(self) -> int:
+        if self.max_new_tokens is None:
+            raise UserError(
+                "Generation does not know how long answers are yet. Type: "
+                "task = task.prepare({'train': rows}, tokenizer, model_kind=...), or max_new_tokens=64"
+            )
+        return self.max_new_tokens
+
+    def _stats(self, text: str, references: Sequence[str]) -> tuple[float, ...]:
+        count = metrics.bleu_stats if self.metric == "bleu" else metrics.exact_match_stats
+        return count(text, references, lowercase=self.lowercase)
+
+
+def _check_kind(model_kind: str) -> None:
+    if model_kind == "encoder":
+        raise UserError("Generation needs a decoder or an encoder-decoder, and this model is an encoder.")

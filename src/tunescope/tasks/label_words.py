@@ -1,0 +1,88 @@
+"""Label words as token sequences to continue a prompt with, and whether they can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.tasks.prompts import Ids, continuations, ids, separator, tail
+
+
+def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_kind: str) -> dict[str, Ids]:
+    """Label -> token ids of its word.
+
+    Decoder: the word as it continues the end of the template, behind a space unless there is white space
+    already. Where the tokenizer merges the two, the word is encoded alone. Encoder-decoder: the word as the
+    beginning of the decoder's text.
+
+    Raises:
+        UserError: a word without tokens, two labels with the same tokens, or one that begins another.
+    """
+    texts = list(words.values())
+    if model_kind == "encoder-decoder":
+        found = ids(tokenizer, texts, target=True)
+    else:
+        space = separator(template)
+        found = [Ids(one) for one in _continuing(tokenizer, tail(template), [space + text for text in texts])]
+    tokens = dict(zip(words, found, strict=True))
+    _check(tokens, words)
+    return tokens
+
+
+def shared_first_tokens(tokens: Mapping[str, Ids]) -> list[tuple[str, ...]]:
+    """Groups of labels whose words begin with the same token: fine when scored in full, as here."""
+    groups: dict[int, list[str]] = {}
+    for label, sequence in tokens.items():
+        groups.setdefault(sequence[0], []).append(label)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def notes(tokens: Mapping[str, Ids]) -> list[str]:
+    """What a reader of the results should know about these label words."""
+    found = []
+    if len({len(sequence) for sequence in tokens.values()}) > 1:
+        counts = ", ".join(f"{label} {len(sequence)}" for label, sequence in tokens.items())
+        found.append(
+            "A label's score is the sum of the log-probabilities of all tokens of its word, so longer words "
+            f"start at a disadvantage. Tokens: {counts}."
+        )
+    for group in shared_first_tokens(tokens):
+        found.append(f"The words of {', '.join(group)} begin with the same token; they differ later.")
+    return found
+
+
+def _continuing(tokenizer: Any, end: str, texts: list[str]) -> list[Ids]:
+    """Ids of the texts behind ``end``, behind a letter, or alone: the first that leaves the head intact."""
+    for head in (end, "a" if texts[0].startswith(" ") else ""):
+        behind = (
+            continuations(tokenizer, [head] * len(texts), [head + text for text in texts]) if head else []
+        )
+        if behind and all(behind):
+            return [one for one in behind if one]
+    return ids(tokenizer, texts)
+
+
+def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
+    example = ",".join(f"{label}=WORD" for label in list(tokens)[:3])
+    for label, sequence in tokens.items():
+        if not sequence or not words[label].strip():
+            raise UserError(
+                f"Label '{label}' has the word {words[label]!r}, which comes to no token. "
+                f"Choose another: --words {example}"
+            )
+    for one, other in combinations(tokens, 2):
+        short, long = sorted((one, other), key=lambda label: len(tokens[label]))
+        if tokens[long][: len(tokens[short])] != tokens[short]:
+            continue
+        if len(tokens[long]) == len(tokens[short]):
+            problem = "are the same tokens, so they cannot be told apart"
+        else:
+            problem = (
+                f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
+            )
+        raise UserError(
+            f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. "
+            f"Choose others: --words {example}"
+        )

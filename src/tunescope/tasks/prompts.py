@@ -1,0 +1,152 @@
+"""Templates filled from rows and turned into token ids, cut to the room there is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+from tunescope.errors import UserError
+
+Ids = tuple[int, ...]
+
+
+def fields(template: str) -> tuple[str, ...]:
+    """The distinct {fields} of a template in order.
+
+    Raises:
+        UserError: braces that do not pair, a field without a name, a conversion or a format, or no field.
+    """
+    try:
+        parsed = [piece[1:] for piece in Formatter().parse(template) if piece[1] is not None]
+    except ValueError as error:
+        raise UserError(f"Template {template!r}: {error}. Write {{field}}, and {{{{ for a brace.") from error
+    if not parsed or any(not name or spec or conversion for name, spec, conversion in parsed):
+        raise UserError(
+            f"Template {template!r} must name at least one field of the rows, each as {{field}} and no more."
+        )
+    return tuple(dict.fromkeys(str(name) for name, _, _ in parsed))
+
+
+def fill(template: str, values: Mapping[str, str]) -> str:
+    """The template with each {field} replaced by its value; values are never read as templates."""
+    return "".join(
+        literal + (values[name] if name is not None else "")
+        for literal, name, _, _ in Formatter().parse(template)
+    )
+
+
+def tail(template: str) -> str:
+    """What follows the last field."""
+    pieces = list(Formatter().parse(template))
+    last = max(i for i, piece in enumerate(pieces) if piece[1] is not None)
+    return "".join(literal for literal, _, _, _ in pieces[last + 1 :])
+
+
+def separator(template: str) -> str:
+    """What stands between a filled template and its answer: a space, unless white space ends the template."""
+    end = tail(template)
+    return "" if end and end[-1].isspace() else " "
+
+
+def ids(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> list[Ids]:
+    """Token ids without special tokens, one tuple a text; ``target`` for the decoder side of a translator."""
+    if not texts:
+        return []
+    key = "text_target" if target else "text"
+    encoded = tokenizer(**{key: list(texts)}, add_special_tokens=False, verbose=False)
+    return [tuple(one) for one in encoded["input_ids"]]
+
+
+def edges(tokenizer: Any, *, target: bool = False) -> tuple[Ids, Ids]:
+    """The special tokens the tokenizer puts in front of a text and behind it."""
+    plain = ids(tokenizer, ["a"], target=target)[0]
+    whole = tuple(tokenizer(**{"text_target" if target else "text": "a"})["input_ids"])
+    for start in range(len(whole) - len(plain) + 1):
+        if plain and whole[start : start + len(plain)] == plain:
+            return whole[:start], whole[start + len(plain) :]
+    return (), ()
+
+
+def continuations(tokenizer: Any, heads: Sequence[str], whole: Sequence[str]) -> list[Ids | None]:
+    """Token ids of each whole text behind those of its head; None where they do not begin with the head's."""
+    pairs = zip(ids(tokenizer, heads), ids(tokenizer, whole), strict=True)
+    return [after[len(head) :] if after[: len(head)] == head else None for head, after in pairs]
+
+
+def cut_field(template: str, preferred: str, values: Mapping[str, str]) -> str:
+    """The field to shorten: the preferred one if the template uses it, or else this row's longest."""
+    used = fields(template)
+    return preferred if preferred in used else max(used, key=lambda name: len(values[name]))
+
+
+def fitted(
+    tokenizer: Any, template: str, values: Mapping[str, str], field: str, room: int
+) -> tuple[Ids, int] | None:
+    """(token ids of the filled template, characters cut off the end of ``field``) with at most ``room`` ids.
+
+    None where even an empty field leaves too many.
+    """
+
+    def filled(length: int) -> Ids:
+        return ids(tokenizer, [fill(template, {**values, field: values[field][:length]})])[0]
+
+    if len(best := filled(0)) > room:
+        return None
+    fits, over = 0, len(values[field]) + 1  # invariant: `fits` characters fit; `over` do not, as far as known
+    while over - fits > 1:
+        middle = (fits + over) // 2
+        if len(tried := filled(middle)) <= room:
+            fits, best = middle, tried
+        else:
+            over = middle
+    return best, len(values[field]) - fits
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows become a model's input ids. ``cut`` names the field to shorten where the room is too small."""
+
+    template: str
+    cut: str
+    model_kind: str
+    bos: bool
+
+    def encode(
+        self,
+        tokenizer: Any,
+        rows: Sequence[Mapping[str, str]],
+        rooms: Sequence[int | None],
+        places: Sequence[str],
+    ) -> list[tuple[Ids, int]]:
+        """(ids with the special tokens around them, characters cut) of every row.
+
+        Args:
+            rooms: ids allowed for each row's input, None for no limit.
+
+        Raises:
+            UserError: a row's template does not fit even without its input, or comes to no token at all.
+        """
+        front, back = edges(tokenizer)
+        front = front if self.bos else ()
+        back = () if self.model_kind == "decoder" else back  # an end there would cut the answer off
+        edge, found = len(front) + len(back), []
+        whole = ids(tokenizer, [fill(self.template, row) for row in rows])
+        for row, tokens, room, place in zip(rows, whole, rooms, places, strict=True):
+            fit: tuple[Ids, int] | None = (tokens, 0)
+            if room is not None and len(tokens) + edge > room:
+                field = cut_field(self.template, self.cut, row)
+                fit = fitted(tokenizer, self.template, row, field, room - edge)
+            if fit is None:
+                raise UserError(
+                    f"{place}: there is room for {max(room or 0, 0)} tokens before the answer, and the "
+                    "template alone is longer. Shorten the template, the context or the row."
+                )
+            if not front + fit[0] + back:
+                raise UserError(
+                    f"{place}: the filled template is empty, and the model needs a token to go on from. "
+                    "Fill in the row, or end the template in some text."
+                )
+            found.append((front + fit[0] + back, fit[1]))
+        return found
