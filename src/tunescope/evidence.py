@@ -177,7 +177,7 @@ class _Reader:
         chance = f"chance ({number(self.chance, self.scale)})"
         if above:
             return f"part of the skill is latent: {', '.join(above)} above {chance} without training"
-        return f"no sign that part of the skill is latent: {', '.join(a.shown for a in frozen)} not above {chance}"
+        return f"no sign that the skill is latent: {', '.join(a.shown for a in frozen)} not above {chance}"
 
     def _highest(self, groups: set[str]) -> Result | None:
         arms = [arm for arm in self.done.values() if arm.get("group") in groups]
