@@ -1,0 +1,196 @@
+"""What tuning makes: a spec (a frozen dataclass) and its tensors (a flat dict). Contexts and deltas, and nothing else.
+
+A *context* occupies key positions: something the frozen model is given to attend to. A *delta* never does: it changes
+what passes a site, or a parameter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+Params = dict[str, Tensor]
+KeysValues = dict[str, tuple[Tensor, Tensor]]
+
+
+class SiteShape(NamedTuple):
+    """Widths of what a delta reads and of what it changes, and the number of attention heads (1 off attention)."""
+
+    d_in: int
+    d_out: int
+    n_heads: int
+
+
+class LayerShape(NamedTuple):
+    """Keys (kv_heads, n, d_key) and values (kv_heads, n, d_value) of one attention module."""
+
+    kv_heads: int
+    d_key: int
+    d_value: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a context may know of the model that it is made for."""
+
+    kind: str  # "decoder" | "encoder" | "encoder-decoder"
+    width: int  # of a token's embedding
+    layers: Mapping[str, LayerShape]  # "decoder.0.self" -> shape, in order of depth
+    embed: Callable[[Tensor], Tensor]  # ids (n,) -> (n, width), at the scale the model's first layer sees
+    keys_values: Callable[[Tensor], KeysValues]  # ids (n,) -> what every attention module makes of them
+    vocabulary: int
+    tokenizer: Any = None
+
+
+class Spec(ABC):
+    """A method's hyper-parameters: what the user types. Abstract; a method is one frozen dataclass in its own file."""
+
+    size: ClassVar[str | None] = None  # the field that a budget sets
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-4, 1e-3, 1e-2)  # its grid in `compare`
+
+    @property
+    def fresh_is_identity(self) -> bool:
+        """Whether attaching it untrained changes nothing, to the bit."""
+        return True
+
+
+class SiteDelta(Spec):
+    """A delta that acts on what passes a site: two pure functions over its tensors."""
+
+    sites: tuple[str, ...]
+
+    @property
+    def reads(self) -> str:
+        """Which tensor is handed to `apply` as x: "input" of the site, or the layer's "query"."""
+        return "input"
+
+    @abstractmethod
+    def init(self, shape: SiteShape) -> Params:
+        """Fresh tensors for one site, drawn from torch's global generator."""
+
+    @abstractmethod
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        """x (..., d_in) enters the site and h (..., d_out) leaves it -> (..., d_out)."""
+
+    def weight_change(self, p: Params) -> Tensor | None:
+        """(d_out, d_in) to add to the frozen weight for the same map; None where no such matrix exists."""
+        return None
+
+
+class PatchDelta(Spec):
+    """A delta that changes parameters by name, for what has no site."""
+
+    @abstractmethod
+    def selects(self, name: str) -> bool:
+        """Whether it changes the parameter of that name."""
+
+    def init(self, parameters: Mapping[str, Tensor]) -> Params:
+        """One zero change for every selected parameter."""
+        return {name: torch.zeros_like(value, requires_grad=False) for name, value in parameters.items()}
+
+    def patch(self, p: Params) -> Params:
+        """Parameter name -> change, to be added."""
+        return p
+
+
+class Context(Spec):
+    """Something that stands before (or inside) the text and is attended to."""
+
+    @property
+    def fresh_is_identity(self) -> bool:
+        return False
+
+    @abstractmethod
+    def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor it trains, without making any."""
+
+    @abstractmethod
+    def init(self, base: Base) -> Params:
+        """Fresh tensors of exactly those shapes."""
+
+    def folded(self) -> Context:
+        """The spec under which its tensors are stored for inference."""
+        return self
+
+    def fold(self, p: Params) -> Params:
+        """The tensors to store for inference, for `folded()`."""
+        return p
+
+
+class TokenContext(Context):
+    """A context that stands among the tokens: it runs at the embedding level, or lowered where that is exact."""
+
+    @abstractmethod
+    def embeddings(self, p: Params, embed: Callable[[Tensor], Tensor]) -> Tensor:
+        """(n, width), in the place of n tokens' embeddings."""
+
+
+class KVContext(Context):
+    """A context of free keys and values, one pair for every attention module it reaches."""
+
+    infix: ClassVar[bool] = False  # seen only by what follows the input
+    positions: str = "same"
+
+    @abstractmethod
+    def keys_values(self, p: Params, stack: str) -> KeysValues:
+        """"decoder.0.self" -> (kv_heads, n, d_key), (kv_heads, n, d_value), for the modules of one stack."""
+
+
+@dataclass
+class Artifact:
+    """A spec with its tensors: what is trained, saved, loaded and attached.
+
+    base: fingerprint of the weights it was made for; None until it is saved.
+    in_force: for lowered keys and values, the fingerprint of all that was attached when they were made.
+    """
+
+    spec: Spec
+    tensors: Params
+    base: str | None = None
+    tokenizer: str | None = None
+    in_force: str | None = None
+
+    def fold(self) -> Artifact:
+        """The form to store for inference: without the network that only trains (Li & Liang's MLP)."""
+        if not isinstance(self.spec, Context):
+            return self
+        tensors = {name: value.detach().clone() for name, value in self.spec.fold(self.tensors).items()}
+        return replace(self, spec=self.spec.folded(), tensors=tensors)
+
+
+_FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], str]] = weakref.WeakKeyDictionary()
+
+
+def fingerprint(model: Any) -> str:
+    """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads outside the base do not count.
+
+    The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint. It is a guard against mix-ups,
+    not against an adversary: weights that agree to three digits are taken for the same.
+    """
+    base = model.base_model
+    versions = tuple(parameter._version for parameter in base.parameters())
+    known = _FINGERPRINTS.get(base)
+    if known is not None and known[0] == versions:
+        return known[1]
+    digest = hash_tensors({name: value for name, value in base.named_parameters() if "pooler" not in name})
+    _FINGERPRINTS[base] = (versions, digest)
+    return digest
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """sha256 (hex) over names, shapes and values rounded to bfloat16, in order of name."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].detach()
+        digest.update(f"{name}{tuple(value.shape)}".encode())
+        if value.is_floating_point():
+            value = value.to(torch.bfloat16).view(torch.int16)
+        digest.update(value.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()

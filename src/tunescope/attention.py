@@ -1,0 +1,249 @@
+"""The one attention function. It joins contexts to the text, feeds probes, and is otherwise plain attention.
+
+It is registered with transformers under NAME, and so is the mask function: without the second every mask is None.
+State rides on the attention module (`LayerState`, put there and taken away by `attach`), never in a global.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from tunescope.errors import UserError
+
+NAME = "tunescope"
+STATE = "_tunescope"
+LARGEST_SCORES = 2**26  # elements; beyond it scores are never held whole, and keys and values are joined instead
+
+
+@dataclass(frozen=True)
+class Extra:
+    """One context's keys and values in one layer, the same for every row of the batch.
+
+    key: (kv_heads, n, d_key); value: (kv_heads, n, d_value), after rotary positions.
+    start: position of the first key, for keys that stand at positions; None for free ones, which no window hides.
+    infix: seen only from `output_start` on.
+    """
+
+    key: Tensor
+    value: Tensor
+    start: int | None = None
+    infix: bool = False
+
+
+@dataclass
+class LayerState:
+    """What `attach` leaves on an attention module for the time being."""
+
+    extras: tuple[Extra, ...] = ()
+    keep: Callable[[nn.Module, dict[str, Tensor | None]], None] | None = None
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention over [contexts | text] -> ((batch, query, heads, d_value), weights or None), as transformers asks.
+
+    query (batch, heads, query, d), key and value (batch, kv_heads, keys, d), grouped heads not repeated; the mask
+    is boolean (True = attend) or additive, over the text's keys alone. Weights, where they are made, have the
+    contexts' columns first.
+    """
+    state: LayerState = module.__dict__.get(STATE) or LayerState()
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    bias, softcap = kwargs.get("position_bias"), kwargs.get("softcap")
+    if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
+        raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
+    wants_weights = bool(kwargs.get("output_attentions")) or state.keep is not None
+    keys = key.shape[2] + sum(extra.key.shape[1] for extra in state.extras)
+    small = query.shape[0] * query.shape[1] * query.shape[2] * keys <= LARGEST_SCORES
+    weights: Tensor | None = None
+    if wants_weights or softcap is not None or (state.extras and (small or bias is not None)):
+        hidden = context_visible(state.extras, query, key, kwargs)
+        scores = _scores(query, key, attention_mask, state.extras, hidden, scaling, bias, softcap)
+        exact = torch.promote_types(scores.dtype, torch.float32)
+        weights = F.dropout(scores.softmax(-1, dtype=exact).to(query.dtype), dropout, dropout > 0)
+        out = _mix(weights, value, state.extras)
+    else:
+        out = _fused(query, key, value, attention_mask, state.extras, kwargs, (dropout, scaling, bias))
+    if state.keep is not None:
+        state.keep(module, {"query": query, "key": key, "value": value, "weights": weights, "output": out})
+    return out.transpose(1, 2).contiguous(), weights
+
+
+def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:
+    """The boolean mask of transformers' SDPA, never left out where it is causal and more than one query asks."""
+    if kwargs.get("q_length") != 1:
+        kwargs["allow_is_causal_skip"] = False
+    mask: Tensor | None = sdpa_mask(*args, **kwargs)
+    return mask
+
+
+AttentionInterface.register(NAME, attention)
+AttentionMaskInterface.register(NAME, mask_function)
+
+
+def context_visible(
+    extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwargs: dict[str, Any]
+) -> Tensor | None:
+    """(batch or 1, 1, query, n_context), True where a context's key is seen; None where all are seen by all."""
+    parts = [_extra_visible(extra, query, key, kwargs) for extra in extras]
+    if all(part is None for part in parts):
+        return None
+    rows = max(part.shape[0] for part in parts if part is not None)
+    shape = (rows, 1, query.shape[2])
+    whole = [
+        torch.ones(*shape, extra.key.shape[1], dtype=torch.bool, device=query.device)
+        if part is None
+        else part.expand(*shape, extra.key.shape[1])
+        for extra, part in zip(extras, parts, strict=True)
+    ]
+    return torch.cat(whole, -1)
+
+
+def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+    length = query.shape[2]
+    if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
+        start = kwargs.get("output_start")
+        start = torch.tensor([length - 1]) if start is None else start
+        follows = torch.arange(length, device=query.device) >= start.to(query.device)[:, None]
+        return follows[:, None, :, None]
+    window = kwargs.get("sliding_window")
+    if extra.start is None or window is None:
+        return None
+    positions = kwargs.get("position_ids")
+    if positions is None:
+        raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
+    at = extra.start + torch.arange(extra.key.shape[1], device=query.device)
+    return (positions[:, None, :, None] - at < window)
+
+
+def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
+    given = kwargs.get("is_causal")
+    return bool(getattr(module, "is_causal", False) if given is None else given)
+
+
+def _context_keys(extras: tuple[Extra, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+    """All contexts' keys and values, one after the other: (kv_heads, n, d)."""
+    if len(extras) == 1:
+        return extras[0].key.to(like.dtype), extras[0].value.to(like.dtype)
+    return (
+        torch.cat([extra.key for extra in extras], 1).to(like.dtype),
+        torch.cat([extra.value for extra in extras], 1).to(like.dtype),
+    )
+
+
+def _scores(
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    extras: tuple[Extra, ...],
+    visible: Tensor | None,
+    scaling: float,
+    bias: Tensor | None,
+    softcap: float | None,
+) -> Tensor:
+    """(batch, heads, query, n_context + keys), before softmax.
+
+    The scores are joined, not the keys: one product of all rows' queries with the shared keys, and no copy a row.
+    """
+    batch, heads, length, width = query.shape
+    groups = heads // key.shape[1]
+    query = query * scaling
+    content = query.reshape(batch, key.shape[1], groups * length, width) @ key.mT
+    content = _capped(content.view(batch, heads, length, -1), softcap)
+    if bias is not None:
+        content = content + bias
+    lowest = torch.finfo(content.dtype).min
+    if mask is not None:
+        content = content.masked_fill(~mask, lowest) if mask.dtype == torch.bool else content + mask
+    if not extras:
+        return content
+    keys, _ = _context_keys(extras, query)
+    folded = query.reshape(batch, keys.shape[0], groups * length, width).transpose(0, 1)
+    joined = folded.reshape(keys.shape[0], -1, width) @ keys.mT  # (kv_heads, batch * groups * query, n)
+    joined = _capped(joined, softcap).view(keys.shape[0], batch, groups, length, -1)
+    joined = joined.transpose(0, 1).reshape(batch, heads, length, -1)
+    if visible is not None:
+        joined = joined.masked_fill(~visible, lowest)
+    return torch.cat([joined, content], -1)
+
+
+def _capped(scores: Tensor, softcap: float | None) -> Tensor:
+    return scores if softcap is None else softcap * torch.tanh(scores / softcap)
+
+
+def _mix(weights: Tensor, value: Tensor, extras: tuple[Extra, ...]) -> Tensor:
+    """weights (batch, heads, query, n_context + keys) over the values -> (batch, heads, query, d_value)."""
+    batch, heads, length, _ = weights.shape
+    kv_heads = value.shape[1]
+    n_context = weights.shape[-1] - value.shape[2]
+    content = weights[..., n_context:].reshape(batch, kv_heads, -1, value.shape[2]) @ value
+    out = content.view(batch, heads, length, -1)
+    if not extras:
+        return out
+    _, values = _context_keys(extras, value)
+    folded = weights[..., :n_context].reshape(batch, kv_heads, -1, n_context).transpose(0, 1)
+    added = folded.reshape(kv_heads, -1, n_context) @ values  # (kv_heads, batch * groups * query, d_value)
+    return out + added.view(kv_heads, batch, -1, length, added.shape[-1]).transpose(0, 1).reshape(out.shape)
+
+
+def _fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    extras: tuple[Extra, ...],
+    kwargs: dict[str, Any],
+    settings: tuple[float, float, Tensor | None],
+) -> Tensor:
+    """Torch's kernel, over joined keys and values where there are contexts: memory linear in the length."""
+    dropout, scaling, bias = settings
+    if bias is not None:
+        mask = bias if mask is None else _additive(mask, bias.dtype) + bias
+    if extras:
+        visible = context_visible(extras, query, key, kwargs)
+        n_context = sum(extra.key.shape[1] for extra in extras)
+        if mask is not None or visible is not None:
+            mask = _joined_mask(mask, visible, (query.shape[0], query.shape[2], n_context, key.shape[2]), query)
+        more_keys, more_values = _context_keys(extras, key)
+        key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape), key], 2)
+        value = torch.cat([more_values.expand(value.shape[0], *more_values.shape), value], 2)
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped
+    )
+
+
+def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+def _joined_mask(
+    mask: Tensor | None, visible: Tensor | None, sizes: tuple[int, int, int, int], query: Tensor
+) -> Tensor:
+    """The text's mask, widened on the left by what is seen of the contexts."""
+    batch, length, n_context, n_keys = sizes
+    if mask is None:
+        mask = torch.ones(1, 1, 1, n_keys, dtype=torch.bool, device=query.device)
+    if visible is None:
+        visible = torch.ones(1, 1, 1, n_context, dtype=torch.bool, device=query.device)
+    left: Tensor = visible if mask.dtype == torch.bool else _additive(visible, mask.dtype)
+    return torch.cat(
+        [left.expand(batch, 1, length, n_context), mask.expand(batch, 1, length, n_keys)], -1
+    )

@@ -1,0 +1,1 @@
+"""One file a context: what the frozen model is given to attend to."""

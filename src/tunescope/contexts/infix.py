@@ -1,0 +1,43 @@
+"""Infix-tuning (Li & Liang 2021, section 7.3): trained keys and values between the input and the output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from tunescope.artifact import Base, KeysValues, KVContext, Params
+from tunescope.contexts.prefix import direct_shapes, paired
+from tunescope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Infix(KVContext):
+    """`length` keys and values for every layer of a decoder, seen only by what follows the input.
+
+    They are seen by the input's last token, which predicts the first token of the output, and by all after it. Pass
+    output_start=(batch,), the index of that token in each padded row, to the model; without it, the whole text given
+    is input. The text keeps its positions. Initialised with noise at the scale of the model's own keys and values.
+    """
+
+    size: ClassVar[str] = "length"
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 5e-2)
+    infix: ClassVar[bool] = True
+
+    length: int = 10
+
+    def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
+        if base.kind != "decoder":
+            raise UserError(f"Infix stands between input and output of a decoder; this model is an {base.kind}.")
+        if self.length < 1:
+            raise UserError(f"Infix(length={self.length}): an infix has at least one position.")
+        return direct_shapes(base.layers, self.length)
+
+    def init(self, base: Base) -> Params:
+        own = base.keys_values(torch.randint(base.vocabulary, (max(self.length, 16),)))
+        scales = {f"{site}.{which}": pair[i].std() for site, pair in own.items() for i, which in enumerate(("key", "value"))}
+        return {name: scales[name] * torch.randn(shape) for name, shape in self.shapes(base).items()}
+
+    def keys_values(self, p: Params, stack: str) -> KeysValues:
+        return paired(p, stack)

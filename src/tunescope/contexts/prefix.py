@@ -1,0 +1,143 @@
+"""Prefix-tuning (Li & Liang 2021, arXiv:2101.00190): trained keys and values in every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from tunescope.artifact import Base, Context, KeysValues, KVContext, LayerShape, Params
+from tunescope.contexts.text import token_ids
+from tunescope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Prefix(KVContext):
+    """`length` keys and values for every attention module: self, and both kinds of an encoder-decoder's.
+
+    mlp: width of the network that makes them while training (Li & Liang, section 4.3), one for each of encoder self,
+    decoder self and cross attention; folded away for inference. None trains them directly.
+    init_from: "noise" (at the scale of the model's own keys and values), "text" (the model's keys and values of
+    `text`), "tokens" (of as many sampled tokens) or "zero". With an MLP, "noise" alone.
+    positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; decoders only).
+    A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
+    """
+
+    size: ClassVar[str] = "length"
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 5e-2)
+
+    length: int = 10
+    mlp: int | None = None
+    init_from: Literal["noise", "text", "tokens", "zero"] = "noise"
+    text: str = ""
+    positions: Literal["same", "after"] = "same"
+
+    def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
+        if self.length < 1:
+            raise UserError(f"Prefix(length={self.length}): a prefix has at least one position.")
+        if self.positions == "after" and base.kind != "decoder":
+            raise UserError(f"Prefix(positions='after') is for decoders; this model is an {base.kind}.")
+        if self.mlp is None:
+            return direct_shapes(base.layers, self.length)
+        return mlp_shapes(base, self.length, self.mlp)
+
+    def init(self, base: Base) -> Params:
+        shapes = self.shapes(base)
+        if self.mlp is not None:
+            if self.init_from != "noise":
+                raise UserError(f"Prefix(mlp={self.mlp}) starts from noise; init_from={self.init_from!r} needs mlp=None.")
+            return {name: _mlp_weight(name, shape) for name, shape in shapes.items()}
+        if self.init_from == "zero":
+            return {name: torch.zeros(shape) for name, shape in shapes.items()}
+        own = base.keys_values(self._ids(base))
+        if self.init_from == "noise":
+            return {name: _pick(own, name).std() * torch.randn(shape) for name, shape in shapes.items()}
+        return {name: _pick(own, name).clone() for name in shapes}
+
+    def keys_values(self, p: Params, stack: str) -> KeysValues:
+        if self.mlp is not None:
+            p = {name: value for name, value in self.fold(p).items() if name.startswith(stack)}
+        return paired(p, stack)
+
+    def folded(self) -> Context:
+        return replace(self, mlp=None, init_from="noise", text="")
+
+    def fold(self, p: Params) -> Params:
+        if self.mlp is None:
+            return p
+        made: Params = {}
+        for name in [name for name in p if name.endswith(".embedding")]:
+            made |= _unroll(p, name.removesuffix(".embedding"))
+        return made
+
+    def _ids(self, base: Base) -> Tensor:
+        if self.init_from != "text":
+            return torch.randint(base.vocabulary, (max(self.length, 16) if self.init_from == "noise" else self.length,))
+        if base.tokenizer is None or not self.text:
+            raise UserError("Prefix(init_from='text') needs text=... and the model's tokenizer.")
+        ids = token_ids(base.tokenizer, self.text)
+        if len(ids) < self.length:
+            raise UserError(f"Prefix(length={self.length}, init_from='text'): the text has only {len(ids)} tokens.")
+        return torch.tensor(ids[: self.length])
+
+
+def direct_shapes(layers: object, length: int) -> dict[str, tuple[int, ...]]:
+    """One key and one value tensor for every attention module."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, layer in dict(layers).items():  # type: ignore[call-overload]
+        shapes[f"{name}.key"] = (layer.kv_heads, length, layer.d_key)
+        shapes[f"{name}.value"] = (layer.kv_heads, length, layer.d_value)
+    return shapes
+
+
+def paired(p: Params, stack: str) -> KeysValues:
+    """ "decoder.0.self.key" and ".value" -> "decoder.0.self": (key, value), for one stack."""
+    names = [name.removesuffix(".key") for name in p if name.startswith(f"{stack}.") and name.endswith(".key")]
+    return {name: (p[f"{name}.key"], p[f"{name}.value"]) for name in names}
+
+
+def _pick(own: KeysValues, name: str) -> Tensor:
+    site, _, which = name.rpartition(".")
+    return own[site][0 if which == "key" else 1]
+
+
+def mlp_shapes(base: Base, length: int, width: int) -> dict[str, tuple[int, ...]]:
+    """Embedding (length, width of a token) -> tanh -> all layers' keys and values, for each kind of attention."""
+    sets: dict[str, dict[str, LayerShape]] = {}
+    for name, layer in base.layers.items():
+        stack, _, which = name.split(".")
+        sets.setdefault(f"{stack}.{which}", {})[name] = layer
+    shapes: dict[str, tuple[int, ...]] = {}
+    for group, layers in sets.items():
+        shapes |= {
+            f"{group}.embedding": (length, base.width),
+            f"{group}.down": (width, base.width),
+            f"{group}.down_bias": (width,),
+        }
+        for name, layer in layers.items():
+            for which, d in (("key", layer.d_key), ("value", layer.d_value)):
+                shapes[f"{name}.{which}.up"] = (layer.kv_heads, d, width)
+                shapes[f"{name}.{which}.up_bias"] = (layer.kv_heads, d)
+    return shapes
+
+
+def _mlp_weight(name: str, shape: tuple[int, ...]) -> Tensor:
+    """torch's own initialisation of nn.Embedding and nn.Linear."""
+    if name.endswith(".embedding"):
+        return torch.randn(shape)
+    if name.endswith("_bias"):
+        return torch.zeros(shape)
+    return (2 * torch.rand(shape) - 1) / shape[-1] ** 0.5
+
+
+def _unroll(p: Params, group: str) -> Params:
+    hidden = torch.tanh(p[f"{group}.embedding"] @ p[f"{group}.down"].T + p[f"{group}.down_bias"])
+    stack, which = group.split(".")
+    made = {}
+    for name in p:
+        if name.endswith(".up") and name.startswith(f"{stack}.") and name.split(".")[2] == which:
+            target = name.removesuffix(".up")
+            made[target] = torch.einsum("nw,hdw->hnd", hidden, p[name]) + p[f"{name}_bias"][:, None]
+    return made

@@ -1,0 +1,58 @@
+"""A soft prompt (Lester et al. 2021, arXiv:2104.08691): trained embeddings in front of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from tunescope.artifact import Base, Params, TokenContext
+from tunescope.contexts.text import token_ids
+from tunescope.errors import UserError
+
+COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens (Lester et al., section 3.1)
+
+
+@dataclass(frozen=True)
+class Soft(TokenContext):
+    """`length` embeddings, trained; they stand at positions of their own and the text follows.
+
+    init: "vocabulary" (embeddings of tokens sampled among the 5,000 most common), "normal" (at the scale of the
+    embedding table), "labels" (of the label words in `text`, separated by "/": one row each, its tokens averaged;
+    then sampled vocabulary) or "text" (of the tokens of `text`, cut or repeated to the length).
+    """
+
+    size: ClassVar[str] = "length"
+    learning_rates: ClassVar[tuple[float, float, float]] = (3e-3, 3e-2, 1e-1)
+
+    length: int = 20
+    init_from: Literal["vocabulary", "normal", "labels", "text"] = "vocabulary"
+    text: str = ""
+
+    def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
+        if self.length < 1:
+            raise UserError(f"Soft(length={self.length}): a soft prompt has at least one token.")
+        return {"embeddings": (self.length, base.width)}
+
+    def init(self, base: Base) -> Params:
+        (shape,) = self.shapes(base).values()
+        common = torch.randint(min(COMMON, base.vocabulary), (self.length,))
+        if self.init_from == "normal":
+            sample = base.embed(torch.randint(base.vocabulary, (1000,)))
+            return {"embeddings": sample.std() * torch.randn(shape, dtype=sample.dtype)}
+        if self.init_from == "vocabulary":
+            return {"embeddings": base.embed(common)}
+        if base.tokenizer is None or not self.text:
+            raise UserError(f"Soft(init_from={self.init_from!r}) needs text=... and the model's tokenizer.")
+        if self.init_from == "text":
+            ids = torch.tensor(token_ids(base.tokenizer, self.text))
+            return {"embeddings": base.embed(ids.repeat(-(-self.length // len(ids)))[: self.length])}
+        words = [base.tokenizer(word, add_special_tokens=False)["input_ids"] for word in self.text.split("/")]
+        rows = [base.embed(torch.tensor(ids)).mean(0) for ids in words][: self.length]
+        return {"embeddings": torch.cat([torch.stack(rows), base.embed(common)[len(rows) :]])}
+
+    def embeddings(self, p: Params, embed: Callable[[Tensor], Tensor]) -> Tensor:
+        return p["embeddings"]

@@ -1,0 +1,1 @@
+"""One file a delta: what changes at a site, or in a parameter."""

@@ -1,0 +1,50 @@
+"""LoRA, a low-rank update of a linear map (Hu et al. 2021, arXiv:2106.09685, section 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tunescope.artifact import Params, SiteDelta, SiteShape
+from tunescope.errors import UserError
+
+
+@dataclass(frozen=True)
+class LoRA(SiteDelta):
+    """h + (alpha / rank) B A x, with dropout on x while training. B starts at zero, so a fresh LoRA changes nothing.
+
+    alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
+    """
+
+    size: ClassVar[str] = "rank"
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 3e-3, 1e-2)
+
+    rank: int = 8
+    alpha: float | None = None
+    dropout: float = 0.0
+    sites: tuple[str, ...] = ("attn.q", "attn.v")
+
+    @property
+    def scale(self) -> float:
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+    def init(self, shape: SiteShape) -> Params:
+        if not 1 <= self.rank <= min(shape.d_in, shape.d_out):
+            raise UserError(
+                f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in "
+                f"[1, {min(shape.d_in, shape.d_out)}]."
+            )
+        a = (2 * torch.rand(self.rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
+        return {"a": a, "b": torch.zeros(shape.d_out, self.rank)}
+
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        if self.dropout:
+            x = F.dropout(x, self.dropout)
+        return h + self.scale * F.linear(F.linear(x, p["a"]), p["b"])
+
+    def weight_change(self, p: Params) -> Tensor:
+        return self.scale * (p["b"] @ p["a"])

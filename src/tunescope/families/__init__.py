@@ -1,0 +1,64 @@
+"""Where each family keeps the linear maps of a layer: one file a family, data only."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Part `index` of `of` equal parts of a fused linear map's output, in blocks or head by head."""
+
+    path: str
+    index: int
+    of: int
+    per_head: bool = False
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Paths from the layer: `module` is what calls the attention function; `head_dim` its attribute of that meaning."""
+
+    module: str
+    q: str | Slice
+    k: str | Slice
+    v: str | Slice
+    o: str
+    head_dim: str = "head_dim"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Paths from the layer; where a family has variants, the first path that exists counts."""
+
+    layers: str  # path of the list of layers from the base model
+    attention: Attention
+    ffn_in: tuple[str, ...]
+    ffn_out: tuple[str, ...]
+    ffn_gate: tuple[str, ...] = ()
+    cross: Attention | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """kind: "decoder", "encoder" or "encoder-decoder"; stacks: "encoder" and/or "decoder"."""
+
+    kind: str
+    stacks: dict[str, Stack] = field(default_factory=dict)
+
+
+def names() -> list[str]:
+    """The mapped families, by transformers' `model_type`: the files of this folder."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+@cache
+def find(model_type: str) -> Family | None:
+    """The family of that `model_type`, or None where no file of that name is here."""
+    if model_type not in names():
+        return None
+    family: Family = importlib.import_module(f"{__name__}.{model_type}").FAMILY
+    return family

@@ -1,0 +1,3 @@
+"""Mistral: Llama's layout; a sliding window."""
+
+from tunescope.families.llama import FAMILY as FAMILY

@@ -1,0 +1,231 @@
+"""What `attach` does to a model for the time being, each as a context manager that undoes itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.artifact import Params, PatchDelta, SiteDelta
+from tunescope.sites import Site, Tap
+
+
+@dataclass
+class SiteUse:
+    """One delta at one site, with its tensors there."""
+
+    spec: SiteDelta
+    site: Site
+    tensors: Params
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter of the model asks for a gradient; afterwards each as before."""
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        for parameter, _ in before:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter, asked in before:
+            parameter.requires_grad_(asked)
+
+
+@contextmanager
+def acting(uses: list[SiteUse], is_training: Callable[[], bool]) -> Iterator[None]:
+    """The deltas act at their sites: on linear maps first, then on whole blocks, each group in the order given."""
+    handles: list[Any] = []
+    blocks = [use for use in uses if not use.site.is_linear]
+    carried: dict[int, Tensor] = {}
+    try:
+        for use in uses:
+            if use.site.is_linear:
+                handles.append(_act(use, carried, is_training))
+        for use in blocks:
+            source = use.site.query if use.spec.reads == "query" else use.site.x
+            assert source is not None
+            handles.append(_carry(source, carried, id(use)))
+        for use in blocks:
+            handles.append(_act(use, carried, is_training))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
+    if source.end == "in":
+        def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
+            carried[key] = source.read(args[0])
+
+        return source.module.register_forward_pre_hook(before)
+
+    def after(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        carried[key] = source.read(output)
+
+    return source.module.register_forward_hook(after)
+
+
+def _act(use: SiteUse, carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
+    target = use.site.h
+    resting = _without_dropout(use.spec)
+
+    def changed(x: Tensor, whole: Tensor) -> Tensor:
+        h = target.read(whole)
+        spec = use.spec if is_training() else resting
+        return target.write(whole, spec.apply(as_computed(use.tensors, x), x, h).to(h.dtype))
+
+    if target.end == "in":
+        def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (changed(carried.pop(id(use)), args[0]), *args[1:])
+
+        return target.module.register_forward_pre_hook(before)
+
+    def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        return changed(args[0] if use.site.is_linear else carried.pop(id(use)), output)
+
+    return target.module.register_forward_hook(after)
+
+
+def _without_dropout(spec: SiteDelta) -> SiteDelta:
+    return replace(spec, dropout=0.0) if "dropout" in {field.name for field in fields(spec)} else spec  # type: ignore[type-var, arg-type, call-arg]
+
+
+def as_computed(tensors: Params, like: Tensor) -> Params:
+    """The tensors in the precision of the computation; under autocast torch chooses by itself."""
+    if torch.is_autocast_enabled(like.device.type):
+        return tensors
+    return {name: value.to(like.dtype) for name, value in tensors.items()}
+
+
+def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
+    """Canonical name -> where the parameter stands (several places where it is tied), the unused pooler left out.
+
+    Names inside the base model are relative to it, those outside start with "head:", so that they are the same with
+    and without a head.
+    """
+    inside = {id(module) for module in model.base_model.modules()}
+    owners: dict[int, list[tuple[nn.Module, str]]] = {}
+    names: dict[int, str] = {}
+    roots = [("", model.base_model)] if model.base_model is model else [("", model.base_model), ("head:", model)]
+    for head, root in roots:
+        for path, module in root.named_modules():
+            if "pooler" in path.split(".") or (head and id(module) in inside):
+                continue
+            for attribute, parameter in module._parameters.items():
+                if parameter is not None:
+                    owners.setdefault(id(parameter), []).append((module, attribute))
+                    names.setdefault(id(parameter), f"{head}{path}.{attribute}".lstrip("."))
+    return {names[key]: owners[key] for key in owners}
+
+
+@contextmanager
+def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[None]:
+    """Parameters stand changed in their modules, made anew for every forward pass that trains; put back afterwards.
+
+    They stay in place between passes, for gradient checkpointing reads them again on the way back.
+    """
+    if not changes:
+        yield
+        return
+    places = named_parameters(model)
+    touched = {name for spec, tensors in changes for name in spec.patch(tensors)}
+    base = {name: places[name][0][0]._parameters[places[name][0][1]] for name in touched}
+    state: dict[str, Any] = {"depth": 0, "made": None}
+
+    def put(values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            for module, attribute in places[name]:
+                module._parameters[attribute] = value
+
+    def enter(_module: nn.Module, _args: Any) -> None:
+        state["depth"] += 1
+        versions = tuple(value._version for _, tensors in changes for value in tensors.values())
+        made = None if trains(*(tensors for _, tensors in changes)) else versions
+        if state["depth"] == 1 and (made is None or made != state["made"]):
+            put(changed(base, changes))  # type: ignore[arg-type]
+            state["made"] = made
+
+    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
+        state["depth"] -= 1
+
+    handles = []
+    try:
+        for module in dict.fromkeys([model, model.base_model, *entries(model).values()]):
+            handles.append(module.register_forward_pre_hook(enter))
+            handles.append(module.register_forward_hook(leave, always_call=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        put(base)
+
+
+def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -> dict[str, Tensor]:
+    """The parameters with all changes added, in float32 where they are stored in less."""
+    values = dict(base)
+    for spec, tensors in changes:
+        for name, change in spec.patch(tensors).items():
+            values[name] = (values[name] + change).to(values[name].dtype)
+    return values
+
+
+def trains(*groups: Params) -> bool:
+    """Whether a gradient is asked of any of the tensors now."""
+    return torch.is_grad_enabled() and any(value.requires_grad for group in groups for value in group.values())
+
+
+def entries(model: Any) -> dict[str, Any]:
+    """Where text enters: stack -> the module that embeds it."""
+    base = model.base_model
+    if model.config.is_encoder_decoder:
+        return {"encoder": base.get_encoder(), "decoder": base.get_decoder()}
+    from tunescope.sites import kind
+
+    return {kind(model): base.get_decoder() if kind(model) == "decoder" else base}
+
+
+@contextmanager
+def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
+    """The base model's output gets `.logits`, made by the head from the first real token of each row."""
+
+    def add(_module: nn.Module, _args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+        states = output.last_hidden_state
+        mask = kwargs.get("attention_mask")
+        if mask is None:
+            first = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        else:
+            first = mask.to(torch.long).argmax(1)
+        x = states[torch.arange(len(states), device=states.device), first]
+        output["logits"] = spec.apply(as_computed(tensors, x), x, x)
+        return output
+
+    handle = model.base_model.register_forward_hook(add, with_kwargs=True)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def logits_at(model: Any, where: Tensor) -> Iterator[None]:
+    """Within it, the language-model head is computed only where `where` (batch, length) is True.
+
+    `model(...).logits` is then (where.sum(), vocabulary), in row-major order of `where`: nothing is spent on
+    positions that carry no label.
+    """
+    head = model.get_output_embeddings()
+
+    def select(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (args[0][where.to(args[0].device)], *args[1:])
+
+    handle = head.register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()

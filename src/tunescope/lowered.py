@@ -1,0 +1,124 @@
+"""Contexts as keys and values: token contexts are run through the model once, for the whole batch.
+
+That is exact in causal attention, where the context's keys do not depend on what follows; elsewhere `lower` refuses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.artifact import (
+    Artifact,
+    Context,
+    KeysValues,
+    KVContext,
+    TokenContext,
+    fingerprint,
+    hash_tensors,
+)
+from tunescope.attention import STATE, Extra, LayerState
+from tunescope.errors import UserError
+
+Extras = dict[str, tuple[Extra, ...]]
+
+
+def embedder(model: Any) -> Callable[[Tensor], Tensor]:
+    """ids (n,) -> embeddings (n, width), as the model's first layer sees them, detached."""
+    table = model.get_input_embeddings()
+
+    def embed(ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            rows: Tensor = table(ids.to(table.weight.device))
+        return rows
+
+    return embed
+
+
+def extras_of(model: Any, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int]:
+    """What the contexts put before the text in every attention module of a stack, and the positions they use up.
+
+    places: attention modules by name ("decoder.0.self"). Token contexts are run here, gradients and all.
+    """
+    extras: Extras = {name: () for name in places}
+    used = 0
+    for artifact in artifacts:
+        spec = artifact.spec
+        if isinstance(spec, KVContext):
+            made = spec.keys_values(artifact.tensors, stack)
+            start = used if artifact.in_force else None
+            for name, (key, value) in made.items():
+                extras[name] += (Extra(key, value, start, spec.infix),)
+            if spec.positions == "after" and made:
+                used += next(iter(made.values()))[0].shape[1]
+        elif isinstance(spec, TokenContext):
+            rows = spec.embeddings(artifact.tensors, embedder(model))
+            for name, (key, value) in run_tokens(model, rows, used, extras, places).items():
+                extras[name] += (Extra(key, value, used),)
+            used += len(rows)
+    return extras, used
+
+
+def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapping[str, nn.Module]) -> KeysValues:
+    """One causal pass of (n, width) embeddings from position `used` on, behind what already stands there."""
+    kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
+        key, value = seen["key"], seen["value"]
+        assert key is not None and value is not None
+        kept[module] = (key[0], value[0])
+
+    before = {name: module.__dict__.get(STATE) for name, module in places.items()}
+    try:
+        for name, module in places.items():
+            visible = tuple(extra for extra in extras[name] if not extra.infix)
+            module.__dict__[STATE] = LayerState(visible, keep)
+        with _no_checkpointing(model):
+            model.base_model.forward(
+                inputs_embeds=rows.to(model.get_input_embeddings().weight.dtype)[None],
+                position_ids=torch.arange(used, used + len(rows), device=rows.device)[None],
+                use_cache=False,
+            )
+    finally:
+        for name, module in places.items():
+            module.__dict__[STATE] = before[name]
+    return {name: kept[module] for name, module in places.items()}
+
+
+@contextmanager
+def _no_checkpointing(model: Any) -> Iterator[None]:
+    """The context is one row: nothing to gain, and its keys are read outside of the checkpointed layer."""
+    on = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False) is True]
+    try:
+        for module in on:
+            module.gradient_checkpointing = False
+        yield
+    finally:
+        for module in on:
+            module.gradient_checkpointing = True
+
+
+def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
+    """Fingerprint of all that decides the keys of the context at `index`: the base, every delta, what stands before it."""
+    digest = hashlib.sha256(fingerprint(model).encode())
+    for i, artifact in enumerate(artifacts):
+        is_context = isinstance(artifact.spec, Context)
+        if type(artifact.spec).__name__ != "Head" and (not is_context or i < index):
+            folded = artifact.fold()
+            digest.update(f"{folded.spec}{hash_tensors(folded.tensors)}".encode())
+    return digest.hexdigest()
+
+
+def check_in_force(model: Any, artifacts: Sequence[Artifact]) -> None:
+    """UserError for keys and values that were lowered under other weights than are attached now."""
+    for index, artifact in enumerate(artifacts):
+        if artifact.in_force is not None and artifact.in_force != in_force(model, artifacts, index):
+            raise UserError(
+                f"{artifact.spec}: these keys and values were lowered under other weights or contexts than are attached "
+                "now, and would be wrong. Lower again: lower(model, *artifacts)."
+            )

@@ -1,0 +1,120 @@
+"""Which modules of a model call our attention function, found by running it: no list of names to trust."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.artifact import LayerShape
+from tunescope.attention import NAME, STATE, LayerState
+from tunescope.errors import UserError
+from tunescope.sites import kind
+
+_SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One attention module: its name ("decoder.0.cross"), itself, and the shape of its keys and values."""
+
+    name: str
+    module: nn.Module
+    shape: LayerShape
+
+
+_REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Reached, ...]] = weakref.WeakKeyDictionary()
+
+
+def reached(model: Any) -> tuple[Reached, ...]:
+    """The attention modules that contexts can stand in, by stack, kind and depth; the model is left as it was.
+
+    Raises UserError for a family that keeps attention to itself, or shares one module over layers.
+    """
+    if model not in _REACHED:
+        _REACHED[model] = _probe(model)
+    return _REACHED[model]
+
+
+@contextmanager
+def switched(model: Any) -> Iterator[None]:
+    """Within it, the model's attention is ours; afterwards its own again."""
+    before = model.config._attn_implementation
+    log = logging.getLogger("transformers.modeling_utils")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it warns where it cannot switch; we ask, and say so ourselves
+    try:
+        model.set_attn_implementation(NAME)
+        log.setLevel(level)
+        yield
+    finally:
+        log.setLevel(level)
+        model.set_attn_implementation(before)
+
+
+def _probe(model: Any) -> tuple[Reached, ...]:
+    calls: list[tuple[nn.Module, int, int, LayerShape]] = []
+
+    def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
+        query, key, value = seen["query"], seen["key"], seen["value"]
+        assert query is not None and key is not None and value is not None
+        shape = LayerShape(key.shape[1], key.shape[3], value.shape[3])
+        calls.append((module, query.shape[2], key.shape[2], shape))
+
+    modules = list(model.modules())
+    try:
+        for module in modules:
+            module.__dict__[STATE] = LayerState(keep=keep)
+        with switched(model), torch.no_grad():
+            _run_tiny(model)
+    finally:
+        for module in modules:
+            module.__dict__.pop(STATE, None)
+    return _named(model, calls)
+
+
+def _run_tiny(model: Any) -> None:
+    device = model.get_input_embeddings().weight.device
+    ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
+    was_training = model.training
+    model.eval()
+    try:
+        if kind(model) == "encoder-decoder":
+            model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
+        elif kind(model) == "decoder":
+            model.base_model(input_ids=ids, use_cache=False)
+        else:
+            model.base_model(input_ids=ids)
+    finally:
+        model.train(was_training)
+
+
+def _named(model: Any, calls: list[tuple[nn.Module, int, int, LayerShape]]) -> tuple[Reached, ...]:
+    family, which = model.config.model_type, kind(model)
+    if not calls:
+        raise UserError(
+            f"Family {family!r} computes attention by itself: transformers' attention interface does not reach it, so "
+            "text, soft, prefix and infix cannot be attached. What needs no attention still can: bias and full."
+        )
+    if any(count > 1 for count in Counter(id(module) for module, *_ in calls).values()):
+        raise UserError(
+            f"Family {family!r} runs one attention module in several layers: a context has no place of its own there."
+        )
+    found, depth = [], Counter[str]()
+    for module, queries, keys, shape in calls:
+        if which != "encoder-decoder":
+            prefix, suffix = which, "self"
+        elif queries == _SOURCE:
+            prefix, suffix = "encoder", "self"
+        else:
+            prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
+        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", module, shape))
+        depth[prefix + suffix] += 1
+    return tuple(found)

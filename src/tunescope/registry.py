@@ -1,0 +1,130 @@
+"""Methods by name: a file in `contexts/` or `deltas/` is a method, and its file name is its name on the command line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import re
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from tunescope.artifact import Spec
+from tunescope.errors import UserError
+
+FOLDERS = ("contexts", "deltas")
+
+
+@cache
+def names(folder: str) -> list[str]:
+    """The files of a folder of methods."""
+    package = importlib.import_module(f"tunescope.{folder}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+@cache
+def find(folder: str, name: str) -> type[Spec]:
+    """The one public method class of a file."""
+    module = importlib.import_module(f"tunescope.{folder}.{name}")
+    own = [
+        value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Spec) and value.__module__ == module.__name__ and key[0] != "_"
+    ]
+    if len(own) != 1:
+        raise RuntimeError(f"{module.__name__} has {len(own)} public methods; a file is one method.")
+    return own[0]
+
+
+@cache
+def methods() -> dict[str, type[Spec]]:
+    """Every method by its name on the command line."""
+    return {name: find(folder, name) for folder in FOLDERS for name in names(folder)}
+
+
+@cache
+def name_of(method: type[Spec]) -> str:
+    return method.__module__.rpartition(".")[2]
+
+
+def parse(arm: str) -> tuple[Spec, ...]:
+    """ "prefix:length=30+adapter:placement=parallel,sites=ffn" -> the methods, as their constructors give them.
+
+    "+" composes, "," separates fields, and an item without "=" goes on with the field before it (more sites, or more
+    of a text).
+    """
+    known = "|".join(map(re.escape, methods()))
+    return tuple(_one(part) for part in re.split(rf"\+(?=(?:{known})(?:[:+]|$))", arm))
+
+
+def explicit(arm: str) -> list[set[str]]:
+    """The fields that an arm string sets, for each of its methods."""
+    known = "|".join(map(re.escape, methods()))
+    return [set(_fields_given(part)) for part in re.split(rf"\+(?=(?:{known})(?:[:+]|$))", arm)]
+
+
+def show(specs: tuple[Spec, ...] | list[Spec]) -> str:
+    """The arm string of the methods: `parse(show(specs)) == specs`. Fields at their defaults are left out."""
+    return "+".join(_shown(spec) for spec in specs)
+
+
+def _shown(spec: Spec) -> str:
+    items = []
+    for field in fields(spec):  # type: ignore[arg-type]
+        value = getattr(spec, field.name)
+        default = field.default if field.default is not MISSING else field.default_factory()  # type: ignore[misc]
+        if value != default:
+            items.append(f"{field.name}={','.join(value) if isinstance(value, tuple) else value}")
+    return name_of(type(spec)) + (":" + ",".join(items) if items else "")
+
+
+def _fields_given(part: str) -> dict[str, str]:
+    _, _, tail = part.partition(":")
+    given: dict[str, str] = {}
+    last = None
+    for item in tail.split(",") if tail else []:
+        key, equals, value = item.partition("=")
+        if equals and key.isidentifier():
+            last = key
+            given[key] = value
+        elif last is None:
+            raise UserError(f"Arm {part!r}: {item!r} is no field=value. Write it as in lora:rank=4,sites=attn.q,attn.v.")
+        else:
+            given[last] += f",{item}"
+    return given
+
+
+def _one(part: str) -> Spec:
+    name = part.partition(":")[0].strip()
+    method = methods().get(name)
+    if method is None:
+        near = difflib.get_close_matches(name, methods(), n=1)
+        raise UserError(
+            f"Arm {part!r}: no method {name!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+            + f" Methods: {', '.join(methods())}."
+        )
+    hints = get_type_hints(method)
+    known = [field.name for field in fields(method)]  # type: ignore[arg-type]
+    values = {}
+    for key, text in _fields_given(part).items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            raise UserError(
+                f"Arm {part!r}: {name!r} has no field {key!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+                + f" Its fields: {', '.join(known) or 'none'}."
+            )
+        values[key] = _value(hints[key], text, f"{name}:{key}={text}")
+    return method(**values)
+
+
+def _value(hint: Any, text: str, asked: str) -> Any:
+    given: Any = tuple(text.split(",")) if "tuple" in str(hint) else text
+    if text == "None" and "None" in str(hint):
+        return None
+    try:
+        return TypeAdapter(hint).validate_python(given)
+    except ValidationError as error:
+        raise UserError(f"Arm field {asked!r}: {error.errors()[0]['msg'].lower()}.") from None

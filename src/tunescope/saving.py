@@ -1,0 +1,129 @@
+"""Artifacts as a folder: `tunescope.json` says what they are, `tensors.safetensors` holds them. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load as load_bytes
+from safetensors.torch import save as save_bytes
+
+from tunescope.artifact import Artifact, fingerprint
+from tunescope.errors import UserError
+from tunescope.registry import methods, name_of
+
+MANIFEST = "tunescope.json"
+TENSORS = "tensors.safetensors"
+VERSION = 1
+
+
+def save(
+    path: str | Path,
+    artifacts: Sequence[Artifact] | Artifact,
+    *,
+    model: Any,
+    tokenizer: Any = None,
+    about: dict[str, Any] | None = None,
+) -> Path:
+    """Write artifacts that belong together into one new folder, whole or not at all.
+
+    The manifest names the base weights and the tokenizer they were made for, and the sha256 of the tensors.
+    `about` is kept as it is, for the reader: task, template, label words, score.
+    """
+    path = Path(path)
+    if path.exists():
+        raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
+    artifacts = [artifacts] if isinstance(artifacts, Artifact) else list(artifacts)
+    tensors = {
+        f"{index}/{name}": value.detach().cpu().contiguous()
+        for index, artifact in enumerate(artifacts)
+        for name, value in artifact.tensors.items()
+    }
+    data = save_bytes(tensors, metadata={"format": "pt"})
+    manifest = {
+        "format": VERSION,
+        "artifacts": [_described(artifact) for artifact in artifacts],
+        "base": {"fingerprint": fingerprint(model), "model_type": model.config.model_type},
+        "tokenizer": None if tokenizer is None else tokenizer_hash(tokenizer),
+        "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
+        "about": about or {},
+    }
+    write_folder(path, {TENSORS: data, MANIFEST: json.dumps(manifest, indent=1).encode()})
+    return path
+
+
+def load(path: str | Path) -> list[Artifact]:
+    """The artifacts of a folder, checked against its sha256; `attach` checks them against the model."""
+    path = Path(path)
+    try:
+        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
+        data = (path / TENSORS).read_bytes()
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
+    except ValueError:
+        raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
+    if manifest["format"] > VERSION:
+        raise UserError(f"{path} was written by a newer tunescope (format {manifest['format']}): upgrade to read it.")
+    if hashlib.sha256(data).hexdigest() != manifest["sha256"][TENSORS]:
+        raise UserError(f"{path / TENSORS} is damaged: its sha256 is not the one in {MANIFEST}. Copy it again.")
+    tensors = load_bytes(data)
+    return [_restored(index, entry, manifest, tensors) for index, entry in enumerate(manifest["artifacts"])]
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """sha256 (hex) of the vocabulary, token by token."""
+    listed = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False)
+    return hashlib.sha256(listed.encode()).hexdigest()
+
+
+def write_folder(path: Path, files: dict[str, bytes]) -> None:
+    """A new folder with these files, by way of a sibling that is flushed to disk and then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    working = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    shutil.rmtree(working, ignore_errors=True)
+    working.mkdir()
+    try:
+        for name, data in files.items():
+            with open(working / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        _sync(working)
+        working.rename(path)
+        _sync(path.parent)
+    except BaseException:
+        shutil.rmtree(working, ignore_errors=True)
+        raise
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _described(artifact: Artifact) -> dict[str, Any]:
+    return {
+        "method": name_of(type(artifact.spec)),
+        "fields": asdict(artifact.spec),  # type: ignore[call-overload]
+        "in_force": artifact.in_force,
+    }
+
+
+def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, Any]) -> Artifact:
+    method = methods().get(entry["method"])
+    if method is None:
+        raise UserError(f"The artifact is a {entry['method']!r}, which this tunescope does not have: upgrade to read it.")
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in entry["fields"].items()}
+    prefix = f"{index}/"
+    own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    artifact = Artifact(method(**values), own, manifest["base"]["fingerprint"], manifest["tokenizer"])
+    return replace(artifact, in_force=entry["in_force"])

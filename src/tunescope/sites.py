@@ -1,0 +1,192 @@
+"""The places where a delta can act, by name, and what they are in a given model.
+
+In every layer: ``self.q .k .v .o`` and ``cross.q .k .v .o`` (linear maps; a part of one where the model fuses them),
+``self`` and ``cross`` (the whole attention block, after its output projection), ``self.heads`` and ``cross.heads``
+(the concatenated heads before it), ``ffn.in .gate .out`` (linear maps) and ``ffn`` (the whole block).
+``attn`` and ``attn.X`` stand for ``self`` and ``cross`` alike; ``encoder.`` or ``decoder.`` in front keeps to one stack.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from tunescope import families
+from tunescope.artifact import SiteShape
+from tunescope.errors import UserError
+from tunescope.families import Attention, Slice, Stack
+
+CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
+NO_INTERFACE = ("gpt_neo", "gptj", "bloom", "falcon", "deberta", "deberta-v2", "mpt", "codegen")
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A tensor in the model: the input or output of a module, all of its columns or some."""
+
+    module: nn.Module
+    end: Literal["in", "out"]
+    columns: Tensor | None = None  # indices into the last axis
+    width: int = 0
+
+    def read(self, whole: Tensor) -> Tensor:
+        return whole if self.columns is None else whole[..., self.columns.to(whole.device)]
+
+    def write(self, whole: Tensor, part: Tensor) -> Tensor:
+        """A copy of `whole` with its columns replaced; `whole` itself is left as it is."""
+        if self.columns is None:
+            return part
+        return whole.index_copy(-1, self.columns.to(whole.device), part)
+
+
+@dataclass(frozen=True)
+class Site:
+    """x enters, h leaves and may be changed; query is the layer's query map, where there is one."""
+
+    name: str  # "decoder.0.self.q"
+    x: Tap
+    h: Tap
+    query: Tap | None
+    n_heads: int
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether h is what one frozen linear map makes of x, so that a weight change can be merged into it."""
+        return self.x.module is self.h.module and self.h.end == "out"
+
+    def shape(self, reads: str) -> SiteShape:
+        source = self.query if reads == "query" else self.x
+        if source is None:
+            raise UserError(f"Site {self.name!r} has no query to read: use the sites 'attn' or 'attn.heads'.")
+        return SiteShape(source.width, self.h.width, self.n_heads)
+
+
+def kind(model: Any) -> str:
+    """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not."""
+    config = getattr(model, "config", model)
+    if config.is_encoder_decoder:
+        return "encoder-decoder"
+    family = families.find(config.model_type)
+    if family is not None:
+        return family.kind
+    named = [type(model).__name__, *(config.architectures or [])]
+    return "decoder" if any(name.endswith(CAUSAL_HEADS) for name in named) else "encoder"
+
+
+def resolve(model: Any) -> dict[str, Site]:
+    """Every site of the model by name ("decoder.0.ffn.in"), in order of depth.
+
+    Raises UserError for a family that is not mapped.
+    """
+    model_type = model.config.model_type
+    family = families.find(model_type)
+    if family is None:
+        raise UserError(
+            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(families.names())}. "
+            "Without a map you can use text, soft, prefix and full."
+        )
+    sites: dict[str, Site] = {}
+    for name, stack in family.stacks.items():
+        for index, layer in enumerate(model.base_model.get_submodule(stack.layers)):
+            for site in _layer_sites(layer, stack, f"{name}.{index}"):
+                sites[site.name] = site
+    return sites
+
+
+def select(sites: dict[str, Site], selectors: tuple[str, ...], asker: str, model_type: str) -> list[Site]:
+    """The sites that the selectors name; UserError, with the nearest name, for one that names none."""
+    chosen: dict[str, Site] = {}
+    for selector in selectors:
+        found = {name: site for name, site in sites.items() if _matches(name, selector)}
+        if not found:
+            have = sorted({_short(name) for name in sites})
+            near = difflib.get_close_matches(selector, [*have, *(_attn(name) for name in have)], n=1)
+            raise UserError(
+                f"{asker} asks for site {selector!r}, which family {model_type!r} does not have."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+                + f" {model_type!r} has: {', '.join(have)} (attn = self and cross)."
+            )
+        chosen.update(found)
+    return list(chosen.values())
+
+
+def _short(name: str) -> str:
+    return name.split(".", 2)[2]
+
+
+def _attn(short: str) -> str:
+    return short.replace("self", "attn", 1).replace("cross", "attn", 1)
+
+
+def _matches(name: str, selector: str) -> bool:
+    stack, _, short = name.split(".", 2)
+    head, _, rest = selector.partition(".")
+    if head in ("encoder", "decoder"):
+        if head != stack:
+            return False
+        selector = rest
+    return selector in (short, _attn(short))
+
+
+def _layer_sites(layer: nn.Module, stack: Stack, prefix: str) -> list[Site]:
+    found = _attention_sites(layer, stack.attention, f"{prefix}.self")
+    if stack.cross is not None:
+        found += _attention_sites(layer, stack.cross, f"{prefix}.cross")
+    into, out = _first(layer, stack.ffn_in), _first(layer, stack.ffn_out)
+    gate = _first(layer, stack.ffn_gate) if stack.ffn_gate else None
+    if into is None or out is None:
+        raise UserError(f"{prefix}: no feed-forward at {stack.ffn_in} and {stack.ffn_out}: another layout than mapped.")
+    for name, module in (("in", into), ("gate", gate), ("out", out)):
+        if module is not None:
+            found.append(Site(f"{prefix}.ffn.{name}", _tap(module, "in"), _tap(module, "out"), None, 1))
+    return [*found, Site(f"{prefix}.ffn", _tap(into, "in"), _tap(out, "out"), None, 1)]
+
+
+def _attention_sites(layer: nn.Module, attention: Attention, prefix: str) -> list[Site]:
+    head_dim = int(getattr(layer.get_submodule(attention.module), attention.head_dim))
+    maps = {name: _part(layer, getattr(attention, name), head_dim) for name in ("q", "k", "v", "o")}
+    (q_in, q), (o_in, o) = maps["q"], maps["o"]
+    n_heads = o_in.width // head_dim
+    linear = [Site(f"{prefix}.{name}", x, h, q, n_heads) for name, (x, h) in maps.items()]
+    return [*linear, Site(f"{prefix}.heads", q_in, o_in, q, n_heads), Site(prefix, q_in, o, q, n_heads)]
+
+
+def _part(layer: nn.Module, place: str | Slice, head_dim: int) -> tuple[Tap, Tap]:
+    if isinstance(place, str):
+        module = layer.get_submodule(place)
+        return _tap(module, "in"), _tap(module, "out")
+    module = layer.get_submodule(place.path)
+    columns = torch.arange(weight_shape(module)[0])
+    if place.per_head:
+        columns = columns.view(-1, place.of, head_dim)[:, place.index].reshape(-1)
+    else:
+        columns = columns.chunk(place.of)[place.index]
+    return _tap(module, "in"), Tap(module, "out", columns, len(columns))
+
+
+def _tap(module: nn.Module, end: Literal["in", "out"]) -> Tap:
+    return Tap(module, end, None, weight_shape(module)[0 if end == "out" else 1])
+
+
+def _first(layer: nn.Module, paths: tuple[str, ...]) -> nn.Module | None:
+    for path in paths:
+        try:
+            return layer.get_submodule(path)
+        except AttributeError:
+            continue
+    return None
+
+
+def is_transposed(module: nn.Module) -> bool:
+    """Whether the weight is stored (in, out), as transformers' Conv1D does."""
+    return type(module).__name__ == "Conv1D"
+
+
+def weight_shape(module: nn.Module) -> tuple[int, int]:
+    """(out, in) of a linear map, however it is stored."""
+    rows, columns = module.weight.shape  # type: ignore[union-attr, misc]
+    return (columns, rows) if is_transposed(module) else (rows, columns)
