@@ -24,6 +24,7 @@ from tunescope.artifact import (
 )
 from tunescope.attention import STATE, Extra, LayerState
 from tunescope.errors import UserError
+from tunescope.hooks import entries
 
 Extras = dict[str, tuple[Extra, ...]]
 
@@ -79,7 +80,7 @@ def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapp
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep)
         with _no_checkpointing(model):
-            model.base_model.forward(
+            entries(model)["decoder"].forward(  # past its own hooks, ours among them
                 inputs_embeds=rows.to(model.get_input_embeddings().weight.dtype)[None],
                 position_ids=torch.arange(used, used + len(rows), device=rows.device)[None],
                 use_cache=False,

@@ -102,7 +102,7 @@ def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.de
 
 
 def _refuse_reentrant(model: Any) -> None:
-    if not getattr(model, "is_gradient_checkpointing", False) or not model.training:
+    if not model.training:  # transformers checkpoints only then
         return
     for module in model.modules():
         function = getattr(module, "_gradient_checkpointing_func", None)
