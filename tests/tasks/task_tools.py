@@ -33,9 +33,7 @@ def sentence_piece(*, bos: bool) -> Any:
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     special = ["<pad>", "<s>", "</s>", "<unk>"]
-    trainer = trainers.BpeTrainer(
-        vocab_size=120, special_tokens=special, show_progress=False, max_token_length=8
-    )
+    trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=special, show_progress=False, max_token_length=8)
     tokenizer.train_from_iterator([text.replace(" ", "▁") for text in CORPUS], trainer)
     ends = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")]
     single = "<s> $A" if bos else "$A </s>"

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 
-def padded(
-    rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool
-) -> tuple[Tensor, Tensor]:
+def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
     """(ids, mask), both (rows, longest) int64; the mask is 1 on real tokens."""
     longest = max(map(len, rows))
     ids = torch.full((len(rows), longest), value)
@@ -31,9 +29,7 @@ def pad_id(tokenizer: Any) -> int:
     return int(next(one for one in found if one is not None))
 
 
-def decoder_keywords(
-    model: Any, mask: Tensor, starts: Tensor | None, n_last: int | None = None
-) -> dict[str, Tensor]:
+def decoder_keywords(model: Any, mask: Tensor, starts: Tensor | None, n_last: int | None = None) -> dict[str, Tensor]:
     """Positions counted over real tokens (of the last ``n_last`` columns), and where the output starts.
 
     ``starts``: (batch,) column of the last prompt token; passed on only to models that ask for it.

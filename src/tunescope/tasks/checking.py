@@ -90,9 +90,7 @@ def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: Any, model_config
 def positions(config: Any, tokenizer: Any) -> int | None:
     """How many tokens the model takes, by its positions or by its tokenizer; None where neither says."""
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
-    counts = (
-        [] if relative else [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
-    )
+    counts = [] if relative else [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
     known = [int(count) for count in counts if count is not None and 0 < count < 10**9]
     return min(known, default=None)
 
@@ -112,17 +110,13 @@ def _part(task: Task, rows: Rows, train: Rows, tokenizer: Any, model: tuple[str,
         labels=task.counts(rows) if isinstance(task, Classification) else None,
         inputs=_lengths(inputs),
         targets=_lengths(targets) if any(targets) else None,
-        too_long=_found(
-            n for n, used in zip(lines, taken, strict=True) if limit is not None and used > limit
-        ),
+        too_long=_found(n for n, used in zip(lines, taken, strict=True) if limit is not None and used > limit),
         repeated=_found(repeats(rows)),
         in_train=_found(shared(train, rows)),
         input_in_train=_found(shared(train, rows, task.fields())),
         empty=_found(n for n, some in zip(lines, texts, strict=True) if not all(map(str.strip, some))),
         special=_found(
-            n
-            for n, some in zip(lines, texts, strict=True)
-            if any(mark in text for mark in marks for text in some)
+            n for n, some in zip(lines, texts, strict=True) if any(mark in text for mark in marks for text in some)
         ),
     )
 

@@ -39,13 +39,9 @@ class Classification(Task):
 
     def __post_init__(self) -> None:
         if self.by not in ("words", "head"):
-            raise UserError(
-                f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'"
-            )
+            raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
         if len(self.words) == 1:
-            raise UserError(
-                f"Classification has one label only, '{next(iter(self.words))}'. Give at least two."
-            )
+            raise UserError(f"Classification has one label only, '{next(iter(self.words))}'. Give at least two.")
         if self.label in prompts.fields(self.template):
             raise UserError(
                 f"Template {self.template!r} contains the label's own field {{{self.label}}}, which would "
@@ -71,9 +67,7 @@ class Classification(Task):
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Classification:
         self._check_kind(model_kind)
         found = {
-            name: {
-                self.label_of(row, index): place(row, index) for index, row in reversed(list(enumerate(rows)))
-            }
+            name: {self.label_of(row, index): place(row, index) for index, row in reversed(list(enumerate(rows)))}
             for name, rows in splits.items()
         }
         train = found["train"]
@@ -136,9 +130,7 @@ class Classification(Task):
         start = scoring.decoder_start(model) if model.config.is_encoder_decoder else None
         return scoring.target_loss(model, batch, tokenizer, start=start)
 
-    def predict(
-        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32
-    ) -> list[Prediction]:
+    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         from tunescope.tasks import scoring
 
         if self.by == "head":
@@ -199,9 +191,7 @@ class Classification(Task):
         return dict(Counter(self.label_of(row, index) for index, row in enumerate(rows)))
 
     def _tokens(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
-        return word_tokens(
-            tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind
-        )
+        return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
     def _solved(self, row: Mapping[str, Any], label: str) -> str:
         filled = prompts.fill(self.template, {name: value(row, name, 0) for name in self.fields()})
@@ -219,9 +209,7 @@ class Classification(Task):
         if self.by == "head" and model_kind != "encoder":
             raise UserError(f"by='head' is for encoders, and this model is a {model_kind}. Type: by='words'")
         if self.by == "words" and model_kind == "encoder":
-            raise UserError(
-                "by='words' needs a decoder or an encoder-decoder; an encoder has a head. Type: by='head'"
-            )
+            raise UserError("by='words' needs a decoder or an encoder-decoder; an encoder has a head. Type: by='head'")
 
 
 def _some(labels: Sequence[str], most: int = 10) -> str:

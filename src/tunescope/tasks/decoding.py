@@ -10,9 +10,7 @@ from tunescope.tasks.batching import batches, evaluating, pad_id, padded
 from tunescope.tasks.task import Encoded
 
 
-def greedy(
-    model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int
-) -> list[str]:
+def greedy(model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int) -> list[str]:
     """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
     texts = [""] * len(rows)
     with evaluating(model):

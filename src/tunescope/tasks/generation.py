@@ -115,29 +115,23 @@ class Generation(Task):
 
         return scoring.target_loss(model, batch, tokenizer)
 
-    def predict(
-        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32
-    ) -> list[Prediction]:
+    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         from tunescope.tasks.decoding import greedy
 
         texts = greedy(model, rows, tokenizer, self._longest(), batch_size)
         return [
-            Prediction(row.row, text, self._stats(text, row.references))
-            for row, text in zip(rows, texts, strict=True)
+            Prediction(row.row, text, self._stats(text, row.references)) for row, text in zip(rows, texts, strict=True)
         ]
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
         if not 1 <= k <= len(rows):
-            raise UserError(
-                f"{k} demonstrations are asked for, of {len(rows)} rows. Allowed: 1 to {len(rows)}."
-            )
+            raise UserError(f"{k} demonstrations are asked for, of {len(rows)} rows. Allowed: 1 to {len(rows)}.")
         space = prompts.separator(self.template)
         chosen = Random(seed).sample(range(len(rows)), k)
         solved = [self._texts(rows[index], index) for index in chosen]
         return "".join(
-            prompts.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n"
-            for texts in solved
+            prompts.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n" for texts in solved
         )
 
     def describe(self) -> dict[str, Any]:
@@ -169,9 +163,7 @@ class Generation(Task):
     def _source(self, texts: Mapping[str, str]) -> str:
         return "\t".join(texts[name] for name in self.fields())
 
-    def _targets(
-        self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str
-    ) -> list[prompts.Ids]:
+    def _targets(self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str) -> list[prompts.Ids]:
         """Token ids of the targets, with the end where the tokenizer has one."""
         answers = [one[self.target].strip() for one in texts]
         end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)

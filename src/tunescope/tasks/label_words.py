@@ -56,9 +56,7 @@ def notes(tokens: Mapping[str, Ids]) -> list[str]:
 def _continuing(tokenizer: Any, end: str, texts: list[str]) -> list[Ids]:
     """Ids of the texts behind ``end``, behind a letter, or alone: the first that leaves the head intact."""
     for head in (end, "a" if texts[0].startswith(" ") else ""):
-        behind = (
-            continuations(tokenizer, [head] * len(texts), [head + text for text in texts]) if head else []
-        )
+        behind = continuations(tokenizer, [head] * len(texts), [head + text for text in texts]) if head else []
         if behind and all(behind):
             return [one for one in behind if one]
     return ids(tokenizer, texts)
@@ -79,9 +77,7 @@ def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
         if len(tokens[long]) == len(tokens[short]):
             problem = "are the same tokens, so they cannot be told apart"
         else:
-            problem = (
-                f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
-            )
+            problem = f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
         raise UserError(
             f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. "
             f"Choose others: --words {example}"

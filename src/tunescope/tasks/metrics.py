@@ -55,9 +55,7 @@ def bleu_stats(hypothesis: str, references: Sequence[str], *, lowercase: bool = 
     return tuple(map(float, (score.sys_len, score.ref_len, *score.counts, *score.totals)))
 
 
-def exact_match_stats(
-    hypothesis: str, references: Sequence[str], *, lowercase: bool = False
-) -> tuple[float, ...]:
+def exact_match_stats(hypothesis: str, references: Sequence[str], *, lowercase: bool = False) -> tuple[float, ...]:
     """(1,) if the hypothesis is one of the references, runs of white space counted as one space."""
 
     def normal(text: str) -> str:
@@ -71,9 +69,7 @@ def _table(metric: str, stats: ArrayLike) -> Floats:
         raise UserError(f"Unknown metric '{metric}'. Allowed: {', '.join(WIDTHS)}.")
     table = np.asarray(stats, dtype=np.float64)
     if table.ndim != 2 or not len(table) or table.shape[1] != WIDTHS[metric]:
-        raise UserError(
-            f"{metric} needs at least one row of {WIDTHS[metric]} statistics, not shape {table.shape}."
-        )
+        raise UserError(f"{metric} needs at least one row of {WIDTHS[metric]} statistics, not shape {table.shape}.")
     return table
 
 

@@ -32,8 +32,7 @@ def fields(template: str) -> tuple[str, ...]:
 def fill(template: str, values: Mapping[str, str]) -> str:
     """The template with each {field} replaced by its value; values are never read as templates."""
     return "".join(
-        literal + (values[name] if name is not None else "")
-        for literal, name, _, _ in Formatter().parse(template)
+        literal + (values[name] if name is not None else "") for literal, name, _, _ in Formatter().parse(template)
     )
 
 
@@ -81,9 +80,7 @@ def cut_field(template: str, preferred: str, values: Mapping[str, str]) -> str:
     return preferred if preferred in used else max(used, key=lambda name: len(values[name]))
 
 
-def fitted(
-    tokenizer: Any, template: str, values: Mapping[str, str], field: str, room: int
-) -> tuple[Ids, int] | None:
+def fitted(tokenizer: Any, template: str, values: Mapping[str, str], field: str, room: int) -> tuple[Ids, int] | None:
     """(token ids of the filled template, characters cut off the end of ``field``) with at most ``room`` ids.
 
     None where even an empty field leaves too many.

@@ -95,8 +95,7 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
         return json.dumps(found)
     what = "null" if found is None else f"a {type(found).__name__}"
     raise UserError(
-        f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. "
-        "Fill it in or delete the row."
+        f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. Fill it in or delete the row."
     )
 
 
@@ -109,9 +108,7 @@ def _content(path: Path) -> bytes:
         content = path.read_bytes()
         content = gzip.decompress(content) if path.suffix == ".gz" else content
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(
-            f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE."
-        ) from error
+        raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
     except OSError as error:
         _fail(path, error)
     if not content.strip():
@@ -149,9 +146,7 @@ def _check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
                     "which is no character. Remove it from the row."
                 )
             if isinstance(text, str) and "\0" in text:
-                raise UserError(
-                    f"{path} line {line}: {field!a} holds a NUL character. Remove it from the row."
-                )
+                raise UserError(f"{path} line {line}: {field!a} holds a NUL character. Remove it from the row.")
 
 
 def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
+from tunescope.attached import logits_at
 from tunescope.errors import UserError
 from tunescope.tasks.batching import batches, decoder_keywords, evaluating, pad_id, padded
 from tunescope.tasks.prompts import Ids
@@ -23,8 +24,6 @@ def target_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any, *, start: 
     Args:
         start: the decoder's first token in an encoder-decoder; None lets the model build its decoder inputs.
     """
-    from tunescope.attach import logits_at
-
     encoder_decoder = bool(model.config.is_encoder_decoder)
     make = _encoder_decoder_inputs if encoder_decoder else _decoder_inputs
     inputs, where = make(model, batch, pad_id(tokenizer), start)
@@ -100,9 +99,7 @@ def _exact(logits: Tensor) -> Tensor:
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
-def _decoder_inputs(
-    model: Any, batch: Sequence[Encoded], pad: int, start: int | None
-) -> tuple[dict[str, Any], Tensor]:
+def _decoder_inputs(model: Any, batch: Sequence[Encoded], pad: int, start: int | None) -> tuple[dict[str, Any], Tensor]:
     """Prompt and target without its last token, padded right; True where a target token is predicted."""
     rows = [item.input_ids + item.target_ids[:-1] for item in batch]
     ids, mask = padded(rows, pad, model.device, left=False)
@@ -133,8 +130,6 @@ def _begin_decoder(
     model: Any, prompts: Sequence[Ids], tokenizer: Any, use_cache: bool
 ) -> tuple[Tensor, Any, dict[str, Any]]:
     """Logits (prompts, vocabulary) behind the prompts, their cache, and what a later pass must be told."""
-    from tunescope.attach import logits_at
-
     ids, mask = padded(prompts, pad_id(tokenizer), model.device, left=True)
     where = torch.zeros_like(mask, dtype=torch.bool)
     where[:, -1] = True
@@ -148,8 +143,6 @@ def _begin_decoder(
 def _begin_encoder_decoder(
     model: Any, prompts: Sequence[Ids], tokenizer: Any, use_cache: bool
 ) -> tuple[Tensor, Any, dict[str, Any]]:
-    from tunescope.attach import logits_at
-
     ids, mask = padded(prompts, pad_id(tokenizer), model.device, left=False)
     first = torch.full((len(prompts), 1), decoder_start(model), device=ids.device)
     with logits_at(model, torch.ones_like(first, dtype=torch.bool)):
@@ -158,13 +151,9 @@ def _begin_encoder_decoder(
     return out.logits, out.get("past_key_values"), rest
 
 
-def _rest_scores(
-    model: Any, words: Sequence[Ids], cache: Any, rest: dict[str, Any], tokenizer: Any
-) -> Tensor:
+def _rest_scores(model: Any, words: Sequence[Ids], cache: Any, rest: dict[str, Any], tokenizer: Any) -> Tensor:
     """(prompts, words): log-probabilities of the words' tokens from the second on, given a cache."""
     from transformers.modeling_outputs import BaseModelOutput
-
-    from tunescope.attach import logits_at
 
     n_prompts, n_words = len(rest["attention_mask"]), len(words)
     inputs, real = padded([word[:-1] for word in words], pad_id(tokenizer), model.device, left=False)

@@ -101,9 +101,7 @@ def _groups(rows: Rows, by: Sequence[str] | None, seed: int) -> list[tuple[str, 
     return sorted(Counter(_key(row, by, seed) for row in rows).items())
 
 
-def _notes(
-    parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequence[str] | None
-) -> tuple[str, ...]:
+def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequence[str] | None) -> tuple[str, ...]:
     notes = []
     if wanted:
         sizes = ", ".join(f"{len(parts[name])} {name}" for name in ("train", *wanted))

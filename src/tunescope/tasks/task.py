@@ -83,9 +83,7 @@ class Task(ABC):
         """Scalar: mean cross-entropy over all labelled tokens (or rows, with a head) of the batch."""
 
     @abstractmethod
-    def predict(
-        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32
-    ) -> list[Prediction]:
+    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         """One prediction an item, in the order given; no gradients, no dropout."""
 
     @abstractmethod

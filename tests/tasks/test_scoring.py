@@ -1,0 +1,135 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+from task_tools import model
+from torch.nn import functional as F
+
+from tunescope.errors import UserError
+from tunescope.tasks import Encoded
+from tunescope.tasks.scoring import (
+    decoder_start,
+    head_choices,
+    head_loss,
+    target_loss,
+    word_choices,
+    word_scores,
+)
+
+TOKENIZER = SimpleNamespace(pad_token_id=None, eos_token_id=2)
+PROMPTS = [(5, 17, 23, 8, 61), (90,), (3, 4, 5, 6, 7, 8, 9), (11, 12)]
+WORDS = {
+    "several tokens": [(7, 8, 9), (13,), (7, 21), (40, 41, 42, 43, 44)],
+    "one token each": [(7,), (13,), (96,)],
+}
+SEQUENCE = ["gpt2", "llama", "mistral", "t5", "bart"]
+
+
+@pytest.fixture(scope="module")
+def made():
+    models = {}
+    return lambda name: models.setdefault(name, model(name))
+
+
+def first_token(model):
+    return model.config.decoder_start_token_id if model.config.is_encoder_decoder else None
+
+
+def alone(model, prompt, word):
+    """(word,) log-probabilities of one word's tokens: one row, no padding, no cache."""
+    with torch.no_grad():
+        if model.config.is_encoder_decoder:
+            start = [model.config.decoder_start_token_id]
+            out = model(
+                input_ids=torch.tensor([prompt]),
+                decoder_input_ids=torch.tensor([start + list(word[:-1])]),
+                use_cache=False,
+            )
+            logits = out.logits[0]
+        else:
+            out = model(input_ids=torch.tensor([prompt + word]), use_cache=False)
+            logits = out.logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1)[torch.arange(len(word)), list(word)]
+
+
+@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
+@pytest.mark.parametrize("name", SEQUENCE)
+def test_word_scores_equal_each_whole_sequence_scored_alone(made, name, words):
+    network = made(name)
+    expected = torch.stack([torch.stack([alone(network, p, w).sum() for w in words]) for p in PROMPTS])
+    got = word_scores(network, PROMPTS, words, TOKENIZER)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    rows = [Encoded(1, p, (), None, (), "") for p in PROMPTS]
+    for batch_size in (1, 3, 32):
+        assert word_choices(network, rows, words, TOKENIZER, batch_size) == expected.argmax(-1).tolist()
+
+
+@pytest.mark.parametrize("given_start", [True, False])
+@pytest.mark.parametrize("name", SEQUENCE)
+def test_the_loss_is_the_mean_over_the_target_tokens_of_all_rows(made, name, given_start):
+    network, targets = made(name), [(7, 8, 9), (13,), (7, 21), (40, 41, 42, 43, 44)]
+    rows = [Encoded(1, p, t, 0, (), "") for p, t in zip(PROMPTS, targets, strict=True)]
+    expected = -torch.cat([alone(network, p, t) for p, t in zip(PROMPTS, targets, strict=True)]).mean()
+    start = first_token(network) if given_start else None
+    got = target_loss(network, rows, TOKENIZER, start=start)
+    torch.testing.assert_close(got.detach(), expected, rtol=0, atol=1e-10)
+    assert got.requires_grad
+
+
+@pytest.mark.parametrize("name", SEQUENCE)
+def test_the_gradient_is_that_of_the_rows_alone(made, name):
+    network = made(name)
+    rows = [Encoded(1, p, t, 0, (), "") for p, t in zip(PROMPTS[:2], [(7, 8, 9), (13,)], strict=True)]
+    weight = network.get_input_embeddings().weight
+    start = first_token(network)
+    losses = [target_loss(network, [row], TOKENIZER, start=start) for row in rows]
+    [expected] = torch.autograd.grad((3 * losses[0] + losses[1]) / 4, weight)
+    [got] = torch.autograd.grad(target_loss(network, rows, TOKENIZER, start=start), weight)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+
+
+def test_the_head_sees_each_row_as_if_it_were_alone(made):
+    network = made("bert")
+    rows = [Encoded(1, p, (), label, (), "") for p, label in zip(PROMPTS, [2, 0, 1, 1], strict=True)]
+    with torch.no_grad():
+        logits = torch.cat([network(input_ids=torch.tensor([p])).logits for p in PROMPTS])
+    expected = F.cross_entropy(logits, torch.tensor([2, 0, 1, 1]))
+    torch.testing.assert_close(head_loss(network, rows, TOKENIZER).detach(), expected, rtol=0, atol=1e-10)
+    assert head_choices(network, rows, TOKENIZER, 3) == logits.argmax(-1).tolist()
+
+
+def test_scoring_leaves_every_module_in_its_mode_and_runs_without_dropout(made):
+    network = model("gpt2")
+    expected = word_scores(network, PROMPTS, WORDS["several tokens"], TOKENIZER)
+    network.train()
+    network.transformer.h[0].eval()
+    before = {name: module.training for name, module in network.named_modules()}
+    got = word_scores(network, PROMPTS, WORDS["several tokens"], TOKENIZER)
+    assert torch.equal(got, expected)
+    assert not got.requires_grad
+    assert {name: module.training for name, module in network.named_modules()} == before
+
+
+def test_the_start_of_the_output_is_told_only_to_a_model_that_asks(monkeypatch):
+    network, seen = model("gpt2"), []
+    network.register_forward_pre_hook(
+        lambda module, args, given: seen.append(given.pop("output_start", None)), with_kwargs=True
+    )
+    rows = [Encoded(1, p, (7, 8), 0, (), "") for p in PROMPTS]
+    target_loss(network, rows, TOKENIZER)
+    assert seen == [None]
+    monkeypatch.setitem(network.__dict__, "_tunescope_wants_output_start", True)
+    expected = target_loss(network, rows, TOKENIZER)
+    assert seen.pop().tolist() == [4, 0, 6, 1]  # the prompts' last tokens, padded on the right
+    word_scores(network, PROMPTS, [(7,), (8,)], TOKENIZER)
+    assert seen.pop().tolist() == [6, 6, 6, 6]  # padded on the left
+    assert expected.isfinite()
+
+
+def test_a_decoder_without_a_first_token_is_refused():
+    with pytest.raises(UserError) as caught:
+        decoder_start(model("mbart"))
+    assert str(caught.value) == (
+        "MBartForConditionalGeneration has no decoder_start_token_id, which label words need. "
+        "Type: model.config.decoder_start_token_id = ID"
+    )
