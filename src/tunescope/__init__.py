@@ -26,7 +26,7 @@ _PLACES = {
     "compare": "tunescope.comparison",
     "load": "tunescope.saving",
     "lower": "tunescope.attached",
-    "merge": "tunescope.attached",
+    "merge": "tunescope.merging",
     "save": "tunescope.saving",
 }
 

@@ -140,7 +140,7 @@ class KVContext(Context):
 
     @abstractmethod
     def keys_values(self, p: Params, stack: str) -> KeysValues:
-        """"decoder.0.self" -> (kv_heads, n, d_key), (kv_heads, n, d_value), for the modules of one stack."""
+        """ "decoder.0.self" -> (kv_heads, n, d_key), (kv_heads, n, d_value), for the modules of one stack."""
 
 
 @dataclass

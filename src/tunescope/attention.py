@@ -96,9 +96,7 @@ AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, mask_function)
 
 
-def context_visible(
-    extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwargs: dict[str, Any]
-) -> Tensor | None:
+def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
     """(batch or 1, 1, query, n_context), True where a context's key is seen; None where all are seen by all."""
     parts = [_extra_visible(extra, query, key, kwargs) for extra in extras]
     if all(part is None for part in parts):
@@ -128,7 +126,8 @@ def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, A
     if positions is None:
         raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
     at = extra.start + torch.arange(extra.key.shape[1], device=query.device)
-    return (positions[:, None, :, None] - at < window)
+    seen: Tensor = positions[:, None, :, None] - at < window
+    return seen
 
 
 def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
@@ -244,6 +243,4 @@ def _joined_mask(
     if visible is None:
         visible = torch.ones(1, 1, 1, n_context, dtype=torch.bool, device=query.device)
     left: Tensor = visible if mask.dtype == torch.bool else _additive(visible, mask.dtype)
-    return torch.cat(
-        [left.expand(batch, 1, length, n_context), mask.expand(batch, 1, length, n_keys)], -1
-    )
+    return torch.cat([left.expand(batch, 1, length, n_context), mask.expand(batch, 1, length, n_keys)], -1)

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from tunescope.artifact import Context, Spec, TokenContext
-from tunescope.attached import base_of, can_merge, fresh
 from tunescope.errors import UserError
+from tunescope.fitting import base_of, fresh
+from tunescope.merging import can_merge
 from tunescope.sites import kind
 
 LARGEST = 2**20  # of any size field
@@ -41,7 +42,7 @@ def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
         shapes = spec.shapes(base)
         size = sum(map(prod, shapes.values()))
         if not isinstance(spec, TokenContext):
-            stored = sum(map(prod, spec.folded().shapes(base).values()))  # type: ignore[attr-defined]
+            stored = sum(map(prod, spec.folded().shapes(base).values()))
             return Counts(size, stored, stored)
         length = next(iter(shapes.values()))[0]
         parameters = 0 if "ids" in shapes else size
@@ -92,4 +93,4 @@ def _sized(model: Any, spec: Spec, target: int) -> Spec:
         middle = (low + high) // 2
         now = stored(middle)
         low, high = (middle, high) if now is not None and now <= target else (low, middle)
-    return replace(spec, **{str(spec.size): low})  # type: ignore[type-var, no-any-return]
+    return replace(spec, **{str(spec.size): low})  # type: ignore[type-var]

@@ -60,6 +60,7 @@ def acting(uses: list[SiteUse], is_training: Callable[[], bool]) -> Iterator[Non
 
 def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
     if source.end == "in":
+
         def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
             carried[key] = source.read(args[0])
 
@@ -81,6 +82,7 @@ def _act(use: SiteUse, carried: dict[int, Tensor], is_training: Callable[[], boo
         return target.write(whole, spec.apply(as_computed(use.tensors, x), x, h).to(h.dtype))
 
     if target.end == "in":
+
         def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             return (changed(carried.pop(id(use)), args[0]), *args[1:])
 
@@ -93,7 +95,7 @@ def _act(use: SiteUse, carried: dict[int, Tensor], is_training: Callable[[], boo
 
 
 def _without_dropout(spec: SiteDelta) -> SiteDelta:
-    return replace(spec, dropout=0.0) if "dropout" in {field.name for field in fields(spec)} else spec  # type: ignore[type-var, arg-type, call-arg]
+    return replace(spec, dropout=0.0) if "dropout" in {field.name for field in fields(spec)} else spec  # type: ignore[type-var, arg-type]
 
 
 def as_computed(tensors: Params, like: Tensor) -> Params:

@@ -41,12 +41,14 @@ def embedder(model: Any) -> Callable[[Tensor], Tensor]:
     return embed
 
 
-def extras_of(model: Any, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int]:
+def extras_of(
+    model: Any, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]
+) -> tuple[Extras, int]:
     """What the contexts put before the text in every attention module of a stack, and the positions they use up.
 
     places: attention modules by name ("decoder.0.self"). Token contexts are run here, gradients and all.
     """
-    extras: Extras = {name: () for name in places}
+    extras: Extras = dict.fromkeys(places, ())
     used = 0
     for artifact in artifacts:
         spec = artifact.spec
@@ -105,7 +107,7 @@ def _no_checkpointing(model: Any) -> Iterator[None]:
 
 
 def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
-    """Fingerprint of all that decides the keys of the context at `index`: the base, every delta, what stands before it."""
+    """Fingerprint of what decides the keys of the context at `index`: the base, every delta, what stands before it."""
     digest = hashlib.sha256(fingerprint(model).encode())
     for i, artifact in enumerate(artifacts):
         is_context = isinstance(artifact.spec, Context)
@@ -120,6 +122,6 @@ def check_in_force(model: Any, artifacts: Sequence[Artifact]) -> None:
     for index, artifact in enumerate(artifacts):
         if artifact.in_force is not None and artifact.in_force != in_force(model, artifacts, index):
             raise UserError(
-                f"{artifact.spec}: these keys and values were lowered under other weights or contexts than are attached "
-                "now, and would be wrong. Lower again: lower(model, *artifacts)."
+                f"{artifact.spec}: these keys and values were lowered under other weights or contexts than are "
+                "attached now, and would be wrong. Lower again: lower(model, *artifacts)."
             )

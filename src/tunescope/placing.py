@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import Artifact, TokenContext
+from tunescope.artifact import Artifact, Params, TokenContext
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import entries, trains
@@ -31,7 +31,7 @@ def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
         for name, module in entries(model).items():
             places = {found.name: found.module for found in reached(model) if found.name.startswith(f"{name}.")}
             stack.enter_context(_keys_placed(model, artifacts, name, module, places))
-        tokens = [artifact for artifact in artifacts if isinstance(artifact.spec, TokenContext)]
+        tokens = [(a.spec, a.tensors) for a in artifacts if isinstance(a.spec, TokenContext)]
         if tokens and which != "decoder":
             stack.enter_context(_embeddings_joined(model, tokens))
         yield
@@ -89,7 +89,7 @@ def _shifted(given: dict[str, Any], used: int, model: Any) -> dict[str, Any]:
     if limit is not None and seen + text.shape[1] + used > limit and int(positions.max()) + used >= limit:
         raise UserError(
             f"The text has {seen + text.shape[1]} tokens and the context in front of it {used}: together more than the "
-            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, or the context."
+            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens or the context."
         )
     return {**given, "position_ids": positions + used}
 
@@ -116,7 +116,7 @@ def _refuse_reentrant(model: Any) -> None:
 
 
 @contextmanager
-def _embeddings_joined(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
+def _embeddings_joined(model: Any, contexts: list[tuple[TokenContext, Params]]) -> Iterator[None]:
     """In an encoder a token context runs as tokens, for its keys look at the text.
 
     An encoder alone gives states of the text's length, context cut off; in an encoder-decoder the decoder attends to
@@ -128,7 +128,8 @@ def _embeddings_joined(model: Any, artifacts: Sequence[Artifact]) -> Iterator[No
     length = [0]
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
-        rows = torch.cat([artifact.spec.embeddings(artifact.tensors, embedder(model)) for artifact in artifacts])  # type: ignore[attr-defined]
+        made = [spec.embeddings(tensors, embedder(model)) for spec, tensors in contexts]
+        rows = torch.cat(made)
         length[0] = len(rows)
         return (), _joined(dict(zip(names, args, strict=False)) | kwargs, rows, model, takes=names)
 
@@ -141,7 +142,9 @@ def _embeddings_joined(model: Any, artifacts: Sequence[Artifact]) -> Iterator[No
     def pool(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return (args[0][:, length[0] :], *args[1:])
 
-    def cross(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def cross(
+        _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
         if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
             kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1])

@@ -1,4 +1,4 @@
-"""Methods by name: a file in `contexts/` or `deltas/` is a method, and its file name is its name on the command line."""
+"""Methods by name: a file in `contexts/` or `deltas/` is a method; its file name is its name on the command line."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _shown(spec: Spec) -> str:
     items = []
     for field in fields(spec):  # type: ignore[arg-type]
         value = getattr(spec, field.name)
-        default = field.default if field.default is not MISSING else field.default_factory()  # type: ignore[misc]
+        default = field.default if field.default is not MISSING else None
         if value != default:
             items.append(f"{field.name}={','.join(value) if isinstance(value, tuple) else value}")
     return name_of(type(spec)) + (":" + ",".join(items) if items else "")
@@ -91,7 +91,9 @@ def _fields_given(part: str) -> dict[str, str]:
             last = key
             given[key] = value
         elif last is None:
-            raise UserError(f"Arm {part!r}: {item!r} is no field=value. Write it as in lora:rank=4,sites=attn.q,attn.v.")
+            raise UserError(
+                f"Arm {part!r}: {item!r} is no field=value. Write it as in lora:rank=4,sites=attn.q,attn.v."
+            )
         else:
             given[last] += f",{item}"
     return given
@@ -103,7 +105,8 @@ def _one(part: str) -> Spec:
     if method is None:
         near = difflib.get_close_matches(name, methods(), n=1)
         raise UserError(
-            f"Arm {part!r}: no method {name!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+            f"Arm {part!r}: no method {name!r}."
+            + (f" Did you mean {near[0]!r}?" if near else "")
             + f" Methods: {', '.join(methods())}."
         )
     hints = get_type_hints(method)
@@ -113,7 +116,8 @@ def _one(part: str) -> Spec:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             raise UserError(
-                f"Arm {part!r}: {name!r} has no field {key!r}." + (f" Did you mean {near[0]!r}?" if near else "")
+                f"Arm {part!r}: {name!r} has no field {key!r}."
+                + (f" Did you mean {near[0]!r}?" if near else "")
                 + f" Its fields: {', '.join(known) or 'none'}."
             )
         values[key] = _value(hints[key], text, f"{name}:{key}={text}")

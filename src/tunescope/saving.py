@@ -1,4 +1,4 @@
-"""Artifacts as a folder: `tunescope.json` says what they are, `tensors.safetensors` holds them. Nothing is unpickled."""
+"""Artifacts as a folder: `tunescope.json` says what they are, `tensors.safetensors` holds them; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ def _described(artifact: Artifact) -> dict[str, Any]:
 def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, Any]) -> Artifact:
     method = methods().get(entry["method"])
     if method is None:
-        raise UserError(f"The artifact is a {entry['method']!r}, which this tunescope does not have: upgrade to read it.")
+        raise UserError(
+            f"The artifact is a {entry['method']!r}, which this tunescope does not have: upgrade to read it."
+        )
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in entry["fields"].items()}
     prefix = f"{index}/"
     own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -3,7 +3,7 @@
 In every layer: ``self.q .k .v .o`` and ``cross.q .k .v .o`` (linear maps; a part of one where the model fuses them),
 ``self`` and ``cross`` (the whole attention block, after its output projection), ``self.heads`` and ``cross.heads``
 (the concatenated heads before it), ``ffn.in .gate .out`` (linear maps) and ``ffn`` (the whole block).
-``attn`` and ``attn.X`` stand for ``self`` and ``cross`` alike; ``encoder.`` or ``decoder.`` in front keeps to one stack.
+``attn`` and ``attn.X`` stand for ``self`` and ``cross`` alike; ``encoder.`` or ``decoder.`` in front keeps to a stack.
 """
 
 from __future__ import annotations
@@ -188,5 +188,5 @@ def is_transposed(module: nn.Module) -> bool:
 
 def weight_shape(module: nn.Module) -> tuple[int, int]:
     """(out, in) of a linear map, however it is stored."""
-    rows, columns = module.weight.shape  # type: ignore[union-attr, misc]
+    rows, columns = module.weight.shape  # type: ignore[misc]
     return (columns, rows) if is_transposed(module) else (rows, columns)

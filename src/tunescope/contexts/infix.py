@@ -36,7 +36,9 @@ class Infix(KVContext):
 
     def init(self, base: Base) -> Params:
         own = base.keys_values(torch.randint(base.vocabulary, (max(self.length, 16),)))
-        scales = {f"{site}.{which}": pair[i].std() for site, pair in own.items() for i, which in enumerate(("key", "value"))}
+        scales = {
+            f"{site}.{which}": pair[i].std() for site, pair in own.items() for i, which in enumerate(("key", "value"))
+        }
         return {name: scales[name] * torch.randn(shape) for name, shape in self.shapes(base).items()}
 
     def keys_values(self, p: Params, stack: str) -> KeysValues:

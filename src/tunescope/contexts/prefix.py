@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -47,7 +48,9 @@ class Prefix(KVContext):
         shapes = self.shapes(base)
         if self.mlp is not None:
             if self.init_from != "noise":
-                raise UserError(f"Prefix(mlp={self.mlp}) starts from noise; init_from={self.init_from!r} needs mlp=None.")
+                raise UserError(
+                    f"Prefix(mlp={self.mlp}) starts from noise; init_from={self.init_from!r} needs mlp=None."
+                )
             return {name: _mlp_weight(name, shape) for name, shape in shapes.items()}
         if self.init_from == "zero":
             return {name: torch.zeros(shape) for name, shape in shapes.items()}
@@ -100,7 +103,8 @@ def paired(p: Params, stack: str) -> KeysValues:
 
 def _pick(own: KeysValues, name: str) -> Tensor:
     site, _, which = name.rpartition(".")
-    return own[site][0 if which == "key" else 1]
+    key, value = own[site]
+    return key if which == "key" else value
 
 
 def mlp_shapes(base: Base, length: int, width: int) -> dict[str, tuple[int, ...]]:
@@ -129,7 +133,7 @@ def _mlp_weight(name: str, shape: tuple[int, ...]) -> Tensor:
         return torch.randn(shape)
     if name.endswith("_bias"):
         return torch.zeros(shape)
-    return (2 * torch.rand(shape) - 1) / shape[-1] ** 0.5
+    return (2 * torch.rand(shape) - 1) / math.sqrt(shape[-1])
 
 
 def _unroll(p: Params, group: str) -> Params:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,7 +21,8 @@ class Adapter(SiteDelta):
     placement: "sequential" reads h itself, "parallel" the site's input x, "multi-head" the layer's query (what the
     query map gives, before any rotation), head by head and without biases: ReLU(q_i P_k,i) P_v,i, for "attn.heads".
     sites: "ffn", "attn" (after the output projection), "attn.heads" (before it).
-    scale: a number, or "learned" (one scalar a site, from 1). norm: a layer norm "in" front, on what comes "out", "none".
+    scale: a number, or "learned" (one scalar a site, from 1).
+    norm: "in" (a layer norm in front), "out" (on what is added) or "none".
     start: "lora" (down uniform, up zero: a fresh adapter changes nothing) or "bert" (both normal, .02).
     """
 
@@ -50,7 +52,10 @@ class Adapter(SiteDelta):
         d_in = shape.d_in if self.placement == "parallel" else shape.d_out
         heads = (shape.n_heads,) if self.placement == "multi-head" else ()
         d_in, d_out = (d // shape.n_heads if heads else d for d in (d_in, shape.d_out))
-        p = {"down": self._down(*heads, self.bottleneck, d_in), "up": self._up(*heads, d_out, self.bottleneck)}
+        p = {
+            "down": self._down(*heads, self.bottleneck, d_in),
+            "up": self._up(*heads, d_out, self.bottleneck),
+        }
         if not heads:
             p |= {"down_bias": torch.zeros(self.bottleneck), "up_bias": torch.zeros(d_out)}
         if self.norm != "none":
@@ -73,7 +78,7 @@ class Adapter(SiteDelta):
     def _down(self, *shape: int) -> Tensor:
         if self.start == "bert":
             return 0.02 * torch.randn(shape)
-        return (2 * torch.rand(shape) - 1) / shape[-1] ** 0.5
+        return (2 * torch.rand(shape) - 1) / math.sqrt(shape[-1])
 
     def _up(self, *shape: int) -> Tensor:
         return 0.02 * torch.randn(shape) if self.start == "bert" else torch.zeros(shape)
@@ -85,6 +90,6 @@ def _bottleneck(p: Params, source: Tensor) -> Tensor:
 
 def _per_head(p: Params, query: Tensor) -> Tensor:
     heads, _, width = p["down"].shape
-    split = query.unflatten(-1, (heads, width))
+    split = query.reshape(*query.shape[:-1], heads, width)
     hidden = F.relu(torch.einsum("...hd,hrd->...hr", split, p["down"]))
     return torch.einsum("...hr,hdr->...hd", hidden, p["up"]).flatten(-2)

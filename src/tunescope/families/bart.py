@@ -4,9 +4,7 @@ from tunescope.families import Attention, Family, Stack
 
 
 def _attention(path: str) -> Attention:
-    return Attention(
-        module=path, q=f"{path}.q_proj", k=f"{path}.k_proj", v=f"{path}.v_proj", o=f"{path}.out_proj"
-    )
+    return Attention(module=path, q=f"{path}.q_proj", k=f"{path}.k_proj", v=f"{path}.v_proj", o=f"{path}.out_proj")
 
 
 def _stack(name: str, cross: Attention | None) -> Stack:

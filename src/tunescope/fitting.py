@@ -1,0 +1,168 @@
+"""Specs made into tensors for a given model, and artifacts checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.artifact import (
+    Artifact,
+    Base,
+    Context,
+    KeysValues,
+    Params,
+    PatchDelta,
+    SiteDelta,
+    SiteShape,
+    Spec,
+    TokenContext,
+    fingerprint,
+)
+from tunescope.attention import STATE, LayerState
+from tunescope.errors import UserError
+from tunescope.hooks import SiteUse, named_parameters
+from tunescope.lowered import embedder
+from tunescope.reach import reached, switched
+from tunescope.sites import kind, resolve, select
+
+
+def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any, seed: int) -> list[Artifact]:
+    """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
+    ready = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for given in artifacts:
+            if isinstance(given, Artifact):
+                check_fits(model, given, tokenizer)
+                ready.append(given)
+            elif isinstance(given, Spec):
+                ready.append(Artifact(given, _placed_like(model, fresh(model, given, tokenizer))))
+            else:
+                raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")
+    return ready
+
+
+def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
+    """Untrained tensors of a spec for a model, by name, drawn from torch's global generator."""
+    if isinstance(spec, Context):
+        return spec.init(base_of(model, tokenizer))
+    if isinstance(spec, PatchDelta):
+        places = named_parameters(model)
+        selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
+        if not selected:
+            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change.")
+        return spec.init({name: value for name, value in selected.items() if value is not None})
+    assert isinstance(spec, SiteDelta)
+    return {
+        f"{name}:{key}": value
+        for name, shape in site_shapes(model, spec).items()
+        for key, value in spec.init(shape).items()
+    }
+
+
+def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
+    """The sites that a delta asks for, and the widths it meets there."""
+    if spec.sites == ("pooled",):
+        if kind(model) != "encoder":
+            raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
+        width = int(model.config.hidden_size)
+        return {"pooled": SiteShape(width, width, 1)}
+    chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)
+    return {site.name: site.shape(spec.reads) for site in chosen}
+
+
+def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse]:
+    """Every delta at every one of its sites, with its tensors there, in the order given."""
+    uses = []
+    for artifact in artifacts:
+        if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites != ("pooled",):
+            sites = resolve(model)
+            for name in site_shapes(model, artifact.spec):
+                own = {key.partition(":")[2]: t for key, t in artifact.tensors.items() if key.startswith(f"{name}:")}
+                uses.append(SiteUse(artifact.spec, sites[name], own))
+    return uses
+
+
+def base_of(model: Any, tokenizer: Any = None) -> Base:
+    """What a context may know of the model."""
+    table = model.get_input_embeddings()
+    return Base(
+        kind=kind(model),
+        width=int(table.weight.shape[1]),
+        layers={found.name: found.shape for found in reached(model)},
+        embed=embedder(model),
+        keys_values=lambda ids: own_keys_values(model, ids),
+        vocabulary=int(model.config.vocab_size),
+        tokenizer=tokenizer,
+    )
+
+
+def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
+    """The keys and values that every attention module makes of a text (n,), from position 0, detached."""
+    found = reached(model)
+    kept: KeysValues = {}
+
+    def keep(module: Any, seen: dict[str, Tensor | None]) -> None:
+        name = next(place.name for place in found if place.module is module)
+        key, value = seen["key"], seen["value"]
+        assert key is not None and value is not None
+        kept[name] = (key[0].clone(), value[0].clone())
+
+    row = ids.to(model.get_input_embeddings().weight.device)[None]
+    try:
+        for place in found:
+            place.module.__dict__[STATE] = LayerState(keep=keep)
+        with switched(model), torch.no_grad():
+            if kind(model) == "encoder-decoder":
+                model.base_model(input_ids=row, decoder_input_ids=row, use_cache=False)
+            else:
+                model.base_model(input_ids=row)
+    finally:
+        for place in found:
+            place.module.__dict__.pop(STATE, None)
+    return kept
+
+
+def check_fits(model: Any, artifact: Artifact, tokenizer: Any = None) -> None:
+    """UserError for an artifact made for another base, tokenizer or shape."""
+    if artifact.base is not None and artifact.base != fingerprint(model):
+        raise UserError(
+            f"{artifact.spec} was made for another base model (weights {artifact.base[:12]}, these are "
+            f"{fingerprint(model)[:12]}): load the model it was tuned on."
+        )
+    if artifact.tokenizer is not None and tokenizer is not None:
+        from tunescope.saving import tokenizer_hash
+
+        if artifact.tokenizer != tokenizer_hash(tokenizer):
+            raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")
+    expected = expected_shapes(model, artifact.spec, artifact.tensors)
+    given = {name: tuple(value.shape) for name, value in artifact.tensors.items()}
+    for name in sorted(expected.keys() | given.keys()):
+        if expected.get(name) != given.get(name):
+            raise UserError(
+                f"{artifact.spec} does not fit this model: {name!r} is {given.get(name, 'absent')} and should be "
+                f"{expected.get(name, 'absent')}. It was made for a model of another shape."
+            )
+
+
+def expected_shapes(model: Any, spec: Spec, tensors: Params) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor of a spec on a model, without drawing any; a text's ids are taken as they are."""
+    if isinstance(spec, TokenContext) and "ids" in tensors:
+        return {"ids": tuple(tensors["ids"].shape)}
+    if isinstance(spec, Context):
+        return spec.shapes(base_of(model))
+    with torch.device("meta"):
+        return {name: tuple(value.shape) for name, value in fresh(model, spec).items()}
+
+
+def _placed_like(model: Any, tensors: Params) -> Params:
+    """On the model's device; floats in its precision, or in float32 where that is lower."""
+    weight = model.get_input_embeddings().weight
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    return {
+        name: value.detach().to(weight.device, dtype if value.is_floating_point() else value.dtype).clone()
+        for name, value in tensors.items()
+    }

@@ -1,0 +1,50 @@
+"""Deltas made part of the weights, for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tunescope.artifact import Artifact, PatchDelta, SiteDelta, Spec
+from tunescope.errors import UserError
+from tunescope.fitting import check_fits, site_uses
+from tunescope.hooks import named_parameters
+from tunescope.sites import is_transposed
+
+
+def merge(model: Any, *artifacts: Artifact) -> Any:
+    """The model with the deltas added to its weights, for good: the same outputs, no extra work. Returns the model.
+
+    Raises UserError, before anything is changed, for what is no change of weights: contexts and adapters.
+    """
+    for artifact in artifacts:
+        if not can_merge(artifact.spec):
+            raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")
+        check_fits(model, artifact)
+    uses = site_uses(model, artifacts)
+    places = named_parameters(model)
+    with torch.no_grad():
+        for use in uses:
+            change = use.spec.weight_change(use.tensors)
+            assert change is not None
+            weight = use.site.h.module.get_parameter("weight")
+            target = weight.T if is_transposed(use.site.h.module) else weight
+            columns = use.site.h.columns
+            rows = slice(None) if columns is None else columns
+            target[rows] = (target[rows] + change.to(weight.device)).to(weight.dtype)
+        for artifact in artifacts:
+            if isinstance(artifact.spec, PatchDelta):
+                for name, change in artifact.spec.patch(artifact.tensors).items():
+                    module, attribute = places[name][0]
+                    parameter = module._parameters[attribute]
+                    assert parameter is not None
+                    parameter.copy_(parameter + change)
+    return model
+
+
+def can_merge(spec: Spec) -> bool:
+    """Whether the method is a change of weights."""
+    if isinstance(spec, PatchDelta):
+        return True
+    return isinstance(spec, SiteDelta) and type(spec).weight_change is not SiteDelta.weight_change
