@@ -33,9 +33,7 @@ class State:
     best: dict[str, Tensor] = field(default_factory=dict)
 
 
-def save(
-    folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
-) -> None:
+def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
     """Write the state of a run into `folder` and drop the one before."""
     tensors, numbers = _flat(optimizer)
     tensors |= {f"now/{name}": tensor.detach() for name, tensor in parameters.items()}

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class DiskError(UserError):
+    """The disk takes nothing more; the whole run stops."""
+
+
 def write(path: Path, data: bytes) -> None:
     with open(path, "wb") as file:
         file.write(data)
@@ -103,9 +107,8 @@ def disk_errors_named(run: Path) -> Iterator[None]:
         reason = _disk_problem(problem)
         if reason is None:
             raise
-        raise UserError(
-            f"{reason} while writing to {run}; what was finished is kept. "
-            f"Mend that, then type: tunescope resume {run}"
+        raise DiskError(
+            f"{reason} while writing to {run}; what was finished is kept. Mend that, then type: tunescope resume {run}"
         ) from problem
 
 

@@ -6,7 +6,8 @@ import os
 import platform
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
@@ -30,6 +31,17 @@ def cores() -> int:
 
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads inside, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def memory_meter(device: torch.device) -> Callable[[], float]:

@@ -120,9 +120,7 @@ def train(
     return state
 
 
-def _step(
-    problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
-) -> float:
+def _step(problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int) -> float:
     """One update; returns the batch's loss."""
     size = -(-len(rows) // settings.accumulate)
     whole = sum(problem.labelled[row] for row in rows)

@@ -1,0 +1,143 @@
+"""What the arm runs of one process share: the model, the data, the task."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tunescope.errors import UserError
+from tunescope.plan import Plan, one_of
+
+
+@dataclass
+class Bench:
+    """A model and data that arms are tried on. `encoded` keeps the tokenised rows, which most arms share."""
+
+    plan: Plan
+    model: Any
+    tokenizer: Any
+    kind: str
+    task: Any
+    splits: Any
+    sha256: Mapping[str, str]
+    fingerprint: str
+    device: torch.device
+    cache: dict[tuple[str, bool, int | None], list[Any]] = field(default_factory=dict)
+
+    def encoded(self, part: str, *, bos: bool, room: int | None) -> list[Any]:
+        key = (part, bos, room)
+        if key not in self.cache:
+            rows = self.splits.parts()[part]
+            self.cache[key] = self.task.encode(
+                rows, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
+            )
+        return self.cache[key]
+
+
+def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any = None) -> Bench:
+    """Load and check everything; objects that are given are used as they are.
+
+    Raises:
+        UserError: the model, a file, a row or the task cannot be used.
+    """
+    from tunescope import tasks
+    from tunescope.artifact import fingerprint
+    from tunescope.sites import kind
+
+    parts = {part: tasks.read(path) for part, path in plan.data.items()}
+    hashes = {part: tasks.sha256(path) for part, path in plan.data.items()}
+    splits = tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
+    if model is None:
+        model, tokenizer = load_model(plan.model)
+    device = torch.device(plan.device)
+    model = model.to(device).eval()
+    model_kind = kind(model)
+    task = task if task is not None else make_task(plan.task, model_kind)
+    task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
+    return Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device)
+
+
+def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
+    """{"kind": "classification", field: value, ...} -> the task, with a template and a way of answering to suit.
+
+    Raises:
+        UserError: a kind or field that does not exist.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    from tunescope import tasks
+
+    kinds: dict[str, Any] = {"classification": tasks.Classification, "generation": tasks.Generation}
+    fields = dict(given)
+    name = fields.pop("kind")
+    one_of("task", name, list(kinds))
+    if name == "classification":
+        encoder = model_kind == "encoder"
+        fields.setdefault("by", "head" if encoder else "words")
+        fields.setdefault("template", f"{{{fields.get('text', 'text')}}}" + ("" if encoder else "\nLabel:"))
+    else:
+        fields.setdefault("template", f"{{{fields.get('input', 'input')}}}\n")
+    try:
+        return TypeAdapter(kinds[name]).validate_python(fields)
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
+
+
+def load_model(name: str) -> tuple[Any, Any]:
+    """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run."""
+    import transformers
+
+    from tunescope.sites import kind
+
+    classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": "AutoModel"}
+    from transformers.utils import logging
+
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        auto = getattr(transformers, classes[kind(config)])
+        model = auto.from_pretrained(name, config=config, trust_remote_code=False, use_safetensors=True)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except UserError:
+        raise
+    except (OSError, ValueError, KeyError) as problem:
+        raise UserError(_cannot_load(name, problem)) from problem
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+    return model, tokenizer
+
+
+def _cannot_load(name: str, problem: Exception) -> str:
+    if Path(name).is_dir():
+        has = sorted(os.listdir(name))[:8]
+        reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
+        return (
+            f"the folder {name} is not a transformers model with safetensors weights: {reason} "
+            f"It holds: {', '.join(has) or 'nothing'}. Save one there with model.save_pretrained and "
+            "tokenizer.save_pretrained."
+        )
+    if Path(name).is_absolute() or name.startswith("."):
+        return f"there is no folder {name}; give the folder of a transformers model, or a name on the Hugging Face hub."
+    reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
+    return f"model '{name}' cannot be loaded: {reason} Give a folder, or a name on the hub that this machine can reach."
+
+
+def room(bench: Bench, taken: int) -> int | None:
+    """How many positions a row may use beside a context that takes `taken`; None where the model has no limit.
+
+    Raises:
+        UserError: the context alone fills the model.
+    """
+    from tunescope.tasks.checking import positions
+
+    limit = positions(bench.model.config, bench.tokenizer)
+    if limit is not None and taken >= limit:
+        raise UserError(f"the context takes {taken} positions and the model has {limit}; make it shorter.")
+    return None if limit is None else limit - taken

@@ -1,0 +1,133 @@
+"""The question that a comparison asks, as data: checked before anything is loaded, kept in config.json."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.optimizers import OPTIMIZERS, SCHEDULES
+from tunescope.train import Settings
+
+PARTS = ("train", "dev", "test")
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that a run's numbers depend on, but for the contents of the files it names.
+
+    arms: as typed; () means the default ones for the model's kind.
+    budgets: stored parameters; () leaves every size as typed.
+    rates: learning rates instead of each method's own grid; () means the grid.
+    threads: of each arm run, whatever the number of workers, so their numbers are the same.
+    """
+
+    model: str
+    data: Mapping[str, str]
+    task: Mapping[str, Any]
+    arms: tuple[str, ...] = ()
+    budgets: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = (0, 1, 2)
+    trials: int = 3
+    rates: tuple[float, ...] = ()
+    threads: int = 1
+    device: str = "cpu"
+    settings: Settings = field(default_factory=Settings)
+
+
+def check(plan: Plan) -> Plan:
+    """The plan, if every field can be used.
+
+    Raises:
+        UserError: names the option, what it was given and what it takes.
+    """
+    settings = plan.settings
+    for name in ("steps", "batch_size", "accumulate", "eval_every", "patience"):
+        _at_least(name, getattr(settings, name), 1)
+    _at_least("trials", plan.trials, 1)
+    _at_least("threads", plan.threads, 1)
+    for budget in plan.budgets:
+        _at_least("budget", budget, 1)
+    for rate in plan.rates:
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
+    if not 0 <= settings.warmup < 1:
+        raise UserError(f"--warmup {settings.warmup:g} is a share of the steps; give 0 or more and less than 1.")
+    if settings.clip <= 0 or settings.weight_decay < 0:
+        raise UserError("--clip must be above 0 and --weight-decay at least 0.")
+    for name, allowed in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        one_of(name, getattr(settings, name), allowed)
+    if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds) or not all(0 <= s < 2**31 for s in plan.seeds):
+        raise UserError(f"--seeds {list(plan.seeds)}: give at least one, all different, from 0 to 2147483647.")
+    return plan
+
+
+def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        close = difflib.get_close_matches(value, allowed, n=1)
+        hint = f" Did you mean '{close[0]}'?" if close else ""
+        raise UserError(f"--{option} '{value}' is not known.{hint} It is one of: {', '.join(allowed)}.")
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    return asdict(plan)
+
+
+def from_json(config: Mapping[str, Any], source: Path) -> Plan:
+    """The plan in a config.json, checked; anything unknown or of a wrong type is refused by name."""
+    from pydantic import TypeAdapter, ValidationError
+
+    names = {entry.name for entry in fields(Plan)}
+    try:
+        plan = TypeAdapter(Plan).validate_python({key: config[key] for key in config if key in names})
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{source}: '{where}' cannot be used ({first['msg']}); start the comparison anew.") from None
+    return check(plan)
+
+
+def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
+    """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file or of a mapping."""
+    given = data if isinstance(data, Mapping) else {"train": data}
+    unknown = sorted(set(given) - set(PARTS))
+    if unknown or "train" not in given:
+        raise UserError(
+            f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
+        )
+    return {part: str(Path(given[part]).absolute()) for part in PARTS if part in given}
+
+
+def command(plan: Plan) -> str:
+    """The command that asks the same, with file names but no folders: results are shared, paths are private."""
+    import shlex
+
+    words = ["tunescope", "compare", model_name(plan.model), Path(plan.data["train"]).name]
+    for part in ("dev", "test"):
+        words += [f"--{part}", Path(plan.data[part]).name] if part in plan.data else []
+    words += ["--task", str(plan.task.get("kind", "classification"))]
+    words += ["--arms", *plan.arms] if plan.arms else []
+    words += ["--budget", *map(str, plan.budgets)] if plan.budgets else []
+    words += ["--lr", *(f"{rate:g}" for rate in plan.rates)] if plan.rates else ["--trials", str(plan.trials)]
+    words += ["--seeds", *_seed_words(plan.seeds)]
+    default = asdict(Settings())
+    for name, value in asdict(plan.settings).items():
+        if value != default[name] or name in ("steps", "batch_size"):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
+
+
+def model_name(model: str) -> str:
+    """A hub id as it is; of a folder its last part, since results hold no paths."""
+    return Path(model).name if model.startswith((".", "/", "~")) or Path(model).exists() else model
+
+
+def _seed_words(seeds: Sequence[int]) -> list[str]:
+    return [str(len(seeds))] if list(seeds) == list(range(len(seeds))) else [str(seed) for seed in seeds]
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise UserError(f"--{name.replace('_', '-')} {value} is too small; give a whole number of {least} or more.")

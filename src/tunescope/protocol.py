@@ -1,0 +1,162 @@
+"""The protocol, the same for every arm: try its learning rates at one seed, choose on dev, then all seeds on test."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tunescope import arms, files, store
+from tunescope.arms import Ready
+from tunescope.bench import Bench
+from tunescope.errors import UserError
+from tunescope.pool import run_all
+from tunescope.progress import Display, display
+from tunescope.results import Standing
+from tunescope.run_arm import Job, Outcome, job
+
+TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
+RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve")
+
+
+@dataclass
+class Entry:
+    """An arm in the running: what is known of it, and the jobs that are to tell more."""
+
+    standing: Standing
+    arm: Ready | None = None
+    trials: list[Job] = field(default_factory=list)
+    chosen: tuple[float, ...] | None = None  # the rates that won
+    runs: list[Job] = field(default_factory=list)
+
+
+def tried(bench: Bench, folder: Path, workers: int, quiet: bool) -> list[Standing]:
+    """Every arm's standing after all its runs.
+
+    Raises:
+        UserError: every arm was refused.
+    """
+    plan = bench.plan
+    entries = [_entry(bench, one) for one in arms.listed(plan.arms, plan.budgets, bench.kind)]
+    if all(entry.arm is None for entry in entries):
+        first = entries[0].standing
+        raise UserError(f"every arm was refused; {first.name}: {first.reason}")
+    with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
+        for entry in entries:
+            if entry.arm is None:
+                shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
+        store.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
+        outcomes = _run(bench, [todo for entry in entries for todo in entry.trials], folder, workers, shown)
+        for entry in entries:
+            _choose(bench, entry, outcomes)
+        outcomes = _run(bench, [todo for entry in entries for todo in entry.runs], folder, workers, shown)
+        for entry in entries:
+            _conclude(entry, outcomes)
+            _drop_losers(folder, entry)
+    return [entry.standing for entry in entries]
+
+
+def _entry(bench: Bench, arm: arms.Arm) -> Entry:
+    """The arm made ready with its trials, or refused with the reason."""
+    try:
+        prepared = arms.ready(arm, bench.model, bench.tokenizer, bench.task.needs_head)
+    except UserError as problem:
+        return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
+    standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
+    entry = Entry(standing, prepared)
+    if prepared.trained:
+        seed = bench.plan.seeds[0]
+        rates = arms.grid(prepared, bench.plan.trials, bench.plan.rates)
+        entry.trials = [job(bench, prepared, rate, seed) for rate in rates]
+    return entry
+
+
+def _possible(bench: Bench, entry: Entry) -> list[Job]:
+    """Every job that the arm may still come to, whatever is chosen."""
+    seeds, arm = bench.plan.seeds, entry.arm
+    if arm is None:
+        return []
+    rates = [trial.rates for trial in entry.trials] or [()]
+    return [job(bench, arm, rate, seed) for rate in rates for seed in seeds]
+
+
+def _run(bench: Bench, jobs: Sequence[Job], folder: Path, workers: int, shown: Display) -> dict[str, Outcome]:
+    """Arms that come to the same spec share their runs."""
+    distinct = list({todo.id: todo for todo in jobs}.values())
+    return run_all(
+        bench,
+        distinct,
+        folder,
+        workers,
+        lambda todo, progress: shown.progress(todo.arm.arm.name, _named(todo), progress),
+        lambda todo, outcome: shown.done(todo.arm.arm.name, _named(todo), outcome),
+    )
+
+
+def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
+    """The learning rate with the best development score, ties to the smaller; then one run a seed."""
+    standing, arm = entry.standing, entry.arm
+    if arm is None:
+        return
+    if arm.trained:
+        standing.trials = [{key: outcomes[todo.id].get(key) for key in TRIAL} for todo in entry.trials]
+        done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
+        if not done:
+            _fail(standing, outcomes[entry.trials[0].id])
+            return
+        best = max(done, key=lambda todo: outcomes[todo.id]["dev"])  # the first of equals: rates ascend
+        entry.chosen, standing.learning_rate = best.rates, best.rate
+    varies = arm.trained or arm.shots > 0
+    seeds = bench.plan.seeds if varies else bench.plan.seeds[:1]
+    entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
+
+
+def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
+    """The runs of the chosen rate; an arm that lost one of them has no score, since the others have all theirs."""
+    standing, found = entry.standing, [outcomes[todo.id] for todo in entry.runs]
+    standing.runs = [{key: one[key] for key in RUN} for one in found if one["status"] == "done"]
+    lost = [one for one in found if one["status"] != "done"]
+    if lost:
+        _fail(standing, lost[0])
+    cut: dict[str, int] = {}
+    for one in found:
+        for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
+            cut[part] = max(rows, cut.get(part, 0))
+    if any(cut.values()):
+        told = ", ".join(f"{rows} {part}" for part, rows in cut.items() if rows)
+        standing.note += f"; inputs cut to fit beside the context: {told} rows"
+
+
+def _fail(standing: Standing, outcome: Outcome) -> None:
+    standing.status = outcome["status"]
+    standing.reason = f"seed {outcome['seed']}" + (
+        f", learning rate {outcome['learning_rate']:g}" if outcome["learning_rate"] else ""
+    )
+    standing.reason += f": {outcome['reason']}"
+
+
+def _drop_losers(folder: Path, entry: Entry) -> None:
+    """Tensors of learning rates that were not chosen; their numbers stay."""
+    kept = {todo.id for todo in entry.runs}
+    for todo in entry.trials if entry.runs else []:
+        if todo.id not in kept:
+            files.remove(store.folder(folder, todo.id) / "artifact")
+
+
+def keep_best(folder: Path, best: Standing) -> bool:
+    """Copy the artifact of the best arm's best run to RUN/best; False where the best arm has nothing to keep."""
+    chosen = max(best.runs, key=lambda one: one["dev"])
+    source, target = store.folder(folder, chosen["id"]) / "artifact", folder / "best"
+    if not source.exists():
+        files.remove(target)
+        return False
+    beside = folder / "best.tmp"
+    files.remove(beside)
+    shutil.copytree(source, beside)
+    files.remove(target)
+    files.put_folder(beside, target)
+    return True
+
+
+def _named(todo: Job) -> str:
+    rate = f"lr {todo.rate:g} " if todo.rate is not None else ""
+    return f"{rate}seed {todo.seed}" + (" test" if todo.test else "")

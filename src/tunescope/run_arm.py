@@ -1,0 +1,240 @@
+"""One arm run: attach, train, score, save. Whatever happens to it is an outcome, so that the others go on."""
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tunescope import files, store
+from tunescope.arms import Ready, with_demonstrations
+from tunescope.bench import Bench, room
+from tunescope.errors import UserError
+from tunescope.machine import memory_meter
+from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train
+
+Report = Callable[[Progress], None]
+Outcome = dict[str, Any]
+KEPT = ("done", "diverged")
+
+
+@dataclass(frozen=True)
+class Job:
+    """An arm at one seed and learning rate. `test`: also score the test set, which only chosen runs may."""
+
+    id: str
+    arm: Ready
+    rates: tuple[float, ...]  # of each spec
+    seed: int
+    test: bool = False
+
+    @property
+    def rate(self) -> float | None:
+        """The rate of the first method that trains: the one to show."""
+        return next((rate for rate, trains in zip(self.rates, self.arm.trains, strict=False) if trains), None)
+
+
+def job(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: bool = False) -> Job:
+    """The job, its id the hash of all that its numbers depend on."""
+    depends_on = {
+        "arm": arm.label,
+        "rates": rates,
+        "seed": seed,
+        "settings": asdict(bench.plan.settings),
+        "task": bench.task.describe(),
+        "data": dict(bench.sha256),
+        "base": bench.fingerprint,
+        "device": bench.device.type,
+        "threads": bench.plan.threads,
+        "tunescope": version("tunescope"),
+    }
+    return Job(store.identity(depends_on), arm, rates, seed, test)
+
+
+def run(bench: Bench, todo: Job, folder: Path, report: Report, saving_seconds: float = 30.0) -> Outcome:
+    """What was found, read from the folder if it was found before.
+
+    A diverged run is a finding and is kept. Refused, out of memory and failed may go well another time: they are
+    told, and tried again by the next `resume`.
+
+    Raises:
+        UserError: a file of the run is damaged, or the disk takes nothing more.
+    """
+    result = store.finished(folder, todo.id)
+    if result is None:
+        with files.disk_errors_named(folder):
+            work = store.working(folder, todo.id)
+        train_or_tell = _trained if todo.arm.trained else _told
+        result = _guarded(todo, folder, lambda: train_or_tell(bench, todo, work, report, saving_seconds))
+        if result["status"] not in KEPT:
+            return result
+        with files.disk_errors_named(folder):
+            store.finish(work, folder, todo.id, result)
+    if not todo.test or result["status"] != "done":
+        return result
+    tested = store.finished(folder, todo.id, "test.json")
+    if tested is None:
+        tested = _guarded(todo, folder, lambda: _tested(bench, todo, folder))
+        if "stats" not in tested:
+            return tested
+        with files.disk_errors_named(folder):
+            files.put_json(store.folder(folder, todo.id) / "test.json", tested)
+    return result | tested
+
+
+def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
+    """What goes wrong in one arm, as its outcome."""
+    try:
+        with memory_errors_named(), files.disk_errors_named(folder):
+            return work()
+    except OutOfMemory as problem:
+        return _stopped(todo, "out of memory", problem)
+    except files.DiskError:
+        raise
+    except UserError as problem:
+        return _stopped(todo, "refused", problem)
+    except Exception as problem:
+        path = folder / "arms" / f"{todo.id}.error.txt"
+        path.write_text(traceback.format_exc())
+        return _stopped(todo, "failed", f"{type(problem).__name__}: {problem} (see arms/{path.name})")
+
+
+def _trained(bench: Bench, todo: Job, work: Path, report: Report, saving_seconds: float) -> Outcome:
+    settings = bench.plan.settings
+    meter = memory_meter(bench.device)
+    with torch.random.fork_rng(), _attached(bench, todo, _specs(bench, todo)) as tuned:
+        torch.manual_seed(todo.seed)
+        problem = _problem(bench, todo, tuned.train())
+        try:
+            state = train(problem, settings, todo.seed, saving=Saving(work, saving_seconds), report=report)
+        except Diverged as problem_found:
+            return _stopped(todo, "diverged", problem_found)
+        _save(bench, todo, work, tuned)
+        cut = _cut(bench, todo, tuned, "train", "dev")
+    return _done(todo, state.best_score, state.step, state.seconds, meter(), state.curve) | {
+        "best_step": state.best_step,
+        "cut": cut,
+    }
+
+
+def _told(bench: Bench, todo: Job, work: Path, report: Report, saving_seconds: float) -> Outcome:
+    """An arm that trains nothing: its development score, and what it took."""
+    meter, start = memory_meter(bench.device), time.monotonic()
+    with _attached(bench, todo, _specs(bench, todo)) as tuned:
+        dev, _ = _score(bench, todo, tuned, "dev")
+        if tuned.artifacts:
+            _save(bench, todo, work, tuned)
+        cut = _cut(bench, todo, tuned, "dev")
+    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | {"best_step": 0, "cut": cut}
+
+
+def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
+    """The test set, with the artifact as it lies on the disk."""
+    import tunescope as ts
+    from tunescope.tasks import metrics
+
+    saved = store.folder(folder, todo.id) / "artifact"
+    with _attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
+        _, stats = _score(bench, todo, tuned, "test")
+        cut = _cut(bench, todo, tuned, "test")
+    return {"test": metrics.aggregate(bench.task.metric, stats), "stats": stats, "cut_test": cut}
+
+
+@dataclass(frozen=True)
+class _Bare:
+    """Stands for what `attach` returns where nothing is attached."""
+
+    artifacts: tuple[Any, ...] = ()
+    positions: int = 0
+
+
+def _attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
+    import tunescope as ts
+
+    if not what:
+        return nullcontext(_Bare())
+    found: AbstractContextManager[Any] = ts.attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
+    return found
+
+
+def _problem(bench: Bench, todo: Job, tuned: Any) -> Problem:
+    """The task on this model, as functions of rows by number."""
+    rows = _rows(bench, todo, tuned, "train")
+    parameters = dict(tuned.named_parameters())
+    first = 1 if todo.arm.shots else 0  # the demonstrations stand in front and have no rate
+    return Problem(
+        parameters=parameters,
+        rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
+        loss=lambda chosen: bench.task.loss(bench.model, [rows[i] for i in chosen], bench.tokenizer),
+        score=lambda: _score(bench, todo, tuned, "dev")[0],
+        lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
+        labelled=[max(1, len(row.target_ids)) for row in rows],
+    )
+
+
+def _rows(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
+    from tunescope.contexts.text import Text
+
+    begun = todo.arm.shots > 0 or any(isinstance(spec, Text) for spec in todo.arm.specs)
+    return bench.encoded(part, bos=not begun, room=room(bench, tuned.positions))
+
+
+def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]]]:
+    from tunescope.tasks import metrics
+
+    rows, training = _rows(bench, todo, tuned, part), getattr(tuned, "training", False)
+    if training:
+        tuned.eval()
+    predictions = bench.task.predict(bench.model, rows, bench.tokenizer)
+    if training:
+        tuned.train()
+    stats = [list(prediction.stats) for prediction in predictions]
+    return metrics.aggregate(bench.task.metric, stats)[bench.task.metric], stats
+
+
+def _cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
+    """Rows of each part that did not fit beside the context, and were cut."""
+    return {part: sum(row.cut > 0 for row in _rows(bench, todo, tuned, part)) for part in parts}
+
+
+def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> None:
+    """What a person who finds the artifact needs to use it goes with it."""
+    import tunescope as ts
+
+    about = {"arm": todo.arm.arm.name, "spec": todo.arm.label, "seed": todo.seed, "task": bench.task.describe()}
+    files.remove(work / "artifact")
+    artifacts = [artifact.fold() for artifact in tuned.artifacts]
+    ts.save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
+
+
+def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
+    if not todo.arm.shots:
+        return todo.arm.specs
+    block = bench.task.demonstrations(bench.splits.train, todo.arm.shots, todo.seed)
+    return with_demonstrations(todo.arm, block)
+
+
+def _done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float, curve: Sequence[Any]) -> Outcome:
+    return {
+        **_header(todo),
+        "status": "done",
+        "reason": "",
+        "dev": dev,
+        "steps": steps,
+        "seconds": round(seconds, 3),
+        "memory_mb": round(memory, 1),
+        "curve": list(curve),
+    }
+
+
+def _header(todo: Job) -> dict[str, Any]:
+    return {"id": todo.id, "spec": todo.arm.label, "learning_rate": todo.rate, "seed": todo.seed}
+
+
+def _stopped(todo: Job, status: str, reason: object) -> Outcome:
+    return {**_header(todo), "status": status, "reason": str(reason), "dev": None}
