@@ -1,0 +1,84 @@
+"""results.json -> one self-contained HTML page: no network, no inline handlers, no script or style but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from tunescope.report import charts, text
+from tunescope.report.view import View, view
+
+
+def write(results: dict[str, Any], path: str | Path) -> Path:
+    """Write the page of a results.json dict to `path`, and return the path.
+
+    Raises:
+        UserError: the results are of another version or have no arms.
+    """
+    path = Path(path)
+    path.write_text(html(results), encoding="utf-8")
+    return path
+
+
+def html(results: dict[str, Any]) -> str:
+    """The page. Equal results give equal bytes."""
+    v = view(results)
+    style, script = _file("page.css"), _file("page.js")
+    page: str = _template().render(
+        v=v,
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(style, script),
+        budget_chart=charts.budget(v.done, v.frame) if v.done else None,
+        strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
+        panels=_panels(v),
+    )
+    return page
+
+
+def _panels(v: View) -> list[dict[str, Any]]:
+    """The arms that were trained, with their three small charts."""
+    panels = []
+    for arm in v.arms:
+        shown = [charts.curves(arm, v.frame, "dev"), charts.curves(arm, v.frame, "loss"), charts.rates(arm, v.frame)]
+        if any(shown):
+            panels.append({"arm": arm, "charts": shown})
+    return panels
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is fetched, and only these two inline blocks count: injected markup could do nothing."""
+    return (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+
+
+@cache
+def _file(name: str) -> str:
+    return files("tunescope.report").joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "count": text.count,
+        "rate": text.rate,
+        "seconds": text.seconds,
+        "memory": text.memory,
+        "short": text.short,
+        "fact": text.fact,
+    }
+    return environment.from_string(_file("page.html.j2"))

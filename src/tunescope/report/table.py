@@ -1,0 +1,38 @@
+"""The final table for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from tunescope.report import text
+from tunescope.report.view import view
+
+
+def table(results: dict[str, Any]) -> Table:
+    """The page's table as a rich Table; rich draws it without colour where the output is no terminal.
+
+    Raises:
+        UserError: the results are of another version or have no arms.
+    """
+    v = view(results)
+    out = Table(title=Text(f"{v.answer}: {v.frame.metric} of {v.raw['model'].get('name') or 'the model'}"), box=None)
+    out.add_column("arm", overflow="fold")
+    for name in ("score", "95 % interval", f"against {escape(text.short(v.best or '', 20))}", "stored", "rate", "time"):
+        out.add_column(name, justify="right", no_wrap=True)
+    out.add_column("status", overflow="fold")
+    for arm in v.arms:
+        status = f"{arm['status']}: {arm['reason']}" if arm["reason"] else arm["status"]
+        cells = [arm["shown"], arm["span"], " ".join(filter(None, _behind(arm))), text.count(arm["stored"])]
+        cells += [text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
+        shown = cells if arm["done"] else [""] * len(cells)
+        out.add_row(*map(Text, [text.short(arm["name"]), *shown, status]), style=None if arm["done"] else "dim")
+    return out
+
+
+def _behind(arm: dict[str, Any]) -> tuple[str, str]:
+    difference, span = arm["behind"]
+    return difference, f"({span})" if span else ""

@@ -1,0 +1,112 @@
+"""Text from results.json made harmless and short: every string in it may come from somebody else's data."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from typing import Any
+
+LIMIT = 2000
+_PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
+_SECRET = re.compile(r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|A(?:KIA|SIA)[0-9A-Z]{16})\b")
+
+
+def clean(value: Any) -> Any:
+    """The same JSON with every string made safe to show.
+
+    Control, bidi and other invisible characters become visible (\\x1b, \\u202e), paths become their last
+    part, tokens that look like secrets go, and a string ends after LIMIT characters. Escaping for HTML is
+    left to the template, and numbers stay as they are.
+    """
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, dict):
+        return {_clean(str(key)): clean(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [clean(one) for one in value]
+    return value
+
+
+def short(text: str, limit: int = 34) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def score(value: float | None, scale: float = 1.0, *, sign: bool = False) -> str:
+    """0.874 on a scale of 1, 87.4 on a scale of 100; `sign` for differences."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    digits = 3 if scale <= 1 else 1
+    return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
+
+
+def span(low_high: list[float] | None, scale: float = 1.0, *, sign: bool = False) -> str:
+    if not low_high:
+        return ""
+    return " to ".join(score(edge, scale, sign=sign) for edge in low_high)
+
+
+def count(value: float | None) -> str:
+    """950, 92.2k, 124M"""
+    if value is None:
+        return "–"
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}" if value < 999.5 * size else f"{value / size:.0f}{unit}"
+    return f"{value:.0f}"
+
+
+def rate(value: float | None) -> str:
+    """0.002, 3e-5"""
+    if value is None:
+        return "–"
+    return f"{value:g}" if value >= 0.001 else f"{value:.3g}".replace("e-0", "e-")
+
+
+def seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    if value < 100:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    minutes = value / 60
+    return f"{minutes:.1f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
+
+
+def fact(value: Any) -> str:
+    """A value of the protocol, the model or the machine, as a person writes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(fact, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {fact(one)}" for key, one in value.items())
+    return str(value)
+
+
+def memory(megabytes: float | None) -> str:
+    if megabytes is None:
+        return "–"
+    return f"{megabytes:.0f} MB" if megabytes < 1000 else f"{megabytes / 1024:.1f} GB"
+
+
+def _clean(text: str) -> str:
+    text = _SECRET.sub("[redacted]", _PATH.sub(_last_part, text[: 2 * LIMIT]))
+    text = "".join(map(_visible, text))
+    return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+
+def _last_part(match: re.Match[str]) -> str:
+    return re.split(r"[/\\]", match[0])[-1]
+
+
+def _visible(character: str) -> str:
+    if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
+        return character
+    if character in "\n\t":
+        return " "
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -1,0 +1,173 @@
+"""What the page and the terminal table show, taken from results.json with everything missing made explicit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from tunescope import stats
+from tunescope.errors import UserError
+from tunescope.report import text
+from tunescope.report.charts import Frame, frame
+from tunescope.report.svg import GROUPS
+from tunescope.tasks.metrics import SCALES
+from tunescope.verdict import decide
+
+VERSION = 1
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """results.json made harmless and complete; `arms` best first, those that did not finish last."""
+
+    raw: Json
+    answer: str
+    sentences: list[str]
+    arms: list[Json]
+    best: str | None
+    frame: Frame
+    limits: list[str]
+
+    @property
+    def done(self) -> list[Json]:
+        return [arm for arm in self.arms if arm["done"]]
+
+
+def view(results: Json) -> View:
+    """Raises:
+    UserError: the results are of another version or have no arms.
+    """
+    if results.get("version") != VERSION:
+        raise UserError(
+            f"The results are of version {results.get('version')!r}, and this tunescope reads version {VERSION}: "
+            "use the tunescope that wrote them, or run `tunescope compare` again."
+        )
+    if not results.get("arms"):
+        raise UserError("The results hold no arms. Run `tunescope compare` with at least one arm.")
+    verdict = text.clean(results.get("verdict") or decide(results))
+    raw = text.clean({key: value for key, value in results.items() if key != "arms"})
+    for section in ("task", "protocol", "data", "model", "machine", "versions"):
+        raw[section] = raw.get(section) or {}
+    metric = str(raw["task"].get("metric") or "score")
+    scale = SCALES.get(metric, 1.0)
+    arms = [_arm(one, i, metric) for i, one in enumerate(results["arms"])]
+    arms.sort(key=lambda arm: (not arm["done"], -(arm["score"] or 0.0), arm["index"]))
+    best = _best(raw, arms)
+    for arm in arms:
+        arm["shown"] = text.score(arm["score"], scale)
+        arm["span"] = text.span(arm["interval"], scale)
+        arm["behind"] = _behind(arm["name"], best, raw.get("comparisons") or [], scale)
+    shown = frame(
+        [arm for arm in arms if arm["runs"] or arm["trials"]], metric, scale, _number(raw["task"].get("chance"))
+    )
+    return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best, shown, _limits(raw, arms, best, scale))
+
+
+def _arm(one: Json, index: int, metric: str) -> Json:
+    """One arm without per-row statistics, with numbers that are numbers or None."""
+    one = text.clean({key: value for key, value in one.items() if key != "runs"}) | {"runs": one.get("runs") or []}
+    runs = [_run(run, metric) for run in one["runs"]]
+    runs = [run for run in runs if run["score"] is not None or run["curve"]]
+    scored = [run for run in runs if run["score"] is not None]
+    value = _number(one.get("score"))
+    if value is None:
+        value = _mean(run["score"] for run in scored)
+    parameters = one.get("parameters") or {}
+    status = str(one.get("status") or "failed")
+    return {
+        "index": index,
+        "name": text.short(str(one.get("name") or f"arm {index + 1}"), 80),
+        "spec": str(one.get("spec") or ""),
+        "group": one.get("group") if one.get("group") in GROUPS else "none",
+        "note": str(one.get("budget_note") or ""),
+        "status": status,
+        "reason": str(one.get("reason") or ""),
+        "done": status == "done" and value is not None,
+        "score": value,
+        "interval": one.get("interval") or None,
+        "trained": int(parameters.get("trained") or 0),
+        "stored": int(parameters.get("stored") or 0),
+        "live": int(parameters.get("live") or 0),
+        "learning_rate": _number(one.get("learning_rate")),
+        "trials": [{**trial, "dev": _number(trial.get("dev"))} for trial in one.get("trials") or []],
+        "runs": scored if status == "done" else runs,
+        "seconds": _mean(run["seconds"] for run in runs),
+        "memory": max((run["memory"] for run in runs if run["memory"] is not None), default=None),
+    }
+
+
+def _run(run: Json, metric: str) -> Json:
+    return {
+        "seed": int(run.get("seed") or 0),
+        "score": _number((run.get("test") or {}).get(metric)),
+        "seconds": _number(run.get("seconds")),
+        "memory": _number(run.get("memory_mb")),
+        "curve": [
+            {"step": int(p["step"]), "loss": _number(p.get("loss")), "dev": _number(p.get("dev"))}
+            for p in run.get("curve") or []
+        ],
+    }
+
+
+def _best(raw: Json, arms: list[Json]) -> str | None:
+    named = text.short(str((raw.get("best") or {}).get("arm") or ""), 80)
+    finished = [arm["name"] for arm in arms if arm["done"]]
+    return named if named in finished else (finished[0] if finished else None)
+
+
+def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) -> tuple[str, str]:
+    """(difference to the best, its interval), or empty where it was not compared."""
+    for one in comparisons:
+        a, b = (text.short(str(one.get(side)), 80) for side in "ab")
+        if {a, b} == {name, best} and one.get("interval"):
+            sign = 1 if a == name else -1
+            edges = sorted(sign * edge for edge in one["interval"])
+            return text.score(sign * one["difference"], scale, sign=True), text.span(edges, scale, sign=True)
+    return ("best", "") if name == best else ("", "")
+
+
+def _limits(raw: Json, arms: list[Json], best: str | None, scale: float) -> list[str]:
+    """What the page does not say, in sentences."""
+    seeds = len(raw["protocol"].get("seeds") or [0])
+    rows = (raw["data"].get("test") or {}).get("rows") or 0
+    over = "seeds and test rows" if seeds > 1 else "test rows only: one seed was run, and another could score otherwise"
+    said = [
+        "One model, one set of data, one budget, these learning rates. Another may order the arms differently.",
+        f"Intervals are 95 % bootstrap intervals over {over}. "
+        "They are not corrected for the number of comparisons on this page.",
+    ]
+    widths = [one["interval"] for one in raw.get("comparisons") or [] if best in (one["a"], one["b"])]
+    found = [stats.detectable(*edges) for edges in widths if edges]
+    if found:
+        said.append(
+            f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to {best} "
+            f"had to be about {text.score(min(found), scale)} to {text.score(max(found), scale)} (by arm) to be found 4 times in 5."
+        )
+    trials = raw["protocol"].get("trials_per_arm")
+    if trials:
+        said.append(
+            f"Every trained arm had {trials} learning-rate trials from its method's own grid. A wider search, other "
+            "initialisations or more steps could change its score."
+        )
+    lost = [arm["name"] for arm in arms if not arm["done"]]
+    if lost:
+        said.append(f"Not in the charts, because they did not finish: {', '.join(lost)}.")
+    said.append("Seconds and memory are of this machine as it was, also with whatever else ran on it.")
+    said.append(
+        "Stored is what is saved for an arm; trained is what was optimised, which a reparametrisation makes larger; "
+        "live is what takes part in inference."
+    )
+    return said
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
