@@ -55,7 +55,7 @@ def _keys_placed(
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():
-                module.__dict__[STATE] = LayerState(extras[name])
+                module.__dict__[STATE].extras = extras[name]
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
         return (), (_shifted(given, made["used"], model) if made["used"] else given)
@@ -89,7 +89,8 @@ def _shifted(given: dict[str, Any], used: int, model: Any) -> dict[str, Any]:
     if limit is not None and seen + text.shape[1] + used > limit and int(positions.max()) + used >= limit:
         raise UserError(
             f"The text has {seen + text.shape[1]} tokens and the context in front of it {used}: together more than the "
-            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens or the context."
+            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, or cut the "
+            "context."
         )
     return {**given, "position_ids": positions + used}
 
