@@ -22,7 +22,7 @@ from tunescope.artifact import (
 )
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
-from tunescope.fitting import initialised, site_uses
+from tunescope.fitting import at_site, initialised, site_uses
 from tunescope.hooks import acting, frozen, logits_at, patched, pooled
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, run_tokens
 from tunescope.placing import placed
@@ -64,7 +64,7 @@ class Attached:
         enter(placed(self.model, contexts))
         for artifact in self.artifacts:
             if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites == ("pooled",):
-                enter(pooled(self.model, artifact.spec, artifact.tensors))
+                enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise, by "INDEX.NAME": float leaves, the same objects that the artifacts hold."""

@@ -81,9 +81,13 @@ def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse]:
         if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites != ("pooled",):
             sites = resolve(model)
             for name in site_shapes(model, artifact.spec):
-                own = {key.partition(":")[2]: t for key, t in artifact.tensors.items() if key.startswith(f"{name}:")}
-                uses.append(SiteUse(artifact.spec, sites[name], own))
+                uses.append(SiteUse(artifact.spec, sites[name], at_site(artifact, name)))
     return uses
+
+
+def at_site(artifact: Artifact, name: str) -> Params:
+    """The tensors that a delta holds for one site, under the names that `apply` knows."""
+    return {key.partition(":")[2]: value for key, value in artifact.tensors.items() if key.startswith(f"{name}:")}
 
 
 def base_of(model: Any, tokenizer: Any = None) -> Base:
