@@ -66,10 +66,7 @@ class Classification(Task):
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Classification:
         self._check_kind(model_kind)
-        found = {
-            name: {self.label_of(row, index): place(row, index) for index, row in reversed(list(enumerate(rows)))}
-            for name, rows in splits.items()
-        }
+        found = {name: self._first_places(rows) for name, rows in splits.items()}
         train = found["train"]
         if len(train) < 2:
             raise UserError(
@@ -189,6 +186,13 @@ class Classification(Task):
     def counts(self, rows: Rows) -> dict[str, int]:
         """How many rows each label has."""
         return dict(Counter(self.label_of(row, index) for index, row in enumerate(rows)))
+
+    def _first_places(self, rows: Rows) -> dict[str, str]:
+        """Label -> where it first occurs."""
+        places: dict[str, str] = {}
+        for index, row in enumerate(rows):
+            places.setdefault(self.label_of(row, index), place(row, index))
+        return places
 
     def _tokens(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)

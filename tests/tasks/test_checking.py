@@ -1,0 +1,77 @@
+import pytest
+from task_tools import byte_level, config, sentence_piece
+
+from tunescope.errors import UserError
+from tunescope.tasks import Classification, Generation, Row, inspect
+from tunescope.tasks.checking import Found, Lengths, positions
+
+
+def rows(file, *pairs):
+    return [Row({"text": t, "label": y}, file, line) for line, (t, y) in enumerate(pairs, start=2)]
+
+
+SPLITS = {
+    "train": rows("a", ("good film", "pos"), ("bad", "neg"), ("good film", "pos"), (" ", "neg"), ("film " * 70, "neg")),
+    "test": rows("b", ("bad", "neg"), ("bad", "pos"), ("a <|end|> b", "pos")),
+}
+
+
+def test_the_facts_are_those_counted_by_hand():
+    tokenizer = byte_level()
+    facts = inspect(Classification(words={"neg": "bad", "pos": "great"}), SPLITS, tokenizer, config("gpt2"))
+    train, test = facts.parts["train"], facts.parts["test"]
+    counts = sorted(len(tokenizer(row["text"] + "\nLabel:")["input_ids"]) for row in SPLITS["train"])
+    assert (train.rows, train.labels) == (5, {"pos": 2, "neg": 3})
+    assert train.inputs == Lengths(counts[0], counts[2], counts[4], counts[4])
+    assert train.too_long == Found(1, (6,))
+    assert train.repeated == Found(1, (4,))
+    assert train.empty == Found(1, (5,))
+    assert train.special == Found(0, ())
+    assert train.in_train == train.input_in_train == Found(0, ())
+    assert test.in_train == Found(1, (2,))
+    assert test.input_in_train == Found(2, (2, 3))
+    assert test.special == Found(1, (4,))
+    assert facts.positions == 64
+    assert "".join(facts.words["neg"]) == "Ġbad"
+    for note in (
+        "1 of 5 train rows are longer than the model's 64 positions; the ends of their inputs will be cut (lines 6).",
+        "1 of 5 train rows repeat an earlier row exactly (lines 4).",
+        "1 of 5 train rows have an empty input field (lines 5).",
+        "1 of 3 test rows are also in train, exactly (lines 2).",
+        "2 of 3 test rows have an input that is also in train (lines 2, 3).",
+        "1 of 3 test rows contain the text of a special token, which the tokenizer will read as that token (lines 4).",
+    ):
+        assert note in facts.notes
+
+
+def test_words_with_one_first_token_are_named():
+    facts = inspect(Classification(words={"neg": "bad film", "pos": "bad cast"}), SPLITS, byte_level(), config("llama"))
+    assert facts.shared_first_tokens == (("neg", "pos"),)
+    assert "The words of neg, pos begin with the same token; they differ later." in facts.notes
+
+
+def test_generation_counts_its_targets_and_long_findings_are_cut_short():
+    tokenizer = sentence_piece(bos=False)
+    some = [Row({"input": "the film", "target": "good"}, "a", line) for line in range(1, 21)]
+    facts = inspect(Generation(), {"train": some}, tokenizer, config("t5"))
+    part = facts.parts["train"]
+    assert part.labels is None
+    assert facts.words is None
+    n = len(tokenizer("good")["input_ids"])
+    assert part.targets == Lengths(n, n, n, n)
+    assert part.repeated == Found(19, (2, 3, 4, 5, 6))
+    assert "19 of 20 train rows repeat an earlier row exactly (lines 2, 3, 4, 5, 6, ...)." in facts.notes
+    assert facts.positions is None
+
+
+def test_the_positions_are_the_models_or_the_tokenizers_smaller_ones():
+    tokenizer = byte_level()
+    assert positions(config("gpt2"), tokenizer) == 64
+    tokenizer.model_max_length = 50
+    assert positions(config("gpt2"), tokenizer) == 50
+    assert positions(config("t5"), tokenizer) is None
+
+
+def test_what_would_stop_a_run_stops_the_check():
+    with pytest.raises(UserError, match="have one label only"):
+        inspect(Classification(), {"train": SPLITS["train"][:1]}, byte_level(), config("gpt2"))
