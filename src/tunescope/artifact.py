@@ -165,6 +165,7 @@ class Artifact:
         return replace(self, spec=self.spec.folded(), tensors=tensors)
 
 
+ORIGINALS = "_tunescope_originals"  # on the base model, while a delta stands in for its parameters
 _FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], str]] = weakref.WeakKeyDictionary()
 
 
@@ -175,11 +176,13 @@ def fingerprint(model: Any) -> str:
     not against an adversary: weights that agree to three digits are taken for the same.
     """
     base = model.base_model
-    versions = tuple(parameter._version for parameter in base.parameters())
+    own = dict(base.named_parameters()) | base.__dict__.get(ORIGINALS, {})
+    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith("head:")}
+    versions = tuple(value._version for value in own.values())
     known = _FINGERPRINTS.get(base)
     if known is not None and known[0] == versions:
         return known[1]
-    digest = hash_tensors({name: value for name, value in base.named_parameters() if "pooler" not in name})
+    digest = hash_tensors(own)
     _FINGERPRINTS[base] = (versions, digest)
     return digest
 

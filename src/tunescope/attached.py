@@ -61,7 +61,7 @@ class Attached:
         enter(frozen(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), lambda: self.training))
-        enter(placed(self.model, contexts))
+        enter(placed(self.model, self.artifacts))
         for artifact in self.artifacts:
             if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites == ("pooled",):
                 enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))
@@ -154,8 +154,11 @@ def _lowered(model: Any, artifacts: list[Artifact], index: int) -> Artifact:
 def _positions(artifact: Artifact) -> int:
     if isinstance(artifact.spec, TokenContext):
         return len(next(iter(artifact.tensors.values())))
-    is_after = isinstance(artifact.spec, KVContext) and artifact.spec.positions == "after"
-    return next(iter(artifact.tensors.values())).shape[1] if is_after else 0
+    if not isinstance(artifact.spec, KVContext) or artifact.spec.positions != "after":
+        return 0
+    with torch.no_grad():
+        made = artifact.spec.keys_values(artifact.tensors, "decoder")
+    return next(iter(made.values()))[0].shape[1]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import Params, PatchDelta, SiteDelta
+from tunescope.artifact import ORIGINALS, Params, PatchDelta, SiteDelta
 from tunescope.sites import Site, Tap
 
 
@@ -130,7 +131,8 @@ def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
 def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[None]:
     """Parameters stand changed in their modules, made anew for every forward pass that trains; put back afterwards.
 
-    They stay in place between passes, for gradient checkpointing reads them again on the way back.
+    They stay in place between passes, for gradient checkpointing reads them again on the way back, and `fingerprint`
+    finds the base's own under ORIGINALS.
     """
     if not changes:
         yield
@@ -158,6 +160,9 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
 
     handles = []
     try:
+        model.base_model.__dict__[ORIGINALS] = base
+        with torch.no_grad():
+            put(changed(base, changes))  # type: ignore[arg-type]
         for module in dict.fromkeys([model, model.base_model, *entries(model).values()]):
             handles.append(module.register_forward_pre_hook(enter))
             handles.append(module.register_forward_hook(leave, always_call=True))
@@ -166,6 +171,7 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
         for handle in handles:
             handle.remove()
         put(base)
+        model.base_model.__dict__.pop(ORIGINALS, None)
 
 
 def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -> dict[str, Tensor]:
@@ -192,17 +198,24 @@ def entries(model: Any) -> dict[str, Any]:
     return {kind(model): base.get_decoder() if kind(model) == "decoder" else base}
 
 
+def argument_names(module: nn.Module) -> list[str]:
+    """The names under which a module's forward takes its positional arguments."""
+    return [name for name in inspect.signature(module.forward).parameters if name != "self"]
+
+
 @contextmanager
 def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
     """The base model's output gets `.logits`, made by the head from the first real token of each row."""
 
-    def add(_module: nn.Module, _args: Any, kwargs: dict[str, Any], output: Any) -> Any:
+    names = argument_names(model.base_model)
+
+    def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         states = output.last_hidden_state
-        mask = kwargs.get("attention_mask")
+        mask = (dict(zip(names, args, strict=False)) | kwargs).get("attention_mask")
         if mask is None:
             first = torch.zeros(len(states), dtype=torch.long, device=states.device)
         else:
-            first = mask.to(torch.long).argmax(1)
+            first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
         x = states[torch.arange(len(states), device=states.device), first]
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
         return output

@@ -18,6 +18,8 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
 
     Raises UserError, before anything is changed, for what is no change of weights: contexts and adapters.
     """
+    if "_tunescope_attached" in model.__dict__:
+        raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
     for artifact in artifacts:
         if not can_merge(artifact.spec):
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import Artifact, Params, TokenContext
+from tunescope.artifact import Artifact, Context, Params, TokenContext
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
-from tunescope.hooks import entries, trains
+from tunescope.hooks import argument_names, entries, trains
 from tunescope.lowered import embedder, extras_of
 from tunescope.reach import reached, switched
 from tunescope.sites import kind
@@ -21,8 +20,11 @@ from tunescope.sites import kind
 
 @contextmanager
 def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
-    """The contexts stand before the text of every forward pass, as the module docstring of each says."""
-    if not artifacts:
+    """The contexts stand before the text of every forward pass, as the module docstring of each says.
+
+    artifacts: the contexts, and the deltas that a token context's keys and values are made under.
+    """
+    if not any(isinstance(artifact.spec, Context) for artifact in artifacts):
         yield
         return
     which = kind(model)
@@ -69,11 +71,6 @@ def _keys_placed(
         handle.remove()
         for module in places.values():
             module.__dict__.pop(STATE, None)
-
-
-def argument_names(module: nn.Module) -> list[str]:
-    """The names under which a module's forward takes its positional arguments."""
-    return [name for name in inspect.signature(module.forward).parameters if name != "self"]
 
 
 def _shifted(given: dict[str, Any], used: int, model: Any) -> dict[str, Any]:
