@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +27,10 @@ class Frame:
     losses: tuple[float, float]
     steps: float
     per_line: int
+    budget: int | None
 
 
-def frame(arms: Sequence[Arm], metric: str, scale: float, chance: float | None) -> Frame:
+def frame(arms: Sequence[Arm], metric: str, scale: float, chance: float | None, budget: int | None) -> Frame:
     points = [p for arm in arms for run in arm["runs"] for p in run["curve"]]
     scores = [run["score"] for arm in arms for run in arm["runs"]] + [p.get("dev") for p in points]
     scores += [edge for arm in arms for edge in arm["interval"] or []]
@@ -43,6 +44,7 @@ def frame(arms: Sequence[Arm], metric: str, scale: float, chance: float | None) 
         losses=_range((p.get("loss") for p in points), (0.0, 1.0), trim=0.01),
         steps=max((p["step"] for p in points), default=1),
         per_line=min(150, max(8, POINTS // max(1, 2 * lines))),
+        budget=budget,
     )
 
 
@@ -56,23 +58,36 @@ def strip(arm: Arm, f: Frame) -> Markup:
     if arm["interval"]:
         low, high = map(x, arm["interval"])
         parts.append(svg.tag("line", x1=low, x2=high, y1=y, y2=y, class_=f"whisker g-{arm['group']}"))
-    parts += [svg.dot(x(run["score"]), y, arm["group"], _seed_note(run, f), 2.5) for run in arm["runs"]]
     parts.append(svg.mark(x(arm["score"]), y, arm["group"], 4.5))
+    aside = _aside(len(arm["runs"]), 8)
+    parts += [
+        svg.dot(x(r["score"]), y + dy, arm["group"], _seed_note(r, f), 1.8)
+        for r, dy in zip(arm["runs"], aside, strict=True)
+    ]
     return svg.figure((width, height), f"{f.metric} of {arm['name']}: {_told(arm, f)}", *parts, class_="strip")
 
 
 def budget(arms: Sequence[Arm], f: Frame) -> Markup:
     """Score against stored parameters (log), every seed a dot, arms labelled at the right."""
-    width, height, left, right, top = 940.0, 440.0, 58.0, 230.0, 18.0
+    width, height, left, right, top = 940.0, 448.0, 58.0, 230.0, 26.0
     bottom, edge = height - 52, width - right
+    sizes = Sizes.of([arm["stored"] for arm in arms], left, edge)
     y = Axis(*f.scores, bottom, top)
     parts = [svg.y_axis(y, left, edge, [(t, text.score(t, f.scale)) for t in y.ticks(6)])]
-    parts += _budget_axis(arms, left, edge, bottom)
+    parts.append(svg.tag("line", x1=left, x2=edge, y1=bottom, y2=bottom, class_="base"))
+    parts += [svg.label(x, bottom + 18, shown, "tick", "middle") for x, shown in sizes.ticks()]
+    parts.append(svg.label((left + edge) / 2, bottom + 40, "parameters stored (log scale)", "axis", "middle"))
+    if sizes.far:
+        parts.append(svg.label(sizes.axis.end + 12, bottom + 5, "//", "break", "middle"))
     if f.chance is not None:
         level = y(f.chance)
         parts.append(svg.tag("line", x1=left, x2=edge, y1=level, y2=level, class_="chance"))
         parts.append(svg.label(edge - 6, level - 6, "chance", "tick", "end"))
-    places = _apart([_budget_x(arms, left, edge)(arm["stored"]) for arm in arms], 17, left + 14, edge - 14)
+    if f.budget and sizes.axis.low <= f.budget <= sizes.axis.high:
+        x = sizes.axis(f.budget)
+        parts.append(svg.tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="chance"))
+        parts.append(svg.label(x, 14, f"budget {f.budget:,}", "tick", "middle"))
+    places = _apart([sizes(arm["stored"]) for arm in arms], 27, left + 14, edge - 24)
     heights = _apart([y(arm["score"]) for arm in arms], 19, top + 6, bottom)
     for arm, x, label_y in zip(arms, places, heights, strict=True):
         parts.append(_budget_arm(arm, f, y, (x, edge + 22, label_y)))
@@ -82,52 +97,53 @@ def budget(arms: Sequence[Arm], f: Frame) -> Markup:
     return svg.figure((width, height), title, *parts)
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of parameters -> x: a log axis, with 0 and what is far larger than the rest at places of their own."""
+
+    axis: Axis
+    zero: float | None
+    far: float
+    far_x: float
+
+    @classmethod
+    def of(cls, stored: Sequence[float], left: float, right: float) -> Sizes:
+        sizes = sorted({size for size in stored if size > 0}) or [1.0]
+        gaps = [i for i in range(1, len(sizes)) if sizes[i] >= 30 * sizes[i - 1] and sizes[-1] <= 3 * sizes[i]]
+        far, near = (sizes[gaps[0]], sizes[: gaps[0]]) if gaps else (0.0, sizes)
+        zero = left + 0.06 * (right - left) if min(stored, default=0) <= 0 else None
+        start = left + (0.14 * (right - left) if zero else 0)
+        axis = Axis(near[0] / 1.6, near[-1] * 1.6, start, right - (0.14 * (right - left) if far else 0), log=True)
+        return cls(axis, zero, far, right - 0.06 * (right - left))
+
+    def __call__(self, stored: float) -> float:
+        if stored <= 0:
+            return self.zero or self.axis.start
+        return self.far_x if self.far and stored >= self.far else self.axis(stored)
+
+    def ticks(self) -> list[tuple[float, str]]:
+        low, high = math.log10(self.axis.low), math.log10(self.axis.high)
+        digits = (1, 2, 5) if high - low < 1.5 else (1, 3) if high - low < 3 else (1,)
+        round_ = [d * 10.0**power for power in range(math.floor(low), math.ceil(high)) for d in digits]
+        shown = [(self.axis(v), text.count(v)) for v in round_ if self.axis.low <= v <= self.axis.high]
+        shown += [] if self.zero is None else [(self.zero, "0")]
+        return shown + ([(self.far_x, text.count(self.far))] if self.far else [])
+
+
 def _budget_arm(arm: Arm, f: Frame, y: Axis, place: tuple[float, float, float]) -> Markup:
     x, label_x, label_y = place
     group, mean = arm["group"], y(arm["score"])
-    parts = [svg.line([(x + 8, mean), (label_x - 12, label_y), (label_x - 4, label_y)], "leader")]
+    parts = [svg.line([(x + 18, mean), (label_x - 12, label_y), (label_x - 4, label_y)], "leader")]
     if arm["interval"]:
         low, high = map(y, arm["interval"])
         parts.append(svg.tag("line", x1=x, x2=x, y1=low, y2=high, class_=f"whisker g-{group}"))
-    n = len(arm["runs"])
-    for i, run in enumerate(arm["runs"]):
-        aside = 0.0 if n == 1 else 10 * i / (n - 1) - 5
-        parts.append(svg.dot(x + aside, y(run["score"]), group, f"{arm['name']}, {_seed_note(run, f)}"))
+    for run, aside in zip(arm["runs"], _aside(len(arm["runs"]), 3), strict=True):
+        parts.append(svg.dot(x + 11 + aside, y(run["score"]), group, f"{arm['name']}, {_seed_note(run, f)}", 2.6))
     parts.append(svg.mark(x, mean, group))
     name = svg.tag("tspan", text.short(arm["name"], 22), class_="name")
     value = svg.tag("tspan", text.score(arm["score"], f.scale), dx=7, class_="value")
     parts.append(svg.tag("text", name, value, x=label_x, y=label_y + 4, class_=f"direct t-{group}"))
     return svg.tag("g", *parts, data_arm=arm["index"], class_="arm")
-
-
-def _budget_x(arms: Sequence[Arm], left: float, right: float) -> Callable[[float], float]:
-    """Where a number of parameters is; 0 has a place of its own to the left of the log axis."""
-    sizes = [arm["stored"] for arm in arms if arm["stored"] > 0]
-    none = any(arm["stored"] <= 0 for arm in arms)
-    low, high = (min(sizes), max(sizes)) if sizes else (1, 10)
-    pad = 1.6 if high / low > 3 else 3.0
-    start = left + (0.2 * (right - left) if none and sizes else 0)
-    axis = Axis(low / pad, high * pad, start, right, log=True)
-    zero = left + 0.09 * (right - left)
-    return lambda stored: axis(stored) if stored > 0 else zero
-
-
-def _budget_axis(arms: Sequence[Arm], left: float, right: float, bottom: float) -> list[Markup]:
-    place = _budget_x(arms, left, right)
-    sizes = [arm["stored"] for arm in arms if arm["stored"] > 0] or [1, 10]
-    powers = range(math.floor(math.log10(min(sizes))), math.ceil(math.log10(max(sizes))) + 1)
-    shown = [(m * 10.0**p) for p in powers for m in ((1, 3) if len(powers) < 4 else (1,))]
-    parts = [svg.tag("line", x1=left, x2=right, y1=bottom, y2=bottom, class_="base")]
-    seen = -99.0
-    for value in shown:
-        x = place(value)
-        if min(sizes) / 3 <= value <= max(sizes) * 3 and x > seen + 30 and x < right - 4:
-            parts.append(svg.label(x, bottom + 18, text.count(value), "tick", "middle"))
-            seen = x
-    if any(arm["stored"] <= 0 for arm in arms):
-        parts.append(svg.label(place(0), bottom + 18, "0", "tick", "middle"))
-    middle = (left + right) / 2
-    return [*parts, svg.label(middle, bottom + 40, "parameters stored (log scale)", "axis", "middle")]
 
 
 def curves(arm: Arm, f: Frame, key: str) -> Markup | None:
@@ -226,6 +242,11 @@ def _range(values: Iterable[float | None], otherwise: tuple[float, float], trim:
 def _told(arm: Arm, f: Frame) -> str:
     interval = f" ({text.span(arm['interval'], f.scale)})" if arm["interval"] else ""
     return text.score(arm["score"], f.scale) + interval
+
+
+def _aside(n: int, reach: float) -> list[float]:
+    """Where the dots of n seeds go across the axis, so that equal scores do not hide one another."""
+    return [0.0 if n == 1 else reach * (2 * i / (n - 1) - 1) for i in range(n)]
 
 
 def _seed_note(run: dict[str, Any], f: Frame) -> str:

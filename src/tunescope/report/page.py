@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from tunescope.report import charts, text
@@ -72,7 +72,7 @@ def _file(name: str) -> str:
 
 @cache
 def _template() -> Any:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "count": text.count,
         "rate": text.rate,

@@ -61,9 +61,9 @@ def view(results: Json) -> View:
         arm["shown"] = text.score(arm["score"], scale)
         arm["span"] = text.span(arm["interval"], scale)
         arm["behind"] = _behind(arm["name"], best, raw.get("comparisons") or [], scale)
-    shown = frame(
-        [arm for arm in arms if arm["runs"] or arm["trials"]], metric, scale, _number(raw["task"].get("chance"))
-    )
+    known = [arm for arm in arms if arm["runs"] or arm["trials"]]
+    size = _number(raw["protocol"].get("budget"))
+    shown = frame(known, metric, scale, _number(raw["task"].get("chance")), int(size) if size else None)
     return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best, shown, _limits(raw, arms, best, scale))
 
 
@@ -143,9 +143,10 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float) -> list
     widths = [one["interval"] for one in raw.get("comparisons") or [] if best in (one["a"], one["b"])]
     found = [stats.detectable(*edges) for edges in widths if edges]
     if found:
+        low, high = text.score(min(found), scale), text.score(max(found), scale)
         said.append(
-            f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to {best} "
-            f"had to be about {text.score(min(found), scale)} to {text.score(max(found), scale)} (by arm) to be found 4 times in 5."
+            f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to {best} had to be "
+            f"about {low} to {high}, depending on the arm, to be found 4 times in 5."
         )
     trials = raw["protocol"].get("trials_per_arm")
     if trials:

@@ -1,0 +1,95 @@
+"""The parts that place things; what they look like is for the eye."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunescope.report import charts, text
+from tunescope.report.svg import Axis
+
+
+@given(st.lists(st.floats(0, 100), max_size=12), st.floats(1, 30))
+def test_labels_are_kept_apart_in_their_order_and_inside(wanted, gap):
+    got = charts._apart(wanted, gap, 0.0, 100.0)
+    order = sorted(range(len(wanted)), key=lambda i: (wanted[i], i))
+    room = min(gap, 100 / max(1, len(wanted) - 1))
+    assert np.all(np.diff([got[i] for i in order]) >= room - 1e-9)
+    assert all(-1e-9 <= x <= 100 + 1e-9 for x in got)
+
+
+def test_labels_that_do_not_touch_stay_where_they_are():
+    assert charts._apart([10.0, 50.0, 30.0], 5, 0, 100) == [10.0, 50.0, 30.0]
+
+
+def test_labels_that_touch_move_as_little_as_they_can():
+    assert charts._apart([50.0, 50.0], 10, 0, 100) == [45.0, 55.0]
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_ticks_are_inside_the_axis_and_there_are_at_least_two(low, span):
+    axis = Axis(low, low + span, 0, 100)
+    ticks = axis.ticks(5)
+    assert 2 <= len(ticks) <= 6
+    assert all(low - span * 1e-6 <= t <= low + span * (1 + 1e-6) for t in ticks)
+
+
+def test_a_log_axis_places_the_geometric_mean_in_the_middle():
+    assert Axis(1.0, 10_000.0, 0, 300, log=True)(100.0) == pytest.approx(150)
+
+
+def test_values_beyond_an_axis_are_held_at_its_edge():
+    axis = Axis(0, 1, 200, 0)
+    assert (axis(-5), axis(7)) == (200, 0)
+
+
+def test_nothing_and_far_more_than_the_rest_have_places_of_their_own():
+    sizes = charts.Sizes.of([0, 90_000, 100_000, 124_000_000], 0, 1000)
+    assert sizes(0) == sizes.zero == 60
+    assert sizes.axis.start < sizes(90_000) < sizes(100_000) < sizes.axis.end < sizes(124_000_000) == sizes.far_x
+    assert [shown for _, shown in sizes.ticks()] == ["100k", "0", "124M"]
+
+
+def test_a_wide_range_without_a_gap_is_one_axis():
+    sizes = charts.Sizes.of([1e3, 1e4, 1e5, 1e6], 0, 1000)
+    assert (sizes.zero, sizes.far) == (None, 0.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 10, 11, 5000])
+def test_thinning_keeps_the_first_and_the_last_point(n):
+    points = [(float(i), float(i)) for i in range(n)]
+    got = charts.thin(points, 10)
+    assert len(got) == min(n, 10)
+    assert (got[0], got[-1]) == (points[0], points[-1])
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        (text.score(-0.0714), "−0.071"),
+        (text.score(0.0714, sign=True), "+0.071"),
+        (text.score(41.267, 100.0), "41.3"),
+        (text.score(None), "–"),
+        (text.score(float("nan")), "–"),
+        (text.count(999), "999"),
+        (text.count(98_304), "98.3k"),
+        (text.count(999_900), "1000k"),
+        (text.count(124_439_808), "124M"),
+        (text.rate(0.002), "0.002"),
+        (text.rate(3e-5), "3e-5"),
+        (text.rate(None), "–"),
+        (text.seconds(3.14), "3.1 s"),
+        (text.seconds(402.5), "6.7 min"),
+        (text.seconds(90_000), "25.0 h"),
+        (text.memory(371), "371 MB"),
+        (text.memory(1980), "1.9 GB"),
+        (text.fact([0, 1]), "0, 1"),
+        (text.fact({"text": "x", "n": 1200}), "text x, n 1,200"),
+        (text.fact(None), "none"),
+        (text.fact(True), "yes"),
+    ],
+)
+def test_numbers_are_short(shown, wanted):
+    assert shown == wanted
