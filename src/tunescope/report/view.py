@@ -63,7 +63,8 @@ def view(results: Json) -> View:
         arm["behind"] = _behind(arm["name"], best, raw.get("comparisons") or [], scale)
     known = [arm for arm in arms if arm["runs"] or arm["trials"]]
     size = _number(raw["protocol"].get("budget"))
-    shown = frame(known, metric, scale, _number(raw["task"].get("chance")), int(size) if size else None)
+    named = "BLEU" if metric == "bleu" else metric.replace("_", " ")
+    shown = frame(known, named, scale, _number(raw["task"].get("chance")), int(size) if size else None)
     return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best, shown, _limits(raw, arms, best, scale))
 
 
