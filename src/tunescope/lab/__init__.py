@@ -1,0 +1,1 @@
+"""Synthetic worlds whose truth is known, and small models made for them from transformers configurations."""
