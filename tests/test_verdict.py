@@ -17,10 +17,7 @@ def arm(name, group, score=None, dev=None, *, status="done", half=0.015, curve=F
     if status != "done":
         return {"name": name, "group": group, "status": status, "reason": "", "runs": [], "score": None}
     points = [{"step": 100 * (i + 1), "loss": 1.0, "dev": y} for i, y in enumerate(curve)]
-    runs = [
-        {"seed": s, "dev": score if dev is None else dev, "curve": points, "stats": [], **run}
-        for s in (0, 1, 2)
-    ]
+    runs = [{"seed": s, "dev": score if dev is None else dev, "curve": points, "stats": [], **run} for s in (0, 1, 2)]
     interval = [score - half, score + half]
     return {
         "name": name,
@@ -82,6 +79,18 @@ def test_a_gap_that_is_all_beyond_the_margin_is_weights_needed():
     answer, reason, sentences = outcome(ZERO, arm("prefix", "context", 0.80), LORA)
     assert (answer, reason) == ("weights needed", "context worse")
     assert "prefix (0.800) stays more than 0.020 behind lora (0.900)" in sentences[0]
+
+
+def test_a_gap_whose_interval_reaches_the_margin_is_not_weights_needed():
+    arms = [ZERO, arm("prefix", "context", 0.85), LORA]
+    assert outcome(*arms, gaps=[("prefix", "lora", -0.081, -0.019)])[:2] == ("no verdict", "wide interval")
+    assert outcome(*arms, gaps=[("prefix", "lora", -0.079, -0.021)])[0] == "weights needed"
+
+
+def test_a_delta_ahead_that_is_not_itself_above_its_floor_proves_nothing():
+    answer, reason, sentences = outcome(ZERO, arm("prefix", "context", 0.80), arm("lora", "delta", 0.90, half=0.45))
+    assert (answer, reason) == ("no verdict", "nothing learnt")
+    assert sentences[0].startswith("lora (0.900) is not clearly above")
 
 
 def test_the_comparison_is_read_in_either_direction():
@@ -175,10 +184,7 @@ def test_a_delta_still_rising_is_not_proof_that_a_context_or_a_prompt_suffices()
 
 
 def test_the_arm_that_came_out_ahead_may_still_rise():
-    assert (
-        outcome(ZERO, arm("prefix", "context", 0.80), arm("lora", "delta", 0.9, curve=RISING))[0]
-        == "weights needed"
-    )
+    assert outcome(ZERO, arm("prefix", "context", 0.80), arm("lora", "delta", 0.9, curve=RISING))[0] == "weights needed"
 
 
 def test_a_curve_without_dev_scores_is_no_evidence_of_rising():
@@ -232,9 +238,7 @@ def test_the_mechanism_is_told_where_it_was_measured():
 
 def test_the_last_sentence_says_what_is_not_claimed():
     sentence = outcome(ZERO, PREFIX, LORA)[2][2]
-    assert (
-        "this model, these data, 98,304 stored parameters, 400 steps and the learning rates tried" in sentence
-    )
+    assert "this model, these data, 98,304 stored parameters, 400 steps and the learning rates tried" in sentence
     assert "over seeds and test rows" in sentence
     assert "over test rows only, for there is one seed" in outcome(ZERO, PREFIX, LORA, seeds=[0])[2][2]
 
