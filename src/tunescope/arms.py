@@ -3,9 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from tunescope.bench import Bench
 
 ZERO_SHOT = "zero-shot"
 DEFAULT = {
@@ -76,8 +79,10 @@ def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]
     return found
 
 
-def ready(arm: Arm, model: Any, tokenizer: Any, labels: int | None) -> Ready:
+def ready(arm: Arm, bench: "Bench") -> Ready:
     """The arm with its sizes set for this model; a head is added where the task needs one.
+
+    Demonstrations are counted as those of the first seed.
 
     Raises:
         UserError: the text, the family, a site or the budget does not allow it.
@@ -86,6 +91,7 @@ def ready(arm: Arm, model: Any, tokenizer: Any, labels: int | None) -> Ready:
     from tunescope.deltas.head import Head
     from tunescope.registry import explicit, parse
 
+    model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
     shots, rest = _shots(arm.text)
     only_head = rest == "head"
     typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(parse(rest))
@@ -97,7 +103,8 @@ def ready(arm: Arm, model: Any, tokenizer: Any, labels: int | None) -> Ready:
     head = () if labels is None else (Head(n_labels=labels),)
     if head and specs:
         note += f"; beside a head of {count(model, head).stored:,}, the same in every arm"
-    counts = count(model, specs or head, tokenizer)
+    before = _demonstrations(bench, shots, bench.plan.seeds[0])
+    counts = count(model, (*before, *specs) or head, tokenizer)
     trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*specs, *head))
     group = "head" if only_head else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or shots))
     return Ready(arm, (*specs, *head), trains, shots, group, note, counts._asdict())
@@ -175,8 +182,12 @@ def _group(trained: Sequence[Any], has_text: bool) -> str:
     return "context" if contexts == len(trained) else "both" if contexts else "delta"
 
 
-def with_demonstrations(state: Ready, text: str) -> tuple[Any, ...]:
-    """The specs to attach, the demonstrations first."""
+def specs_at(state: Ready, bench: "Bench", seed: int) -> tuple[Any, ...]:
+    """The specs to attach, with the demonstrations that the seed draws in front."""
+    return (*_demonstrations(bench, state.shots, seed), *state.specs)
+
+
+def _demonstrations(bench: "Bench", shots: int, seed: int) -> tuple[Any, ...]:
     from tunescope.contexts.text import Text
 
-    return (Text(text=text), *state.specs) if state.shots else state.specs
+    return (Text(text=bench.task.demonstrations(bench.splits.train, shots, seed)),) if shots else ()

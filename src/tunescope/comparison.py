@@ -31,9 +31,14 @@ class Comparison:
         return "\n".join([f"Verdict: {found['answer']}.", *found["sentences"]])
 
     def table(self) -> str:
+        from rich.console import Console
+
         from tunescope.report import table
 
-        return str(table(dict(self.results)))
+        console = Console(width=max(120, Console().width), no_color=True)
+        with console.capture() as captured:
+            console.print(table(dict(self.results)))
+        return captured.get().rstrip()
 
     def best(self) -> Any:
         """The best arm's artifacts, to give to `attach`."""
@@ -110,6 +115,11 @@ def compare(
     return run(question, folder, opened, by_name=named and "kind" in question.task, workers=workers, quiet=quiet)
 
 
+def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
+    """`run` with all that it needs named by the plan."""
+    return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
+
+
 def resume(folder: str | Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again."""
     folder = Path(folder)
@@ -120,7 +130,11 @@ def resume(folder: str | Path, *, workers: int = 1, quiet: bool = False) -> Comp
             f"to go on, call compare(..., out={str(folder)!r}) with the same arguments."
         )
     question = plan.from_json(config, folder / "config.json")
-    return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
+    return ask(question, folder, workers=workers, quiet=quiet)
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C while a comparison ran; the message says how to go on."""
 
 
 def run(
@@ -141,7 +155,10 @@ def run(
         store.check_config(folder, config)
         bench = opened()
         store.write_config(folder, config)
-        standings = tried(bench, folder, workers, quiet)
+        try:
+            standings = tried(bench, folder, workers, quiet)
+        except KeyboardInterrupt:
+            raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
         best = best_on_dev(standings)
         results = assemble(bench, standings, best)
         if best and not keep_best(folder, best):

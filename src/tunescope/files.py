@@ -55,8 +55,7 @@ def put(path: Path, data: bytes) -> None:
 
 def put_json(path: Path, value: object) -> None:
     """Sorted keys and no NaN: the same value gives the same bytes, and any reader takes them."""
-    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    put(path, text.encode() + b"\n")
+    put(path, _text(value, "\n").encode() + b"\n")
 
 
 def put_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:
@@ -119,6 +118,18 @@ def _disk_problem(problem: Exception) -> str | None:
     if number in (errno.EROFS, errno.EACCES, errno.EPERM):
         return f"writing is not allowed ({os.strerror(number)})"
     return None
+
+
+def _text(value: object, line: str) -> str:
+    """Objects a line a field, lists of numbers on one line: a thousand rows of statistics stay readable."""
+    if isinstance(value, Mapping) and value:
+        inner = line + " "
+        fields = (f"{inner}{json.dumps(str(key))}: {_text(value[key], inner)}" for key in sorted(value, key=str))
+        return "{" + ",".join(fields) + line + "}"
+    if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
+        inner = line + " "
+        return "[" + ",".join(inner + _text(one, inner) for one in value) + line + "]"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def _put(path: Path, make: Callable[[Path], None]) -> None:

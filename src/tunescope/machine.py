@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import torch
 
@@ -31,6 +32,21 @@ def cores() -> int:
 
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def default_workers(model: Path) -> int:
+    """One a core for a model in a folder, as far as memory goes at six times its weights each; else 1.
+
+    Six: weights, gradients, two moments, the best tensors, and the rows' activations. A GPU has one.
+    """
+    weights = sum(file.stat().st_size for file in model.glob("*.safetensors")) if model.is_dir() else 0
+    if torch.cuda.is_available() or not weights:
+        return 1
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 1
+    return max(1, min(cores(), free // (6 * weights + 2**29)))
 
 
 @contextmanager
@@ -67,7 +83,7 @@ def memory_meter(device: torch.device) -> Callable[[], float]:
 
 def _return_freed_memory() -> None:
     """Without this the memory an earlier run freed hides what the next one takes."""
-    gc.collect()
+    gc.collect(1)  # of everything takes longer than a small run
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):

@@ -4,10 +4,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import Empty
@@ -28,52 +28,78 @@ _bench: Bench | None = None  # a worker's own: loaded once, used by every job it
 _events: Any = None
 
 
-def run_all(
-    bench: Bench, jobs: Sequence[Job], folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone
-) -> dict[str, Outcome]:
-    """Every job's outcome by id. A worker that is killed costs its job, never the run."""
-    if workers == 1 or len(jobs) < 2:
-        outcomes = {}
-        for todo in jobs:
-            outcomes[todo.id] = run(bench, todo, folder, partial(on_progress, todo))
-            on_done(todo, outcomes[todo.id])
+class Runner:
+    """Runs jobs; its worker processes start with the first that need them, and end with `close`."""
+
+    def __init__(self, bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone):
+        self.bench, self.folder, self.workers = bench, folder, workers
+        self.on_progress, self.on_done = on_progress, on_done
+        self.crew: tuple[ProcessPoolExecutor, Any] | None = None
+
+    def run(self, jobs: Sequence[Job]) -> dict[str, Outcome]:
+        """Every job's outcome by id. A worker that is killed costs its job, never the run."""
+        if self.workers == 1:
+            return {todo.id: self._here(todo) for todo in jobs}
+        outcomes = self._spread(jobs)
+        for todo in jobs:  # after a broken pool: one at a time, so that the guilty one is known
+            if todo.id not in outcomes:
+                alone = self._spread([todo])
+                outcomes[todo.id] = alone.get(todo.id) or _killed(todo)
+                if not alone:
+                    self.on_done(todo, outcomes[todo.id])
         return outcomes
-    outcomes = _pooled(bench.plan, jobs, folder, workers, on_progress, on_done)
-    for todo in jobs:  # after a broken pool: one at a time, so that the guilty one is known
-        if todo.id not in outcomes:
-            alone = _pooled(bench.plan, [todo], folder, 1, on_progress, on_done)
-            outcomes[todo.id] = alone.get(todo.id) or _killed(todo)
-            if todo.id not in alone:
-                on_done(todo, outcomes[todo.id])
-    return outcomes
 
-
-def _pooled(
-    plan: Plan, jobs: Sequence[Job], folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone
-) -> dict[str, Outcome]:
-    """The outcomes until all are there or the pool breaks."""
-    context = multiprocessing.get_context("spawn")
-    events = context.Queue()
-    outcomes: dict[str, Outcome] = {}
-    pool = ProcessPoolExecutor(min(workers, len(jobs)), context, _start, (plan, events))
-    try:
-        waiting: dict[Future[Outcome], Job] = {pool.submit(_work, todo, folder): todo for todo in jobs}
-        while waiting:
-            done, _ = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
-            _drain(events, {todo.id: todo for todo in jobs}, on_progress)
-            for future in done:
-                todo = waiting.pop(future)
-                outcomes[todo.id] = future.result()
-                on_done(todo, outcomes[todo.id])
-    except BrokenProcessPool:
-        pass
-    except BaseException:
-        _end_workers(pool)
-        raise
-    finally:
+    def close(self, *, at_once: bool = False) -> None:
+        """End the workers; what they had half done is kept by their saved states."""
+        if self.crew is None:
+            return
+        pool, events = self.crew
+        self.crew = None
+        if at_once:
+            for process in list((pool._processes or {}).values()):
+                process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
         events.close()
-    return outcomes
+
+    def _here(self, todo: Job) -> Outcome:
+        outcome = run(self.bench, todo, self.folder, partial(self.on_progress, todo))
+        self.on_done(todo, outcome)
+        return outcome
+
+    def _spread(self, jobs: Sequence[Job]) -> dict[str, Outcome]:
+        """The outcomes until all are there or the pool breaks."""
+        outcomes: dict[str, Outcome] = {}
+        pool, events = self.crew = self.crew or _crew(self.bench.plan, self.workers)
+        try:
+            waiting = {pool.submit(_work, todo, self.folder): todo for todo in jobs}
+            while waiting:
+                done, _ = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
+                _drain(events, {todo.id: todo for todo in jobs}, self.on_progress)
+                for future in done:
+                    todo = waiting.pop(future)
+                    outcomes[todo.id] = future.result()
+                    self.on_done(todo, outcomes[todo.id])
+        except BrokenProcessPool:
+            self.close()
+        return outcomes
+
+
+@contextmanager
+def runner(bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone) -> Iterator[Runner]:
+    """A runner whose workers are gone afterwards, at once if something went wrong."""
+    made = Runner(bench, folder, workers, on_progress, on_done)
+    try:
+        yield made
+    except BaseException:
+        made.close(at_once=True)
+        raise
+    made.close()
+
+
+def _crew(plan: Plan, workers: int) -> tuple[ProcessPoolExecutor, Any]:
+    context = multiprocessing.get_context("spawn")
+    events = context.Queue()
+    return ProcessPoolExecutor(workers, context, _start, (plan, events)), events
 
 
 def _start(plan: Plan, events: Any) -> None:
@@ -105,12 +131,6 @@ def _drain(events: Any, jobs: dict[str, Job], on_progress: OnProgress) -> None:
             newest[name] = progress
     for name, progress in newest.items():
         on_progress(jobs[name], progress)
-
-
-def _end_workers(pool: ProcessPoolExecutor) -> None:
-    """What they had half done is kept by their saved states."""
-    for process in list((pool._processes or {}).values()):
-        process.terminate()
 
 
 def _killed(todo: Job) -> Outcome:

@@ -1,7 +1,7 @@
 """The protocol, the same for every arm: try its learning rates at one seed, choose on dev, then all seeds on test."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tunescope import arms, files, store
 from tunescope.arms import Ready
 from tunescope.bench import Bench
 from tunescope.errors import UserError
-from tunescope.pool import run_all
+from tunescope.pool import OnDone, OnProgress, runner
 from tunescope.progress import Display, display
 from tunescope.results import Standing
 from tunescope.run_arm import Job, Outcome, job
@@ -45,20 +45,34 @@ def tried(bench: Bench, folder: Path, workers: int, quiet: bool) -> list[Standin
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         store.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
-        outcomes = _run(bench, [todo for entry in entries for todo in entry.trials], folder, workers, shown)
-        for entry in entries:
-            _choose(bench, entry, outcomes)
-        outcomes = _run(bench, [todo for entry in entries for todo in entry.runs], folder, workers, shown)
+        with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
+            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.trials))
+            for entry in entries:
+                _choose(bench, entry, outcomes)
+            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs))
         for entry in entries:
             _conclude(entry, outcomes)
             _drop_losers(folder, entry)
     return [entry.standing for entry in entries]
 
 
+def _distinct(jobs: Iterable[Job]) -> list[Job]:
+    """Arms that come to the same spec share their runs."""
+    return list({todo.id: todo for todo in jobs}.values())
+
+
+def _telling(shown: Display) -> OnProgress:
+    return lambda todo, progress: shown.progress(todo.arm.arm.name, _named(todo), progress)
+
+
+def _ending(shown: Display) -> OnDone:
+    return lambda todo, outcome: shown.done(todo.arm.arm.name, _named(todo), outcome)
+
+
 def _entry(bench: Bench, arm: arms.Arm) -> Entry:
     """The arm made ready with its trials, or refused with the reason."""
     try:
-        prepared = arms.ready(arm, bench.model, bench.tokenizer, bench.task.needs_head)
+        prepared = arms.ready(arm, bench)
     except UserError as problem:
         return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
     standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
@@ -77,19 +91,6 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
         return []
     rates = [trial.rates for trial in entry.trials] or [()]
     return [job(bench, arm, rate, seed) for rate in rates for seed in seeds]
-
-
-def _run(bench: Bench, jobs: Sequence[Job], folder: Path, workers: int, shown: Display) -> dict[str, Outcome]:
-    """Arms that come to the same spec share their runs."""
-    distinct = list({todo.id: todo for todo in jobs}.values())
-    return run_all(
-        bench,
-        distinct,
-        folder,
-        workers,
-        lambda todo, progress: shown.progress(todo.arm.arm.name, _named(todo), progress),
-        lambda todo, outcome: shown.done(todo.arm.arm.name, _named(todo), outcome),
-    )
 
 
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:

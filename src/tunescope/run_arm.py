@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tunescope import files, store
-from tunescope.arms import Ready, with_demonstrations
+from tunescope.arms import Ready, specs_at
 from tunescope.bench import Bench, room
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
@@ -21,6 +21,7 @@ from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, me
 Report = Callable[[Progress], None]
 Outcome = dict[str, Any]
 KEPT = ("done", "diverged")
+SAVE_EVERY = 30.0  # seconds between saved states of a run; a quick run saves none
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def job(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: 
     return Job(store.identity(depends_on), arm, rates, seed, test)
 
 
-def run(bench: Bench, todo: Job, folder: Path, report: Report, saving_seconds: float = 30.0) -> Outcome:
+def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
     """What was found, read from the folder if it was found before.
 
     A diverged run is a finding and is kept. Refused, out of memory and failed may go well another time: they are
@@ -70,7 +71,7 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report, saving_seconds: f
         with files.disk_errors_named(folder):
             work = store.working(folder, todo.id)
         train_or_tell = _trained if todo.arm.trained else _told
-        result = _guarded(todo, folder, lambda: train_or_tell(bench, todo, work, report, saving_seconds))
+        result = _guarded(todo, folder, lambda: train_or_tell(bench, todo, work, report))
         if result["status"] not in KEPT:
             return result
         with files.disk_errors_named(folder):
@@ -104,14 +105,14 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
         return _stopped(todo, "failed", f"{type(problem).__name__}: {problem} (see arms/{path.name})")
 
 
-def _trained(bench: Bench, todo: Job, work: Path, report: Report, saving_seconds: float) -> Outcome:
+def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     settings = bench.plan.settings
     meter = memory_meter(bench.device)
-    with torch.random.fork_rng(), _attached(bench, todo, _specs(bench, todo)) as tuned:
+    with torch.random.fork_rng(), attached(bench, todo, specs_at(todo.arm, bench, todo.seed)) as tuned:
         torch.manual_seed(todo.seed)
-        problem = _problem(bench, todo, tuned.train())
+        problem = problem_of(bench, todo, tuned.train())
         try:
-            state = train(problem, settings, todo.seed, saving=Saving(work, saving_seconds), report=report)
+            state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
         except Diverged as problem_found:
             return _stopped(todo, "diverged", problem_found)
         _save(bench, todo, work, tuned)
@@ -122,10 +123,10 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report, saving_seconds
     }
 
 
-def _told(bench: Bench, todo: Job, work: Path, report: Report, saving_seconds: float) -> Outcome:
+def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
-    with _attached(bench, todo, _specs(bench, todo)) as tuned:
+    with attached(bench, todo, specs_at(todo.arm, bench, todo.seed)) as tuned:
         dev, _ = _score(bench, todo, tuned, "dev")
         if tuned.artifacts:
             _save(bench, todo, work, tuned)
@@ -139,7 +140,7 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     from tunescope.tasks import metrics
 
     saved = store.folder(folder, todo.id) / "artifact"
-    with _attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
+    with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
         _, stats = _score(bench, todo, tuned, "test")
         cut = _cut(bench, todo, tuned, "test")
     return {"test": metrics.aggregate(bench.task.metric, stats), "stats": stats, "cut_test": cut}
@@ -153,7 +154,7 @@ class _Bare:
     positions: int = 0
 
 
-def _attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
+def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
     import tunescope as ts
 
     if not what:
@@ -162,9 +163,9 @@ def _attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextMa
     return found
 
 
-def _problem(bench: Bench, todo: Job, tuned: Any) -> Problem:
+def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
     """The task on this model, as functions of rows by number."""
-    rows = _rows(bench, todo, tuned, "train")
+    rows = rows_of(bench, todo, tuned, "train")
     parameters = dict(tuned.named_parameters())
     first = 1 if todo.arm.shots else 0  # the demonstrations stand in front and have no rate
     return Problem(
@@ -177,7 +178,7 @@ def _problem(bench: Bench, todo: Job, tuned: Any) -> Problem:
     )
 
 
-def _rows(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
+def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
     from tunescope.contexts.text import Text
 
     begun = todo.arm.shots > 0 or any(isinstance(spec, Text) for spec in todo.arm.specs)
@@ -187,7 +188,7 @@ def _rows(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
 def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]]]:
     from tunescope.tasks import metrics
 
-    rows, training = _rows(bench, todo, tuned, part), getattr(tuned, "training", False)
+    rows, training = rows_of(bench, todo, tuned, part), getattr(tuned, "training", False)
     if training:
         tuned.eval()
     predictions = bench.task.predict(bench.model, rows, bench.tokenizer)
@@ -199,7 +200,7 @@ def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[
 
 def _cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
     """Rows of each part that did not fit beside the context, and were cut."""
-    return {part: sum(row.cut > 0 for row in _rows(bench, todo, tuned, part)) for part in parts}
+    return {part: sum(row.cut > 0 for row in rows_of(bench, todo, tuned, part)) for part in parts}
 
 
 def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> None:
@@ -210,13 +211,6 @@ def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> None:
     files.remove(work / "artifact")
     artifacts = [artifact.fold() for artifact in tuned.artifacts]
     ts.save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
-
-
-def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
-    if not todo.arm.shots:
-        return todo.arm.specs
-    block = bench.task.demonstrations(bench.splits.train, todo.arm.shots, todo.seed)
-    return with_demonstrations(todo.arm, block)
 
 
 def _done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float, curve: Sequence[Any]) -> Outcome:

@@ -103,7 +103,7 @@ def train(
     rows = stream(problem.lengths, settings.batch_size, seed, state.step)
     clock, saved = time.monotonic() - state.seconds, time.monotonic()
     while state.step < settings.steps and state.waited < settings.patience:
-        loss = _step(problem, settings, optimizer, next(rows), state.step)
+        loss = one_step(problem, settings, optimizer, next(rows), state.step)
         state.step += 1
         state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
         if state.step % settings.eval_every == 0 or state.step == settings.steps:
@@ -120,7 +120,9 @@ def train(
     return state
 
 
-def _step(problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int) -> float:
+def one_step(
+    problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
+) -> float:
     """One update; returns the batch's loss."""
     size = -(-len(rows) // settings.accumulate)
     whole = sum(problem.labelled[row] for row in rows)

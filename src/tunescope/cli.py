@@ -1,0 +1,180 @@
+"""The command line: each verb one thin function. torch and transformers are imported when a verb needs them."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cyclopts import App, CycloptsError
+
+from tunescope import __version__
+from tunescope.errors import UserError
+from tunescope.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+
+app = App(
+    name="tunescope",
+    version=__version__,
+    help="Tune a language model, and see what tuning did. Begin with: tunescope demo",
+)
+
+
+@app.command
+def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
+    """Compare everything on a small model made for it: no download, about three minutes.
+
+    Parameters
+    ----------
+    from_scratch: train the small model anew instead of taking the one in the package.
+    out: the folder for what is written.
+    """
+    from tunescope.lab.demo import run
+
+    run(Path(out), from_scratch=from_scratch)
+
+
+@app.command
+def compare(
+    model: str,
+    data: str,
+    /,
+    *,
+    protocol: ProtocolOptions | None = None,
+    task: TaskOptions | None = None,
+    training: TrainingOptions | None = None,
+    out: str | None = None,
+    workers: int = 0,
+) -> None:
+    """Compare ways of adapting MODEL to DATA at one budget: a table, a verdict, a page, the best artifact.
+
+    Parameters
+    ----------
+    model: a folder with a transformers model, or a name on the Hugging Face hub.
+    data: training rows: JSONL, CSV or TSV, plain or gzipped.
+    out: the folder of the run (default: one in runs/). A run begun there is gone on with.
+    workers: processes, each with one thread (0: as many as cores and memory allow).
+    """
+    from tunescope import comparison
+
+    asked = question(model, data, protocol, task, training)
+    folder = Path(out) if out else comparison.default_folder(asked)
+    found = comparison.ask(asked, folder, workers=workers or _workers(model))
+    _show(found)
+
+
+@app.command
+def check(
+    data: str,
+    /,
+    *,
+    model: str,
+    protocol: ProtocolOptions | None = None,
+    task: TaskOptions | None = None,
+    training: TrainingOptions | None = None,
+) -> None:
+    """Say what is in DATA and what a comparison would take, before anything is trained.
+
+    Parameters
+    ----------
+    data: training rows: JSONL, CSV or TSV, plain or gzipped.
+    model: a folder with a transformers model, or a name on the Hugging Face hub.
+    """
+    from tunescope import machine
+    from tunescope.bench import open_bench
+    from tunescope.check import lines
+
+    asked = question(model, data, protocol, task, training)
+    with machine.threads(asked.threads):
+        for line in lines(open_bench(asked)):
+            print(line, flush=True)
+
+
+@app.command
+def resume(run: str, /, *, workers: int = 0) -> None:
+    """Go on with the comparison in the folder RUN.
+
+    Parameters
+    ----------
+    workers: processes, each with one thread (0: as many as cores and memory allow).
+    """
+    from tunescope import comparison, store
+
+    config = store.read_config(Path(run))
+    _show(comparison.resume(run, workers=workers or _workers(str(config.get("model")))))
+
+
+@app.command
+def report(run: str, /) -> None:
+    """Show the table of a finished RUN and write its page again."""
+    from tunescope import report as page
+    from tunescope import store
+
+    folder = Path(run)
+    results = store.read_results(folder)
+    page.write(results, folder / "report.html")
+    print(page.table(results))
+    print("\n".join(["", *results["verdict"]["sentences"], "", f"page: {folder / 'report.html'}"]))
+
+
+@app.command
+def arms() -> None:
+    """List the methods: fields, defaults, the field that a budget sets, an example."""
+    from tunescope.listing import lines
+
+    for line in lines():
+        print(line)
+
+
+@app.command
+def doctor(*, model: str | None = None) -> None:
+    """Say what this machine has.
+
+    Parameters
+    ----------
+    model: also say whether this model's attention is reached.
+    """
+    from tunescope.doctor import lines
+
+    for line in lines(model):
+        print(line, flush=True)
+
+
+def _workers(model: str) -> int:
+    from tunescope import machine
+
+    return machine.default_workers(Path(model))
+
+
+def _show(found: Any) -> None:
+    print(found)
+    print(f"\npage: {found.folder / 'report.html'}")
+    if (found.folder / "best").exists():
+        print(f"best artifact: {found.folder / 'best'}")
+
+
+def main() -> None:
+    """Run the command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C, 143 for a kill."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except (UserError, CycloptsError) as problem:
+        _fail(problem)
+    except KeyboardInterrupt as problem:
+        print(f"\n{problem or 'stopped'}", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _fail(problem: Exception) -> NoReturn:
+    line = " ".join(part.strip() for part in str(problem).splitlines())
+    if isinstance(problem, CycloptsError):
+        line += " Type: tunescope --help"
+    print(f"error: {line}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

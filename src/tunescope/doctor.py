@@ -1,0 +1,38 @@
+"""`tunescope doctor`: what this machine has, and whether a model can be reached."""
+
+from collections.abc import Iterator
+
+import torch
+
+from tunescope import machine
+from tunescope.errors import UserError
+
+
+def lines(model: str | None) -> Iterator[str]:
+    """Versions, threads, devices; of a model its kind, its attention modules and its sites."""
+    yield ", ".join(f"{name} {version}" for name, version in machine.versions().items())
+    yield f"{machine.cores()} cores, {torch.get_num_threads()} torch threads in this process"
+    devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    yield "devices: " + ", ".join(["cpu", *devices])
+    if model is None:
+        yield "to see whether a model can be tuned, type: tunescope doctor --model MODEL"
+    else:
+        yield from _model(model)
+
+
+def _model(name: str) -> Iterator[str]:
+    """Raises UserError where the model cannot be loaded; what it does not allow is told."""
+    from tunescope.bench import load_model
+    from tunescope.reach import reached
+    from tunescope.sites import kind, resolve
+
+    model, _ = load_model(name)
+    yield f"{name}: {model.config.model_type}, {kind(model)}, {sum(p.numel() for p in model.parameters()):,} parameters"
+    try:
+        yield f"attention: all {len(reached(model))} modules call the tunescope function; contexts can be attached"
+    except UserError as problem:
+        yield f"attention: not reached, so no contexts: {problem}"
+    try:
+        yield f"sites: {', '.join(sorted({site.name.split('.', 2)[-1] for site in resolve(model).values()}))}"
+    except UserError as problem:
+        yield f"sites: none, so no deltas that need one: {problem}"

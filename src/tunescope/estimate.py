@@ -1,0 +1,90 @@
+"""What a comparison will take, from a few real steps of every arm on this machine."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+
+from tunescope import arms
+from tunescope.bench import Bench
+from tunescope.errors import UserError
+from tunescope.machine import memory_meter
+from tunescope.optimizers import make
+from tunescope.run_arm import Job, attached, job, problem_of, rows_of
+from tunescope.train import OutOfMemory, memory_errors_named, one_step
+
+STEPS = 3  # the first warms up and is not counted
+SCORED = 16
+HOW = (
+    f"Estimated from {STEPS} real steps of each arm on rows of the middle length and from scoring {SCORED} rows, "
+    "on this machine; early stopping can only make it less."
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Seconds of one step and of all the arm's runs, and the memory of a step; or why there is none."""
+
+    arm: str
+    parameters: int
+    step_seconds: float = 0.0
+    total_seconds: float = 0.0
+    memory_mb: float = 0.0
+    problem: str = ""
+
+
+def estimates(bench: Bench) -> list[Estimate]:
+    """One estimate an arm of the plan; the arms are tried, and nothing is kept."""
+    plan = bench.plan
+    return [_estimate(bench, one) for one in arms.listed(plan.arms, plan.budgets, bench.kind)]
+
+
+def _estimate(bench: Bench, arm: arms.Arm) -> Estimate:
+    try:
+        with memory_errors_named():
+            prepared = arms.ready(arm, bench)
+            rates = arms.grid(prepared, bench.plan.trials, bench.plan.rates)[0] if prepared.trained else ()
+            return _timed(bench, job(bench, prepared, rates, bench.plan.seeds[0]))
+    except (UserError, OutOfMemory) as problem:
+        return Estimate(arm.name, 0, problem=str(problem))
+
+
+def _timed(bench: Bench, todo: Job) -> Estimate:
+    plan, prepared, settings = bench.plan, todo.arm, bench.plan.settings
+    meter = memory_meter(bench.device)
+    with torch.random.fork_rng(), attached(bench, todo, arms.specs_at(prepared, bench, todo.seed)) as tuned:
+        step_seconds = 0.0
+        if prepared.trained:
+            problem = problem_of(bench, todo, tuned.train())
+            by_length = sorted(range(len(problem.lengths)), key=problem.lengths.__getitem__)
+            middle = max(0, len(by_length) - settings.batch_size) // 2
+            rows = by_length[middle : middle + settings.batch_size]
+            optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
+            steps = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
+            step_seconds = median(steps[1:])
+            tuned.eval()
+        score_seconds = _score_seconds(bench, todo, tuned)
+    sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
+    runs = len(plan.seeds) + (len(plan.rates) or plan.trials) - 1 if prepared.trained else len(plan.seeds)
+    evaluations = -(-settings.steps // settings.eval_every) if prepared.trained else 1
+    a_run = settings.steps * step_seconds + evaluations * sizes["dev"] * score_seconds
+    total = runs * a_run + len(plan.seeds) * sizes["test"] * score_seconds
+    return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter())
+
+
+def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
+    """Of one row, from `SCORED` rows of the middle length."""
+    rows = sorted(rows_of(bench, todo, tuned, "dev"), key=lambda row: len(row.input_ids))
+    middle = max(0, len(rows) - SCORED) // 2
+    some = rows[middle : middle + SCORED]
+    return _seconds(lambda: bench.task.predict(bench.model, some, bench.tokenizer)) / len(some)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start

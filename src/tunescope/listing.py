@@ -1,0 +1,42 @@
+"""`tunescope arms`: every method with its fields, from the registry alone."""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from tunescope.registry import FOLDERS, find, names
+
+UNTRAINED = (
+    "zero-shot: the model as it is",
+    "demos: solved examples in front of the text, drawn anew for each seed; k=4 of each label",
+)
+
+
+def lines() -> Iterator[str]:
+    yield "Nothing trained"
+    yield from (f"  {line}" for line in UNTRAINED)
+    for folder in FOLDERS:
+        yield ""
+        yield folder.capitalize()
+        for name in names(folder):
+            yield from (f"  {line}" for line in _method(folder, name))
+    yield ""
+    yield "Join with +, name with =, as in: --arms prefix lora:rank=4 mam=prefix:length=30+adapter:placement=parallel"
+
+
+def _method(folder: str, name: str) -> Iterator[str]:
+    method = find(folder, name)
+    yield f"{name}: {(method.__doc__ or '').strip().splitlines()[0]}"
+    known: list[Field[Any]] = list(fields(method))  # type: ignore[arg-type]
+    if known:
+        yield "    fields: " + ", ".join(f"{field.name}={_shown(field)}" for field in known)
+    rates = ", ".join(f"{rate:g}" for rate in method.learning_rates)
+    yield f"    a budget sets: {method.size or 'nothing'}; learning rates: {rates}"
+    example = next((field for field in known if field.name == method.size), next(iter(known), None))
+    if example is not None and _shown(example):
+        yield f"    example: {name}:{example.name}={_shown(example)}"
+
+
+def _shown(field: Field[Any]) -> str:
+    value = field.default if field.default is not MISSING else None
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,156 @@
+"""The options that verbs share, and the plan that they come to. Nothing heavy is imported until then."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from tunescope.plan import Plan
+
+Many = Parameter(consume_multiple=True, negative="")
+
+
+def _names(*names: str) -> Parameter:
+    return Parameter(name=list(names))
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TaskOptions:
+    """What the rows mean.
+
+    Attributes
+    ----------
+    task: classification or generation.
+    text_field: the field with the text (default: text).
+    label_field: the field with the label (default: label).
+    input_field: for generation, the field with the input (default: input).
+    target_field: for generation, the field with the text to write (default: target).
+    template: with {FIELD}s, such as "{text} It was".
+    words: label words, as neg=bad,pos=great (default: the labels themselves).
+    metric: for generation, exact_match or bleu.
+    """
+
+    task: str = "classification"
+    text_field: Annotated[str | None, _names("--text-field", "--text")] = None
+    label_field: Annotated[str | None, _names("--label-field", "--label")] = None
+    input_field: Annotated[str | None, _names("--input-field", "--input")] = None
+    target_field: Annotated[str | None, _names("--target-field", "--target")] = None
+    template: str | None = None
+    words: Annotated[tuple[str, ...], Many] = ()
+    metric: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How every arm is trained.
+
+    Attributes
+    ----------
+    steps: updates of one run, at most.
+    batch_size: rows of one update.
+    accumulate: parts that a batch is cut into, to save memory.
+    eval_every: steps between development scores (default: a tenth of the steps).
+    patience: development scores in a row without a new best before stopping.
+    optimizer: adamw or adafactor.
+    schedule: constant, linear or cosine.
+    warmup: share of the steps in which the rate rises.
+    weight_decay: of the trained tensors.
+    clip: the largest norm of the gradient.
+    precision: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
+    """
+
+    steps: int = 500
+    batch_size: int = 16
+    accumulate: int | None = None
+    eval_every: int | None = None
+    patience: int | None = None
+    optimizer: str | None = None
+    schedule: str | None = None
+    warmup: float | None = None
+    weight_decay: float | None = None
+    clip: float | None = None
+    precision: str | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProtocolOptions:
+    """What is compared, and how often.
+
+    Attributes
+    ----------
+    dev: development rows (default: a tenth of the training rows).
+    test: test rows (default: a tenth of the training rows).
+    arms: such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods.
+    budget: stored parameters of each arm; several repeat the arms.
+    seeds: how many, or which.
+    trials: learning rates tried for each arm, from its method's own grid.
+    lr: these learning rates for every arm instead.
+    """
+
+    dev: str | None = None
+    test: str | None = None
+    arms: Annotated[tuple[str, ...], Many] = ()
+    budget: Annotated[tuple[int, ...], Many] = ()
+    seeds: Annotated[tuple[int, ...], Many] = (3,)
+    trials: int = 3
+    lr: Annotated[tuple[float, ...], Many] = ()
+
+
+def question(
+    model: str,
+    data: str,
+    protocol: ProtocolOptions | None,
+    task: TaskOptions | None,
+    training: TrainingOptions | None,
+) -> "Plan":
+    """What was asked, checked; nothing is loaded yet."""
+    from tunescope import machine, plan
+    from tunescope.comparison import default_settings, with_settings
+
+    protocol, training = protocol or ProtocolOptions(), training or TrainingOptions()
+    parts = {"train": data, "dev": protocol.dev, "test": protocol.test}
+    asked = plan.Plan(
+        model=model,
+        data=plan.data_paths({part: path for part, path in parts.items() if path is not None}),
+        task=_task(task or TaskOptions()),
+        arms=protocol.arms,
+        budgets=protocol.budget,
+        seeds=tuple(range(protocol.seeds[0])) if len(protocol.seeds) == 1 else protocol.seeds,
+        trials=protocol.trials,
+        rates=protocol.lr,
+        device=machine.default_device().type,
+        settings=with_settings(default_settings(training.steps, training.batch_size), **vars(training)),
+    )
+    return plan.check(asked)
+
+
+def _task(options: TaskOptions) -> dict[str, Any]:
+    """Only what was given: the rest is the task's own default."""
+    from tunescope.plan import one_of
+
+    one_of("task", options.task, ("classification", "generation"))
+    shared = {"template": options.template}
+    mine: dict[str, dict[str, Any]] = {
+        "classification": {"text": options.text_field, "label": options.label_field, "words": _words(options.words)},
+        "generation": {"input": options.input_field, "target": options.target_field, "metric": options.metric},
+    }
+    for kind, fields in mine.items():
+        wrong = [name for name, value in fields.items() if value is not None and kind != options.task]
+        if wrong:
+            raise UserError(f"--{wrong[0]} is for --task {kind}, and this is --task {options.task}.")
+    given = {**mine[options.task], **shared}
+    return {"kind": options.task, **{name: value for name, value in given.items() if value is not None}}
+
+
+def _words(items: tuple[str, ...]) -> dict[str, str] | None:
+    pairs = [item.partition("=") for text in items for item in text.split(",")]
+    wrong = next(("".join(pair) for pair in pairs if not (pair[0].strip() and pair[2].strip())), None)
+    if wrong is not None:
+        raise UserError(f"--words has {wrong!r}; give LABEL=WORD for each label, as in --words neg=bad,pos=great")
+    return {label.strip(): word.strip() for label, _, word in pairs} or None
