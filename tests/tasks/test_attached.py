@@ -9,6 +9,7 @@ from task_tools import model
 
 import tunescope as ts
 from tunescope.tasks import Classification, Encoded, Generation
+from tunescope.tasks.label_words import word_tokens
 from tunescope.tasks.scoring import target_loss, word_scores
 
 TOKENIZER = SimpleNamespace(pad_token_id=0, eos_token_id=2)
@@ -74,9 +75,8 @@ def test_a_pretrained_model_is_asked_for_words_as_it_would_read_them(stories):
         {"train": rows}, tokenizer, model_kind="decoder"
     )
     items = task.encode(rows, tokenizer, model_kind="decoder")
-    got = word_scores(
-        network, [item.input_ids for item in items], list(task._tokens(tokenizer, "decoder").values()), tokenizer
-    )
+    tokens = word_tokens(tokenizer, task.template, words, "decoder")
+    got = word_scores(network, [item.input_ids for item in items], list(tokens.values()), tokenizer)
     for row, scores in zip(rows, got, strict=True):
         head = tokenizer(f"{row['text']} He was")["input_ids"]
         for word, score in zip(words.values(), scores, strict=True):

@@ -171,12 +171,7 @@ class Generation(Task):
             front, back = prompts.edges(tokenizer, target=True)
             back = back if set(end) <= set(back) else back + end
             return [front + one + back for one in prompts.ids(tokenizer, answers, target=True)]
-        heads = [prompts.fill(self.template, one) for one in texts]
-        space = prompts.separator(self.template)
-        wholes = [head + space + answer for head, answer in zip(heads, answers, strict=True)]
-        alone = prompts.ids(tokenizer, [space + answer for answer in answers])
-        behind = prompts.continuations(tokenizer, heads, wholes)
-        return [(one or other) + end for one, other in zip(behind, alone, strict=True)]
+        return [one + end for one in prompts.continuations(tokenizer, self.template, answers)]
 
     def _rooms(
         self, targets: Sequence[prompts.Ids], room: int | None, model_kind: str, train: bool

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts import Ids, continuations, ids, separator, tail
+from tunescope.tasks.prompts import Ids, continuations, ids
 
 
 def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_kind: str) -> dict[str, Ids]:
@@ -24,8 +24,7 @@ def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_k
     if model_kind == "encoder-decoder":
         found = ids(tokenizer, texts, target=True)
     else:
-        space = separator(template)
-        found = [Ids(one) for one in _continuing(tokenizer, tail(template), [space + text for text in texts])]
+        found = continuations(tokenizer, template, texts)
     tokens = dict(zip(words, found, strict=True))
     _check(tokens, words)
     return tokens
@@ -51,15 +50,6 @@ def notes(tokens: Mapping[str, Ids]) -> list[str]:
     for group in shared_first_tokens(tokens):
         found.append(f"The words of {', '.join(group)} begin with the same token; they differ later.")
     return found
-
-
-def _continuing(tokenizer: Any, end: str, texts: list[str]) -> list[Ids]:
-    """Ids of the texts behind ``end``, behind a letter, or alone: the first that leaves the head intact."""
-    for head in (end, "a" if texts[0].startswith(" ") else ""):
-        behind = continuations(tokenizer, [head] * len(texts), [head + text for text in texts]) if head else []
-        if behind and all(behind):
-            return [one for one in behind if one]
-    return ids(tokenizer, texts)
 
 
 def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:

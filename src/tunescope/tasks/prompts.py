@@ -68,10 +68,23 @@ def edges(tokenizer: Any, *, target: bool = False) -> tuple[Ids, Ids]:
     return (), ()
 
 
-def continuations(tokenizer: Any, heads: Sequence[str], whole: Sequence[str]) -> list[Ids | None]:
-    """Token ids of each whole text behind those of its head; None where they do not begin with the head's."""
-    pairs = zip(ids(tokenizer, heads), ids(tokenizer, whole), strict=True)
-    return [after[len(head) :] if after[: len(head)] == head else None for head, after in pairs]
+def continuations(tokenizer: Any, template: str, answers: Sequence[str]) -> list[Ids]:
+    """Token ids of each answer as it goes on from the filled template.
+
+    An answer is encoded behind the end of the template (or a letter, where that has no end of its own), and the
+    ids of that end are taken off. Where the tokenizer merges the two, the answer is encoded alone.
+    """
+    space, end = separator(template), tail(template)
+    found: dict[int, Ids] = {}
+    for head in [one for one in (end, "a" if space else "") if one]:
+        left = [index for index in range(len(answers)) if index not in found]
+        start = ids(tokenizer, [head])[0]
+        whole = ids(tokenizer, [head + space + answers[index] for index in left])
+        pairs = zip(left, whole, strict=True)
+        found |= {i: w[len(start) :] for i, w in pairs if len(w) > len(start) and w[: len(start)] == start}
+    left = [index for index in range(len(answers)) if index not in found]
+    found |= zip(left, ids(tokenizer, [space + answers[index] for index in left]), strict=True)
+    return [found[index] for index in range(len(answers))]
 
 
 def cut_field(template: str, preferred: str, values: Mapping[str, str]) -> str:

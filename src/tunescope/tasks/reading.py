@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 
 from tunescope.errors import UserError
 
+HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
 
 
@@ -140,7 +142,7 @@ def _check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
     """NUL and halves of surrogate pairs come through JSON escapes and break tokenizers: refuse them here."""
     for field, found in values.items():
         for text in (field, found):
-            if isinstance(text, str) and not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+            if isinstance(text, str) and HALVES.search(text):
                 raise UserError(
                     f"{path} line {line}: {field!a} holds half of a surrogate pair (\\ud800 to \\udfff), "
                     "which is no character. Remove it from the row."

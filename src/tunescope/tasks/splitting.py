@@ -110,7 +110,7 @@ def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequ
             f"{' and '.join(wanted)} cut from the training file by a hash of the content (seed {seed}): "
             f"{sizes} rows; {whole} stay together."
         )
-    for name in ("dev", "test"):
+    for name in (name for name in ("dev", "test") if name not in wanted):
         if found := shared(parts["train"], parts[name]):
             notes.append(f"{len(found)} of {len(parts[name])} {name} rows are also in train, exactly.")
     return tuple(notes)
