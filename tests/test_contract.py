@@ -1,0 +1,391 @@
+"""What every artifact promises on every family. A new file in contexts/, deltas/ or families/ is run unasked."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from torch import Tensor
+
+import tunescope as ts
+from tunescope import attached, families
+from tunescope.artifact import Artifact, Context, TokenContext
+from tunescope.fitting import initialised
+from tunescope.merging import can_merge
+from tunescope.registry import methods, parse
+from tunescope.sites import kind
+
+# More arms than the default constructor of each method. The one list here, and no method need be in it.
+VARIANTS = {
+    "prefix": (
+        "prefix:length=3,mlp=5",
+        "prefix:length=2,positions=after",
+        "prefix:length=2,mlp=3,positions=after",
+        "prefix:length=3,init_from=tokens",
+        "prefix:length=2,init_from=text,text=w5 w6 w7",
+        "prefix:length=2,init_from=zero",
+    ),
+    "soft": (
+        "soft:length=3,init_from=normal",
+        "soft:length=3,init_from=text,text=w4 w5",
+        "soft:length=3,init_from=labels,text=w4 w5/w6",
+    ),
+    "text": ("text:text=w5 w6 w7 w8",),
+    "infix": ("infix:length=2",),
+    "lora": ("lora:rank=2,alpha=3,sites=attn.k,attn.o,ffn.in,ffn.out",),
+    "adapter": (
+        "adapter:bottleneck=3,placement=parallel,scale=4.0",
+        "adapter:bottleneck=3,sites=attn,ffn,norm=in",
+        "adapter:bottleneck=3,placement=parallel,sites=attn.heads,norm=out,scale=learned",
+        "adapter:bottleneck=3,placement=multi-head,sites=attn.heads",
+        "adapter:bottleneck=3,sites=ffn.out,start=bert",
+    ),
+    "head": ("head:n_labels=3",),
+}
+FAMILIES = families.names()
+NO_BIAS = ("llama", "mistral", "qwen3", "gemma2", "t5")
+
+
+def is_refused(arm: str, family: str) -> bool:
+    """The refusals that are meant: anything else that refuses is a failure."""
+    which = families.find(family).kind
+    return (
+        arm == "text"  # its default is no words at all
+        or (arm.startswith("infix") and which != "decoder")
+        or ("positions=after" in arm and which != "decoder")
+        or (arm.startswith("head") and which != "encoder")
+        or (arm == "bias" and family in NO_BIAS)
+    )
+
+
+ARMS = [arm for name in methods() for arm in (name, *VARIANTS.get(name, ()))]
+PAIRS = [(family, arm) for family in FAMILIES for arm in ARMS if not is_refused(arm, family)]
+REFUSED = [(family, arm) for family in FAMILIES for arm in ARMS if is_refused(arm, family)]
+every = pytest.mark.parametrize(("family", "arm"), PAIRS)
+
+
+def made(model: Any, arm: str, *, away: bool = False) -> list[Artifact]:
+    """The arm's artifacts; `away` from where they start, so that no gradient is zero by construction."""
+    try:
+        artifacts = initialised(model, parse(arm), tiny.tokenizer(), 0)
+    except ts.UserError as refusal:
+        if arm in methods() and arm not in VARIANTS and arm != "bias":
+            pytest.skip(f"{arm}: {refusal}")
+        raise
+    if away:
+        generator = torch.Generator().manual_seed(3)
+        for artifact in artifacts:
+            for name, value in artifact.tensors.items():
+                if value.is_floating_point():
+                    noise = torch.randn(value.shape, generator=generator, dtype=value.dtype)
+                    artifact.tensors[name] = value + 0.1 * noise
+    return artifacts
+
+
+def given_to(model: Any, tuned: Any, padding: str = "right") -> dict[str, Tensor]:
+    given = tiny.batch(model, padding)
+    if tuned.wants_output_start:
+        given["output_start"] = torch.tensor([3, 2])
+    return given
+
+
+def outputs(model: Any, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: value for name, value in model(**given).items() if isinstance(value, Tensor)}
+
+
+def trace(model: Any) -> dict[str, Any]:
+    """Everything that attaching could leave behind."""
+    modules = dict(model.named_modules())
+    return {
+        "state": {name: value.clone() for name, value in model.state_dict().items()},
+        "objects": [(name, id(p), p.requires_grad) for name, p in model.named_parameters(remove_duplicate=False)],
+        "grads": [name for name, p in model.named_parameters() if p.grad is not None],
+        "buffers": [(name, id(value)) for name, value in model.named_buffers()],
+        "attributes": {name: set(vars(module)) for name, module in modules.items()},
+        "hooks": {
+            (name, kept): len(getattr(module, kept))
+            for name, module in modules.items()
+            for kept in vars(module)
+            if kept.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
+        },
+        "attention": {
+            name: module.config._attn_implementation for name, module in modules.items() if hasattr(module, "config")
+        },
+        "config": model.config.to_dict(),
+        "modes": {name: module.training for name, module in modules.items()},
+    }
+
+
+def assert_no_trace(model: Any, before: dict[str, Any]) -> None:
+    now = trace(model)
+    for name, value in before.pop("state").items():
+        assert torch.equal(value, now["state"][name]), name
+    del now["state"]
+    assert not any(attribute.startswith("_tunescope") for found in now["attributes"].values() for attribute in found)
+    assert sum(now["hooks"].values()) == 0
+    assert now == before
+
+
+@every
+def test_fresh_it_changes_nothing_unless_declared_and_leaves_no_trace(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    given = tiny.batch(model)
+    with torch.no_grad():
+        plain = outputs(model, given)
+        before = trace(model)
+        with ts.attach(model, *made(model, arm)) as tuned:
+            inside = outputs(model, given_to(model, tuned))
+            assert not any(parameter.requires_grad for parameter in model.parameters())
+        after = outputs(model, given)
+    is_identity = all(artifact.spec.fresh_is_identity for artifact in tuned.artifacts)
+    same = all(torch.equal(value, inside[name]) for name, value in plain.items())
+    assert same == is_identity
+    assert plain.keys() == after.keys()
+    assert all(torch.equal(value, after[name]) for name, value in plain.items())
+    assert_no_trace(model, before)
+
+
+@every
+def test_gradients_are_exact_reach_all_of_it_and_nothing_else_checkpointed_or_not(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    artifacts = made(model, arm, away=True)
+    gradients = []
+    for is_checkpointed in (False, True):
+        if is_checkpointed:
+            model.train().gradient_checkpointing_enable()
+        with ts.attach(model, *artifacts) as tuned:
+            tuned.train()
+            given = given_to(model, tuned)
+            if not tuned.parameters():
+                return
+            loss(model, given).backward()
+            assert all(p.grad is None for p in model.parameters() if p.is_leaf)
+            gradients.append({name: leaf.grad for name, leaf in tuned.named_parameters().items()})
+            for name, gradient in gradients[-1].items():
+                assert gradient is not None, name
+                assert gradient.abs().max() > 0, name
+            for leaf in tuned.parameters():
+                leaf.grad = None
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, rtol=0, atol=1e-12, msg=name)
+    check_finite_differences(tiny.make(family), artifacts, gradients[0])
+
+
+def loss(model: Any, given: dict[str, Tensor]) -> Tensor:
+    out = tiny.real(given, tiny.output(model, given))
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(5), dtype=out.dtype)
+    return (out * weights).sum() / out.numel() ** 0.5
+
+
+def check_finite_differences(model: Any, artifacts: list[Artifact], gradients: dict[str, Tensor]) -> None:
+    """One random entry of a tensor of every group (the same tensor in other layers is the same group)."""
+    step = 1e-5
+    generator = torch.Generator().manual_seed(7)
+    groups = {"".join(c for c in name if not c.isdigit()): name for name in gradients}
+    with ts.attach(model, *artifacts) as tuned, torch.no_grad(), tiny.Float64():
+        given, leaves = given_to(model, tuned), tuned.named_parameters()
+        for name in groups.values():
+            entry = int(gradients[name].abs().flatten().multinomial(1, generator=generator))
+            index = torch.unravel_index(torch.tensor(entry), gradients[name].shape)
+            kept, sides = float(leaves[name][index]), []
+            for sign in (1, -1):
+                leaves[name][index] = kept + sign * step
+                sides.append(float(loss(model, given)))
+            leaves[name][index] = kept
+            slope = (sides[0] - sides[1]) / (2 * step)
+            assert slope == pytest.approx(float(gradients[name][index]), rel=1e-5, abs=1e-6), name
+
+
+@every
+def test_saved_and_loaded_it_gives_equal_outputs(family: str, arm: str, tmp_path: Any) -> None:
+    model = tiny.make(family)
+    with ts.attach(model, *made(model, arm, away=True)) as tuned, torch.no_grad():
+        given = given_to(model, tuned)
+        expected = outputs(model, given)
+        ts.save(tmp_path / "saved", tuned.artifacts, model=model, tokenizer=tiny.tokenizer())
+    with ts.attach(model, *ts.load(tmp_path / "saved"), tokenizer=tiny.tokenizer()) as again, torch.no_grad():
+        got = outputs(model, given)
+    assert [artifact.spec for artifact in again.artifacts] == [artifact.spec for artifact in tuned.artifacts]
+    assert all(torch.equal(value, got[name]) for name, value in expected.items())
+
+
+@every
+def test_folded_for_inference_it_gives_the_same_outputs(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    artifacts = made(model, arm, away=True)
+    with torch.no_grad():
+        with ts.attach(model, *artifacts) as tuned:
+            given = given_to(model, tuned)
+            expected = outputs(model, given)
+        with ts.attach(model, *(artifact.fold() for artifact in artifacts)) as folded:
+            got = outputs(model, given)
+    assert folded.positions == tuned.positions
+    for name, value in expected.items():
+        torch.testing.assert_close(got[name], value, rtol=0, atol=1e-12)
+
+
+@every
+def test_merged_it_equals_the_attached_or_is_refused_untouched(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    artifacts = made(model, arm, away=True)
+    before = trace(model)
+    if not all(can_merge(artifact.spec) for artifact in artifacts):
+        mergeable = initialised(model, [ts.Full()], None, 0)
+        mergeable[0].tensors = {name: value + 1 for name, value in mergeable[0].tensors.items()}
+        with pytest.raises(ts.UserError, match="cannot be merged: keep it attached"):
+            ts.merge(model, *mergeable, *artifacts)
+        assert_no_trace(model, before)
+        return
+    given = tiny.batch(model)
+    with torch.no_grad():
+        with ts.attach(model, *artifacts):
+            expected = outputs(model, given)
+        got = outputs(ts.merge(model, *artifacts), given)
+    for name, value in expected.items():
+        if name != "pooler_output":
+            torch.testing.assert_close(got[name], value, rtol=0, atol=1e-12)
+    assert trace(model)["objects"] == before["objects"]
+
+
+@every
+def test_a_token_context_equals_its_lowered_form_or_lower_refuses(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    artifacts = made(model, arm, away=True)
+    if not any(isinstance(artifact.spec, TokenContext) for artifact in artifacts):
+        return
+    if kind(model) != "decoder":
+        with pytest.raises(ts.UserError, match="cannot be lowered .* Attach it as it is, or use a prefix"):
+            ts.lower(model, *artifacts)
+        return
+    given = tiny.batch(model)
+    with torch.no_grad():
+        with ts.attach(model, *artifacts) as tuned:
+            expected = tiny.real(given, tiny.output(model, given))
+        before = trace(model)
+        lowered = ts.lower(model, *artifacts)
+        assert_no_trace(model, before)
+        with ts.attach(model, *lowered) as low:
+            got = tiny.real(given, tiny.output(model, given))
+    assert low.positions == tuned.positions == sum(len(next(iter(a.tensors.values()))) for a in artifacts)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("family", "arm"), REFUSED)
+def test_what_does_not_fit_the_family_is_refused_and_leaves_no_trace(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    before = trace(model)
+    with pytest.raises(ts.UserError):
+        ts.attach(model, *parse(arm), tokenizer=tiny.tokenizer())
+    assert_no_trace(model, before)
+
+
+@every
+def test_an_exception_inside_the_block_leaves_no_trace(family: str, arm: str) -> None:
+    model = tiny.make(family)
+    given = tiny.batch(model)
+    artifacts = made(model, arm, away=True)
+    with torch.no_grad():
+        plain = outputs(model, given)
+        before = trace(model)
+        with pytest.raises(IndexError, match="out of range"), ts.attach(model, *artifacts) as tuned:
+            inside = outputs(model, given_to(model, tuned))
+            broken = given["input_ids"].clone()
+            broken[0, 0] = tiny.VOCAB + 5
+            with suppress(IndexError):
+                model(**{**given_to(model, tuned), "input_ids": broken})
+            again = outputs(model, given_to(model, tuned))
+            assert all(torch.equal(value, again[name]) for name, value in inside.items())
+            model(**{**given_to(model, tuned), "input_ids": broken})
+        assert_no_trace(model, before)
+        assert all(torch.equal(value, outputs(model, given)[name]) for name, value in plain.items())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("step", ["frozen", "patched", "acting", "placed", "check_in_force"])
+def test_an_exception_inside_attach_leaves_no_trace(family: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.make(family)
+    before = trace(model)
+
+    def breaking(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(attached, step, breaking)
+    with pytest.raises(KeyboardInterrupt):
+        ts.attach(model, ts.Full(), ts.LoRA(rank=2), ts.Adapter(bottleneck=2), ts.Soft(length=2), ts.Prefix(length=2))
+    assert_no_trace(model, before)
+
+
+@pytest.mark.parametrize("attention", ["eager", None])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_attention_in_use_before_is_in_use_after(family: str, attention: str | None) -> None:
+    model = tiny.make(family, attention=attention)
+    model.train()
+    next(model.parameters()).requires_grad_(False)
+    before = trace(model)
+    assert set(before["attention"].values()) <= {attention or "sdpa", "eager"}
+    with ts.attach(model, ts.Prefix(length=2), ts.Full(), ts.LoRA(rank=2)) as tuned:
+        tuned.train()
+        tiny.output(model, tiny.batch(model)).sum().backward()
+    assert_no_trace(model, before)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prefix_lora_and_adapter_train_together_and_save_in_one_folder(family: str, tmp_path: Any) -> None:
+    model = tiny.make(family)
+    given = tiny.batch(model)
+    with ts.attach(model, ts.Prefix(length=3), ts.LoRA(rank=2), ts.Adapter(bottleneck=3)) as tuned:
+        optimizer = torch.optim.SGD(tuned.train().parameters(), lr=0.1)
+        start = {name: value.detach().clone() for name, value in tuned.named_parameters().items()}
+        for _ in range(2):  # what starts behind a zero moves from the second step on
+            optimizer.zero_grad()
+            loss(model, given).backward()
+            optimizer.step()
+        assert all(not torch.equal(value, start[name]) for name, value in tuned.named_parameters().items())
+        with torch.no_grad():
+            expected = tiny.output(model, given)
+        ts.save(tmp_path / "all", tuned.artifacts, model=model)
+    with ts.attach(model, *ts.load(tmp_path / "all")), torch.no_grad():
+        assert torch.equal(tiny.output(model, given), expected)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_deltas_side_by_side_commute_and_one_after_the_other_do_not(family: str) -> None:
+    model = tiny.make(family)
+    given = tiny.batch(model)
+
+    def swapped_difference(first: str, second: str) -> float:
+        both = [*made(model, first, away=True), *made(model, second, away=True)]
+        outs = []
+        for order in (both, both[::-1]):
+            with ts.attach(model, *order), torch.no_grad():
+                outs.append(tiny.real(given, tiny.output(model, given)))
+        return float((outs[0] - outs[1]).abs().max())
+
+    parallel = "adapter:bottleneck=3,placement=parallel"
+    assert swapped_difference("lora:rank=2", "lora:rank=3,sites=attn.q,ffn.in") <= 1e-12
+    assert swapped_difference(parallel, "adapter:bottleneck=2,placement=parallel,scale=2.0") <= 1e-12
+    assert swapped_difference("lora:rank=2,sites=ffn.out", "adapter:bottleneck=2") <= 1e-12  # linear maps act first
+    assert swapped_difference("adapter:bottleneck=3", "adapter:bottleneck=2,sites=ffn,attn") > 1e-6
+    assert swapped_difference(parallel, "adapter:bottleneck=2") > 1e-6
+    assert swapped_difference("full", "bias" if family not in NO_BIAS else "full") <= 1e-12
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if families.find(name).kind == "decoder"])
+def test_the_order_of_contexts_is_the_order_in_which_they_stand(family: str) -> None:
+    model = tiny.make(family)
+    words, soft = Artifact(ts.Text(text="w"), {"ids": tiny.ids(1, 3)[0]}), made(model, "soft:length=2", away=True)[0]
+    with torch.no_grad():
+        joined = torch.cat([model.get_input_embeddings()(words.tensors["ids"]), soft.tensors["embeddings"]])
+        for order, expected in (([words, soft], joined), ([soft, words], joined[[3, 4, 0, 1, 2]])):
+            whole = Artifact(ts.Soft(length=5), {"embeddings": expected})
+            with ts.attach(model, *order):
+                got = tiny.output(model, tiny.batch(model, "none"))
+            with ts.attach(model, whole):
+                torch.testing.assert_close(tiny.output(model, tiny.batch(model, "none")), got, rtol=0, atol=1e-12)
+
+
+def test_every_method_of_the_folders_is_here() -> None:
+    assert {arm.partition(":")[0] for arm in ARMS} == set(methods())
+    assert set(FAMILIES) == set(tiny.configs())
+    assert any(issubclass(method, Context) for method in methods().values())
