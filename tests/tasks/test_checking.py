@@ -75,3 +75,13 @@ def test_the_positions_are_the_models_or_the_tokenizers_smaller_ones():
 def test_what_would_stop_a_run_stops_the_check():
     with pytest.raises(UserError, match="have one label only"):
         inspect(Classification(), {"train": SPLITS["train"][:1]}, byte_level(), config("gpt2"))
+
+
+def test_a_row_is_too_long_from_the_first_token_over_the_positions():
+    tokenizer = byte_level()
+    task, some = Classification(words={"neg": "bad", "pos": "good"}), SPLITS["train"][:2]
+    used = [len(tokenizer(f"{row['text']}\nLabel: {task.words[row['label']]}")["input_ids"]) - 1 for row in some]
+    for limit in range(min(used) - 1, max(used) + 2):  # the last token of an answer is never fed
+        tokenizer.model_max_length = limit
+        found = inspect(task, {"train": some}, tokenizer, config("gpt2")).parts["train"].too_long
+        assert found.lines == tuple(row.line for row, n in zip(some, used, strict=True) if n > limit)
