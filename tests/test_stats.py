@@ -115,10 +115,7 @@ def test_bleu_is_resampled_as_a_corpus_and_not_as_a_mean_over_rows():
     draws = np.random.default_rng(0)
     draws.integers(1, size=(200, 1))  # the seeds are drawn before the rows
     drawn = draws.integers(3, size=(200, 3))
-    scores = [
-        corpus.corpus_score([hypotheses[i] for i in one], [[references[i] for i in one]]).score
-        for one in drawn
-    ]
+    scores = [corpus.corpus_score([hypotheses[i] for i in one], [[references[i] for i in one]]).score for one in drawn]
     assert got.value == pytest.approx(corpus.corpus_score(hypotheses, [references]).score, abs=1e-9)
     np.testing.assert_allclose([got.low, got.high], np.quantile(scores, [0.025, 0.975]), atol=1e-9)
 

@@ -173,7 +173,7 @@ def test_a_context_still_rising_is_not_proof_that_weights_are_needed():
     rising = arm("prefix", "context", 0.80, curve=RISING)
     answer, reason, sentences = outcome(ZERO, rising, LORA)
     assert (answer, reason) == ("no verdict", "undertrained")
-    assert "prefix was still rising when its steps ran out (dev +0.100" in sentences[0]
+    assert "prefix was still learning when it stopped (its dev score +0.1 and its training loss -0%" in sentences[0]
 
 
 def test_a_delta_still_rising_is_not_proof_that_a_context_or_a_prompt_suffices():
@@ -181,6 +181,37 @@ def test_a_delta_still_rising_is_not_proof_that_a_context_or_a_prompt_suffices()
     assert outcome(ZERO, PREFIX, rising)[:2] == ("no verdict", "undertrained")
     good = arm("4-shot", "text", 0.99)
     assert outcome(ZERO, good, arm("prefix", "context", 0.70), rising)[:2] == ("no verdict", "undertrained")
+
+
+def falling(name, group, score, losses, **kwargs):
+    made = arm(name, group, score, **kwargs)
+    for run in made["runs"]:
+        run["curve"] = [{"step": 100 * (i + 1), "loss": y, "dev": 0.0} for i, y in enumerate(losses)]
+    return made
+
+
+def test_a_context_with_nothing_on_dev_but_a_falling_loss_is_not_proof_that_weights_are_needed():
+    zero = arm("zero-shot", "none", 0.0, half=0.0)
+    for losses, answer in (((5.0, 4.0, 3.2, 2.75), "no verdict"), ((5.0, 4.0, 3.2, 3.0), "weights needed")):
+        context = falling("prefix", "context", 0.0, losses, half=0.0)
+        got, _, sentences = outcome(zero, context, LORA, metric="exact_match", chance=None)
+        assert got == answer
+        assert ("its training loss -14%" in sentences[0]) == (answer == "no verdict")
+
+
+def test_a_falling_loss_does_not_count_where_the_dev_score_is_flat_above_the_floor():
+    assert outcome(ZERO, falling("prefix", "context", 0.80, (5.0, 4.0, 3.2, 2.0)), LORA)[0] == "weights needed"
+
+
+def test_arms_over_the_budget_are_no_arms_at_the_budget():
+    big = {**arm("lora-big", "delta", 0.99), "parameters": {"stored": 110_000}}
+    near = {**arm("lora", "delta", 0.90), "parameters": {"stored": 100_000}}
+    assert "lora (0.900)" in outcome(ZERO, PREFIX, big, near)[2][0]
+    assert "No delta arm finished (lora-big: over the budget)" in outcome(ZERO, PREFIX, big)[2][0]
+    many = results(ZERO, PREFIX, big, near)
+    many["protocol"] |= {"budget": None, "budgets": [1000, 120_000]}
+    assert decide(many)["answer"] == "weights needed"  # at the largest budget lora-big is the best
+    assert "up to 120,000 stored parameters" in decide(many)["sentences"][2]
 
 
 def test_the_arm_that_came_out_ahead_may_still_rise():

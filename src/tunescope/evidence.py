@@ -11,6 +11,9 @@ from typing import Any
 from tunescope import stats
 from tunescope.tasks.metrics import SCALES
 
+FALL = 0.1  # of the training loss over a quarter of the steps: more is not yet flat
+OVER = 1.05  # times the budget: an arm of a size typed by hand that is larger is no arm at the budget
+
 Result = dict[str, Any]
 
 
@@ -25,11 +28,14 @@ class Arm:
     interval: tuple[float, float] | None
     learnt: bool
     rise: float | None  # dev score, third quarter of the steps to the last; None where it was not measured
+    fall: float | None  # the same of the training loss, as a share of it
     shift: float | None  # how much attention over the content changed
     shown: str
 
-    def rises(self, margin: float) -> bool:
-        return self.rise is not None and self.rise > margin
+    def unfinished(self, margin: float) -> bool:
+        """Still rising on dev; or, where dev shows nothing yet, with a training loss that still falls."""
+        rising = self.rise is not None and self.rise > margin
+        return rising or (not self.learnt and self.fall is not None and self.fall > FALL)
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,9 @@ class _Reader:
         self.comparisons: list[Result] = list(results.get("comparisons") or [])
         finished = [arm for arm in self.raw if arm.get("status") == "done" and arm.get("runs")]
         self.done = {arm["name"]: arm for arm in finished if self._score(arm) is not None}
+        protocol = results.get("protocol") or {}
+        sizes = [size for size in map(finite, protocol.get("budgets") or [protocol.get("budget")]) if size]
+        self.budget = max(sizes, default=None)
         self.zero = self._highest({"none"})
 
     def best(self, groups: Iterable[str]) -> Arm | None:
@@ -157,10 +166,9 @@ class _Reader:
         return self._pair(self.done[a.name], self.done[b.name]) if a and b else None
 
     def losses(self) -> str:
-        lost = [arm for arm in self.raw if arm.get("status") != "done"]
-        return (
-            " (" + ", ".join(f"{arm.get('name')}: {arm.get('status')}" for arm in lost) + ")" if lost else ""
-        )
+        lost = [f"{arm.get('name')}: {arm.get('status')}" for arm in self.raw if arm.get("status") != "done"]
+        lost += [f"{arm['name']}: over the budget" for arm in self.done.values() if not self._within(arm)]
+        return f" ({', '.join(lost)})" if lost else ""
 
     def floor(self) -> str:
         parts = [] if self.chance is None else [f"chance ({number(self.chance, self.scale)})"]
@@ -180,8 +188,15 @@ class _Reader:
         return f"no sign that the skill is latent: {', '.join(a.shown for a in frozen)} not above {chance}"
 
     def _highest(self, groups: set[str]) -> Result | None:
-        arms = [arm for arm in self.done.values() if arm.get("group") in groups]
+        arms = [arm for arm in self.done.values() if arm.get("group") in groups and self._within(arm)]
         return max(arms, key=_dev) if arms else None
+
+    def _within(self, raw: Result) -> bool:
+        """Whether a context or delta is of the (largest) budget's size at most; yardsticks may be of any."""
+        if self.budget is None or raw.get("group") not in _GROUPS["trained"]:
+            return True
+        stored = (raw.get("parameters") or {}).get("stored") or 0
+        return bool(stored <= OVER * self.budget)
 
     def _arm(self, raw: Result) -> Arm:
         score, interval = self._score(raw), self._interval(raw)
@@ -194,19 +209,16 @@ class _Reader:
             score=score,
             interval=interval,
             learnt=self._learnt(raw, interval),
-            rise=_rise(raw["runs"]),
-            shift=_mean(
-                finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in raw["runs"]
-            ),
+            rise=_mean(after - before for before, after in _quarters(raw["runs"], "dev")),
+            fall=_mean(1 - after / before for before, after in _quarters(raw["runs"], "loss") if before > 0),
+            shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in raw["runs"]),
             shown=shown,
         )
 
     def _score(self, raw: Result) -> float | None:
         score = finite(raw.get("score"))
         return (
-            _mean(finite((run.get("test") or {}).get(self.metric)) for run in raw["runs"])
-            if score is None
-            else score
+            _mean(finite((run.get("test") or {}).get(self.metric)) for run in raw["runs"]) if score is None else score
         )
 
     def _interval(self, raw: Result) -> tuple[float, float] | None:
@@ -247,9 +259,7 @@ class _Reader:
         return Pair(a["name"], b["name"], value, low, high, level, told)
 
 
-def _spread(
-    raw: Result, runs: dict[int, stats.Array], other: Mapping[int, stats.Array]
-) -> dict[int, stats.Array]:
+def _spread(raw: Result, runs: dict[int, stats.Array], other: Mapping[int, stats.Array]) -> dict[int, stats.Array]:
     """What trains nothing gives one answer for every seed."""
     if raw["group"] in _GROUPS["untrained"] and len(runs) == 1:
         return dict.fromkeys(other, next(iter(runs.values())))
@@ -266,14 +276,14 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _rise(runs: Iterable[Result]) -> float | None:
-    """Mean over seeds: the mean dev score in the last quarter of the steps less that of the one before."""
-    return _mean(map(_rise_of, runs))
-
-
-def _rise_of(run: Result) -> float | None:
-    points = [(p["step"], finite(p.get("dev"))) for p in run.get("curve") or []]
-    last = max((step for step, _ in points), default=0)
-    before = _mean(dev for step, dev in points if last / 2 < step <= last * 3 / 4)
-    after = _mean(dev for step, dev in points if step > last * 3 / 4)
-    return None if before is None or after is None else after - before
+def _quarters(runs: Iterable[Result], key: str) -> list[tuple[float, float]]:
+    """Of each run that has both: the mean of `key` in the third quarter of its steps, and in the last."""
+    found = []
+    for run in runs:
+        points = [(point["step"], finite(point.get(key))) for point in run.get("curve") or []]
+        last = max((step for step, _ in points), default=0)
+        before = _mean(value for step, value in points if last / 2 < step <= last * 3 / 4)
+        after = _mean(value for step, value in points if step > last * 3 / 4)
+        if before is not None and after is not None:
+            found.append((before, after))
+    return found

@@ -101,9 +101,7 @@ def paired(
         raise ValueError(f"paired: the arms have no seed in common: {sorted(a)} and {sorted(b)}.")
     left, right = _stacked(a, common, "paired"), _stacked(b, common, "paired")
     if left.shape[1] != right.shape[1]:
-        raise ValueError(
-            f"paired: the arms scored {left.shape[1]} and {right.shape[1]} rows; give the same rows."
-        )
+        raise ValueError(f"paired: the arms scored {left.shape[1]} and {right.shape[1]} rows; give the same rows.")
     value = _value(left, score) - _value(right, score)
     # the same seed of the generator, so the same draw of seeds and rows, on both sides
     replicates = _replicates(left, score, resamples, seed) - _replicates(right, score, resamples, seed)
@@ -126,9 +124,7 @@ def _stacked(runs: Mapping[int, ArrayLike], seeds: Sequence[int], who: str) -> A
     arrays = [x[:, None] if x.ndim == 1 else x for x in arrays]
     sizes = sorted({len(x) for x in arrays})
     if len(sizes) != 1 or not sizes[0]:
-        raise ValueError(
-            f"{who}: every seed must score the same rows, at least one; the seeds have {sizes} rows."
-        )
+        raise ValueError(f"{who}: every seed must score the same rows, at least one; the seeds have {sizes} rows.")
     return np.stack(arrays)
 
 
@@ -152,10 +148,7 @@ def _replicates(stacked: Array, score: Score, resamples: int, seed: int) -> Arra
     generator = np.random.default_rng(seed)
     drawn = generator.integers(seeds, size=(resamples, seeds))
     scores = np.concatenate(  # (resamples, seeds)
-        [
-            np.stack([score(one, times) for one in stacked], axis=1)
-            for times in _counts(rows, resamples, generator)
-        ]
+        [np.stack([score(one, times) for one in stacked], axis=1) for times in _counts(rows, resamples, generator)]
     )
     if seeds == 1:
         return scores[:, 0]

@@ -13,10 +13,12 @@ whole 95 % interval is; "best" is by the dev score, never by the test score.
 5. A head on frozen features is as good as the best trained arm (as in 2): no verdict, the head did it.
 6. Best context minus best delta. All above -MARGIN and the context above its floor: context suffices. All
    below -MARGIN and the delta above its floor: weights needed. Otherwise: no verdict.
-7. What 2 or 6 found is withdrawn if the trained arm that came out behind, or was matched, is still rising:
-   its dev score grew by more than MARGIN from the third quarter of its steps to the last.
+7. What 2 or 6 found is withdrawn if the trained arm that came out behind, or was matched, was still learning
+   when it stopped: from the third quarter of its steps to the last its dev score grew by more than MARGIN, or
+   it is not above its floor but its training loss fell by more than a tenth.
 
-Full tuning, a head alone, and a context with a delta are yardsticks: they decide nothing but rule 5.
+The best context and the best delta are of the (largest) budget's size at most, give or take 5 %, where there
+is one. Full tuning, a head alone, and a context with a delta are yardsticks: they decide nothing but rule 5.
 """
 
 from __future__ import annotations
@@ -48,16 +50,12 @@ def decide(results: dict[str, Any], margin: float = MARGIN) -> dict[str, Any]:
 def _answer(e: Evidence) -> Answer:
     """Rules 1 to 5."""
     if e.delta is None:
-        return _none(
-            "missing arms", f"No delta arm finished{e.losses}: contexts have nothing to be held against."
-        )
+        return _none("missing arms", f"No delta arm finished{e.losses}: contexts have nothing to be held against.")
     trained, untrained, over_trained = e.trained, e.untrained, e.untrained_pair
     if trained and untrained and over_trained and untrained.learnt and over_trained.low > -e.margin:
         return _prompt_alone(e, untrained, trained, over_trained)
     if e.context is None:
-        return _none(
-            "missing arms", f"No context arm finished{e.losses}: deltas have nothing to be held against."
-        )
+        return _none("missing arms", f"No context arm finished{e.losses}: deltas have nothing to be held against.")
     if not (e.context.learnt or e.delta.learnt):
         return _none(
             "nothing learnt",
@@ -70,15 +68,13 @@ def _answer(e: Evidence) -> Answer:
             "so neither contexts nor deltas were put to the test.",
         )
     if e.pair is None:
-        return _none(
-            "missing arms", f"{e.context.shown} and {e.delta.shown} share no seed to be compared on."
-        )
+        return _none("missing arms", f"{e.context.shown} and {e.delta.shown} share no seed to be compared on.")
     return _gap(e, e.context, e.delta, e.pair)
 
 
 def _prompt_alone(e: Evidence, untrained: Arm, trained: Arm, pair: Pair) -> Answer:
-    if trained.rises(e.margin):
-        return _undertrained(e, trained)
+    if trained.unfinished(e.margin):
+        return _undertrained(trained)
     return (
         "context suffices",
         "prompt alone",
@@ -91,13 +87,13 @@ def _gap(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> Answer:
     """Rule 6."""
     margin = e.number(e.margin)
     if pair.low > -e.margin and context.learnt:
-        if delta.rises(e.margin):
-            return _undertrained(e, delta)
+        if delta.unfinished(e.margin):
+            return _undertrained(delta)
         why = f"{context.shown} is not worse than {delta.shown} by more than {margin}: {pair.told}."
         return "context suffices", "context not worse", why
     if pair.high < -e.margin and delta.learnt:
-        if context.rises(e.margin):
-            return _undertrained(e, context)
+        if context.unfinished(e.margin):
+            return _undertrained(context)
         why = f"{context.shown} stays more than {margin} behind {delta.shown}: {pair.told}."
         return "weights needed", "context worse", why
     if pair.low > -e.margin or pair.high < -e.margin:
@@ -110,11 +106,13 @@ def _gap(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> Answer:
     )
 
 
-def _undertrained(e: Evidence, arm: Arm) -> Answer:
+def _undertrained(arm: Arm) -> Answer:
+    dev = f"its dev score {arm.rise:+.3g}" if arm.rise is not None else ""
+    loss = f"its training loss {-100 * arm.fall:+.0f}%" if arm.fall is not None else ""
     return _none(
         "undertrained",
-        f"{arm.name} was still rising when its steps ran out (dev +{e.number(arm.rise or 0)} over the last "
-        "quarter of them): train longer before asking again.",
+        f"{arm.name} was still learning when it stopped ({' and '.join(filter(None, (dev, loss)))} over the last "
+        "quarter of its steps): train longer, or with other learning rates, before asking again.",
     )
 
 
@@ -131,16 +129,15 @@ def _support(e: Evidence) -> str:
         parts.append(f"full tuning is clearly ahead of both kinds at this budget ({e.full_pair.told})")
     if e.shifts:
         moved = " and ".join(f"{shift:.2g} in {name}" for name, shift in e.shifts.items())
-        parts.append(
-            f"attention over the content moved by {moved}, which a prefix cannot do in its own layer"
-        )
+        parts.append(f"attention over the content moved by {moved}, which a prefix cannot do in its own layer")
     text = "; ".join(parts) + "."
     return text[0].upper() + text[1:]
 
 
 def _limits(e: Evidence, protocol: dict[str, Any]) -> str:
-    budget = protocol.get("budget")
-    at = f"{budget:,} stored parameters" if isinstance(budget, int) else "the sizes given"
+    budgets = protocol.get("budgets") or [protocol.get("budget")]
+    at = f"{max(budgets):,} stored parameters" if any(budgets) else "the sizes given"
+    at = f"up to {at}" if len(budgets) > 1 else at
     over = "seeds and test rows" if e.seeds > 1 else "test rows only, for there is one seed"
     return (
         f"This holds for this model, these data, {at}, {protocol.get('steps', 'these')} steps and the "

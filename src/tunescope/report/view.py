@@ -147,7 +147,7 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float) -> list
         low, high = text.score(min(found), scale), text.score(max(found), scale)
         said.append(
             f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to {best} had to be "
-            f"about {low} to {high}, depending on the arm, to be found 4 times in 5."
+            f"about {low if low == high else f'{low} to {high}, depending on the arm,'} to be found 4 times in 5."
         )
     trials = raw["protocol"].get("trials_per_arm")
     if trials:
