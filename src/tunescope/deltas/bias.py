@@ -12,7 +12,7 @@ from tunescope.artifact import PatchDelta
 class Bias(PatchDelta):
     """A change to every bias that the model has, those of its layer norms among them; some families have none."""
 
-    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 3e-3, 1e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
 
     def selects(self, name: str) -> bool:
         return name.rpartition(".")[2] == "bias"

@@ -20,7 +20,7 @@ class Head(SiteDelta):
     Attached, it adds `.logits` to what the model gives, which is otherwise unchanged.
     """
 
-    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 3e-3, 1e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 3e-2)
 
     n_labels: int = 2
     sites: tuple[str, ...] = ("pooled",)

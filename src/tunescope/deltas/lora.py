@@ -21,7 +21,7 @@ class LoRA(SiteDelta):
     """
 
     size: ClassVar[str] = "rank"
-    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 3e-3, 1e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
 
     rank: int = 8
     alpha: float | None = None

@@ -1,0 +1,137 @@
+"""Make the committed results anew: cut the data, run the comparison, keep its results.json.
+
+    python results/make.py sst2 --data DATA --model MINILM          # all-MiniLM-L6-v2, a BERT encoder
+    python results/make.py trec --data DATA --model MINILM
+    python results/make.py e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
+
+DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position, so they are
+the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json.
+"""
+
+import argparse
+import gzip
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ENCODER_ARMS = (
+    "head",
+    "prefix",
+    "lora",
+    "adapter",
+    "adapter:placement=parallel,scale=4.0",
+    "prefix+adapter:placement=parallel,scale=4.0",
+    "bias",
+    "full",
+)
+DECODER_ARMS = ("zero-shot", "soft", "prefix", "infix", "lora", "adapter", "full")
+
+
+@dataclass(frozen=True)
+class Real:
+    """Rows: file under DATA, first and last row. The last `dev` rows of the shuffled training file are for choosing."""
+
+    train: tuple[str, int]
+    test: tuple[str, int]
+    dev: tuple[str, int] | None
+    options: tuple[str, ...]
+    arms: tuple[str, ...]
+    budgets: tuple[int, ...]
+
+
+REAL = {
+    "sst2": Real(
+        train=("sst2/train.jsonl.gz", 4000),
+        test=("sst2/validation.jsonl.gz", 872),
+        dev=None,
+        options=(
+            "--text-field",
+            "text",
+            "--label-field",
+            "label_name",
+            "--steps",
+            "150",
+            "--batch-size",
+            "16",
+            "--eval-every",
+            "50",
+        ),
+        arms=ENCODER_ARMS,
+        budgets=(16_000, 64_000),
+    ),
+    "trec": Real(
+        train=("trec/train.jsonl.gz", 5452),
+        test=("trec/test.jsonl.gz", 500),
+        dev=None,
+        options=(
+            "--text-field",
+            "text",
+            "--label-field",
+            "label_name",
+            "--steps",
+            "150",
+            "--batch-size",
+            "16",
+            "--eval-every",
+            "50",
+        ),
+        arms=ENCODER_ARMS,
+        budgets=(16_000, 64_000),
+    ),
+    "e2e": Real(
+        train=("e2e/train.jsonl.gz", 42061),
+        test=("e2e/test.jsonl.gz", 4693),
+        dev=("e2e/validation.jsonl.gz", 900),
+        options=(
+            *("--task", "generation", "--input-field", "table", "--target-field", "text", "--metric", "bleu"),
+            *("--template", "{table}\n", "--steps", "600", "--batch-size", "16", "--eval-every", "200"),
+        ),
+        arms=DECODER_ARMS,
+        budgets=(4_096,),
+    ),
+}
+DEV_ROWS = 200  # cut from the training rows where the data has no part of its own for choosing
+
+
+def rows(path: Path, limit: int) -> list[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.dumps(json.loads(line), ensure_ascii=False) for _, line in zip(range(limit), file)]  # noqa: B905
+
+
+def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
+    """train.jsonl, dev.jsonl and test.jsonl in the folder; every n-th training row is for choosing."""
+    parts = {"train": rows(data / real.train[0], real.train[1]), "test": rows(data / real.test[0], real.test[1])}
+    if real.dev is not None:
+        parts["dev"] = rows(data / real.dev[0], real.dev[1])
+    else:
+        whole, every = list(dict.fromkeys(parts["train"])), len(parts["train"]) // DEV_ROWS
+        parts["dev"] = whole[::every][:DEV_ROWS]
+        parts["train"] = [row for row in whole if row not in set(parts["dev"])]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, lines in parts.items():
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return {name: folder / f"{name}.jsonl" for name in parts}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=REAL)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--workers", type=int, default=1)
+    given = parser.parse_args()
+    real, run = REAL[given.name], Path("runs") / given.name
+    paths = cut(given.data, real, Path("runs") / f"{given.name}-data")
+    command = ["tunescope", "compare", given.model, str(paths["train"])]
+    command += ["--dev", str(paths["dev"]), "--test", str(paths["test"]), *real.options]
+    command += ["--arms", *real.arms, "--budget", *map(str, real.budgets), "--seeds", "3", "--trials", "3"]
+    command += ["--out", str(run), "--workers", str(given.workers)]
+    subprocess.run(command, check=True)
+    shutil.copy(run / "results.json", Path("results") / f"{given.name}.json")
+    shutil.copy(run / "report.html", Path("results") / f"{given.name}.html")
+
+
+if __name__ == "__main__":
+    main()
