@@ -83,10 +83,10 @@ REAL = {
     "e2e": Real(
         train=("e2e/train.jsonl.gz", 42061),
         test=("e2e/test.jsonl.gz", 4693),
-        dev=("e2e/validation.jsonl.gz", 900),
+        dev=("e2e/validation.jsonl.gz", 400),
         options=(
             *("--task", "generation", "--input-field", "table", "--target-field", "text", "--metric", "bleu"),
-            *("--template", "{table}\n", "--steps", "600", "--batch-size", "16", "--eval-every", "200"),
+            *("--template", "{table}\n", "--steps", "300", "--batch-size", "8", "--eval-every", "150"),
         ),
         arms=DECODER_ARMS,
         budgets=(4_096,),
