@@ -349,7 +349,7 @@ def test_a_killed_run_is_resumed_to_the_same_numbers(done, bench, material, tmp_
 
 
 def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monkeypatch):
-    asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=1, settings=default_settings(3, 8))
+    asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=1, settings=default_settings(2, 8))
     monkeypatch.setattr(run_arm, "SAVE_EVERY", 0.0)
     calls, fail_at = 0, 0
 

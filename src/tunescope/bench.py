@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tunescope.errors import UserError
-from tunescope.plan import Plan, one_of
+from tunescope.plan import PARTS, Plan, one_of
 
 
 @dataclass
@@ -57,7 +57,10 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     model_kind = kind(model)
     task = task if task is not None else make_task(plan.task, model_kind)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
-    return Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device)
+    bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device)
+    for part in PARTS:  # a row that cannot be used is found now, not in every arm
+        bench.encoded(part, bos=True, room=room(bench, 0))
+    return bench
 
 
 def make_task(given: Mapping[str, Any], model_kind: str) -> Any:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +16,7 @@ from tunescope.options import ProtocolOptions, TaskOptions, TrainingOptions, que
 app = App(
     name="tunescope",
     version=__version__,
+    suppress_keyboard_interrupt=False,
     help="Tune a language model, and see what tuning did. Begin with: tunescope demo",
 )
 
@@ -23,10 +25,9 @@ app = App(
 def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
     """Compare everything on a small model made for it: no download, about three minutes.
 
-    Parameters
-    ----------
-    from_scratch: train the small model anew instead of taking the one in the package.
-    out: the folder for what is written.
+    Args:
+        from_scratch: train the small model anew instead of taking the one in the package.
+        out: the folder for what is written.
     """
     from tunescope.lab.demo import run
 
@@ -47,19 +48,18 @@ def compare(
 ) -> None:
     """Compare ways of adapting MODEL to DATA at one budget: a table, a verdict, a page, the best artifact.
 
-    Parameters
-    ----------
-    model: a folder with a transformers model, or a name on the Hugging Face hub.
-    data: training rows: JSONL, CSV or TSV, plain or gzipped.
-    out: the folder of the run (default: one in runs/). A run begun there is gone on with.
-    workers: processes, each with one thread (0: as many as cores and memory allow).
+    Args:
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        out: the folder of the run (default: one in runs/). A run begun there is gone on with.
+        workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope import comparison
 
     asked = question(model, data, protocol, task, training)
     folder = Path(out) if out else comparison.default_folder(asked)
     found = comparison.ask(asked, folder, workers=workers or _workers(model))
-    _show(found)
+    _show(found.folder, found.results)
 
 
 @app.command
@@ -74,10 +74,9 @@ def check(
 ) -> None:
     """Say what is in DATA and what a comparison would take, before anything is trained.
 
-    Parameters
-    ----------
-    data: training rows: JSONL, CSV or TSV, plain or gzipped.
-    model: a folder with a transformers model, or a name on the Hugging Face hub.
+    Args:
+        data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
     """
     from tunescope import machine
     from tunescope.bench import open_bench
@@ -93,14 +92,14 @@ def check(
 def resume(run: str, /, *, workers: int = 0) -> None:
     """Go on with the comparison in the folder RUN.
 
-    Parameters
-    ----------
-    workers: processes, each with one thread (0: as many as cores and memory allow).
+    Args:
+        workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope import comparison, store
 
     config = store.read_config(Path(run))
-    _show(comparison.resume(run, workers=workers or _workers(str(config.get("model")))))
+    found = comparison.resume(run, workers=workers or _workers(str(config.get("model"))))
+    _show(found.folder, found.results)
 
 
 @app.command
@@ -109,11 +108,9 @@ def report(run: str, /) -> None:
     from tunescope import report as page
     from tunescope import store
 
-    folder = Path(run)
-    results = store.read_results(folder)
-    page.write(results, folder / "report.html")
-    print(page.table(results))
-    print("\n".join(["", *results["verdict"]["sentences"], "", f"page: {folder / 'report.html'}"]))
+    results = store.read_results(Path(run))
+    page.write(results, Path(run) / "report.html")
+    _show(Path(run), results)
 
 
 @app.command
@@ -129,9 +126,8 @@ def arms() -> None:
 def doctor(*, model: str | None = None) -> None:
     """Say what this machine has.
 
-    Parameters
-    ----------
-    model: also say whether this model's attention is reached.
+    Args:
+        model: also say whether this model's attention is reached.
     """
     from tunescope.doctor import lines
 
@@ -145,11 +141,12 @@ def _workers(model: str) -> int:
     return machine.default_workers(Path(model))
 
 
-def _show(found: Any) -> None:
-    print(found)
-    print(f"\npage: {found.folder / 'report.html'}")
-    if (found.folder / "best").exists():
-        print(f"best artifact: {found.folder / 'best'}")
+def _show(folder: Path, results: Mapping[str, Any]) -> None:
+    from tunescope import show
+
+    print(f"{show.everything(results)}\n\npage: {folder / 'report.html'}")
+    if (folder / "best").exists():
+        print(f"best artifact: {folder / 'best'}")
 
 
 def main() -> None:

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tunescope import files, machine, plan, store
+from tunescope import files, machine, plan, show, store
 from tunescope.bench import Bench, open_bench
 from tunescope.errors import UserError
 from tunescope.lock import locked
 from tunescope.plan import Plan
-from tunescope.protocol import keep_best, tried
+from tunescope.protocol import entered, keep_best, tried
 from tunescope.results import assemble, best_on_dev
 from tunescope.train import Settings
 
@@ -27,18 +27,10 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The answer and its three sentences."""
-        found = self.results["verdict"]
-        return "\n".join([f"Verdict: {found['answer']}.", *found["sentences"]])
+        return show.verdict(self.results)
 
     def table(self) -> str:
-        from rich.console import Console
-
-        from tunescope.report import table
-
-        console = Console(width=max(120, Console().width), no_color=True)
-        with console.capture() as captured:
-            console.print(table(dict(self.results)))
-        return captured.get().rstrip()
+        return show.table(self.results)
 
     def best(self) -> Any:
         """The best arm's artifacts, to give to `attach`."""
@@ -49,7 +41,7 @@ class Comparison:
         return load(self.folder / "best")
 
     def __str__(self) -> str:
-        return f"{self.table()}\n\n{self.verdict}"
+        return show.everything(self.results)
 
 
 def compare(
@@ -154,9 +146,10 @@ def run(
         config = {"version": store.VERSION, "by_name": by_name, **plan.to_json(question)}
         store.check_config(folder, config)
         bench = opened()
+        entries = entered(bench)
         store.write_config(folder, config)
         try:
-            standings = tried(bench, folder, workers, quiet)
+            standings = tried(bench, entries, folder, workers, quiet)
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
         best = best_on_dev(standings)

@@ -33,6 +33,7 @@ def _model(name: str) -> Iterator[str]:
     except UserError as problem:
         yield f"attention: not reached, so no contexts: {problem}"
     try:
-        yield f"sites: {', '.join(sorted({site.name.split('.', 2)[-1] for site in resolve(model).values()}))}"
+        sites = sorted({name.split(".", 2)[-1] for name in resolve(model)})
+        yield f"sites (attn stands for self and cross): {', '.join(sites)}"
     except UserError as problem:
         yield f"sites: none, so no deltas that need one: {problem}"

@@ -10,6 +10,7 @@ UNTRAINED = (
     "zero-shot: the model as it is",
     "demos: solved examples in front of the text, drawn anew for each seed; k=4 of each label",
 )
+SET_BY_TASK = {"head": "added to every arm of an encoder's classification; alone it is the arm: head"}
 
 
 def lines() -> Iterator[str]:
@@ -27,6 +28,9 @@ def lines() -> Iterator[str]:
 def _method(folder: str, name: str) -> Iterator[str]:
     method = find(folder, name)
     yield f"{name}: {(method.__doc__ or '').strip().splitlines()[0]}"
+    if name in SET_BY_TASK:
+        yield f"    {SET_BY_TASK[name]}"
+        return
     known: list[Field[Any]] = list(fields(method))  # type: ignore[arg-type]
     if known:
         yield "    fields: " + ", ".join(f"{field.name}={_shown(field)}" for field in known)

@@ -10,7 +10,7 @@ from tunescope.errors import UserError
 if TYPE_CHECKING:
     from tunescope.plan import Plan
 
-Many = Parameter(consume_multiple=True, negative="")
+Many = Parameter(consume_multiple=True, negative="", show_default=False)
 
 
 def _names(*names: str) -> Parameter:
@@ -22,16 +22,17 @@ def _names(*names: str) -> Parameter:
 class TaskOptions:
     """What the rows mean.
 
-    Attributes
-    ----------
-    task: classification or generation.
-    text_field: the field with the text (default: text).
-    label_field: the field with the label (default: label).
-    input_field: for generation, the field with the input (default: input).
-    target_field: for generation, the field with the text to write (default: target).
-    template: with {FIELD}s, such as "{text} It was".
-    words: label words, as neg=bad,pos=great (default: the labels themselves).
-    metric: for generation, exact_match or bleu.
+    Attributes:
+        task: classification or generation.
+        text_field: the field with the text (default: text).
+        label_field: the field with the label (default: label).
+        input_field: for generation, the field with the input (default: input).
+        target_field: for generation, the field with the text to write (default: target).
+        template: with {FIELD}s, such as "{text} It was".
+        words: label words, as neg=bad,pos=great (default: the labels themselves).
+        metric: for generation, exact_match or bleu.
+        lowercase: for generation, ignore case in the metric.
+        max_new_tokens: for generation, the longest answer (default: from the training targets).
     """
 
     task: str = "classification"
@@ -42,6 +43,8 @@ class TaskOptions:
     template: str | None = None
     words: Annotated[tuple[str, ...], Many] = ()
     metric: str | None = None
+    lowercase: Annotated[bool | None, Parameter(negative="")] = None
+    max_new_tokens: int | None = None
 
 
 @Parameter(name="*")
@@ -49,19 +52,18 @@ class TaskOptions:
 class TrainingOptions:
     """How every arm is trained.
 
-    Attributes
-    ----------
-    steps: updates of one run, at most.
-    batch_size: rows of one update.
-    accumulate: parts that a batch is cut into, to save memory.
-    eval_every: steps between development scores (default: a tenth of the steps).
-    patience: development scores in a row without a new best before stopping.
-    optimizer: adamw or adafactor.
-    schedule: constant, linear or cosine.
-    warmup: share of the steps in which the rate rises.
-    weight_decay: of the trained tensors.
-    clip: the largest norm of the gradient.
-    precision: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
+    Attributes:
+        steps: updates of one run, at most.
+        batch_size: rows of one update.
+        accumulate: parts that a batch is cut into, to save memory.
+        eval_every: steps between development scores (default: a tenth of the steps).
+        patience: development scores in a row without a new best before stopping.
+        optimizer: adamw or adafactor.
+        schedule: constant, linear or cosine.
+        warmup: share of the steps in which the rate rises.
+        weight_decay: of the trained tensors.
+        clip: the largest norm of the gradient.
+        precision: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
     """
 
     steps: int = 500
@@ -82,15 +84,14 @@ class TrainingOptions:
 class ProtocolOptions:
     """What is compared, and how often.
 
-    Attributes
-    ----------
-    dev: development rows (default: a tenth of the training rows).
-    test: test rows (default: a tenth of the training rows).
-    arms: such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods.
-    budget: stored parameters of each arm; several repeat the arms.
-    seeds: how many, or which.
-    trials: learning rates tried for each arm, from its method's own grid.
-    lr: these learning rates for every arm instead.
+    Attributes:
+        dev: development rows (default: a tenth of the training rows).
+        test: test rows (default: a tenth of the training rows).
+        arms: such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods.
+        budget: stored parameters of each arm; several repeat the arms.
+        seeds: how many, or which.
+        trials: learning rates tried for each arm, from its method's own grid.
+        lr: these learning rates for every arm instead.
     """
 
     dev: str | None = None
@@ -132,20 +133,25 @@ def question(
 
 def _task(options: TaskOptions) -> dict[str, Any]:
     """Only what was given: the rest is the task's own default."""
-    from tunescope.plan import one_of
+    from tunescope.plan import TASK_OPTIONS, one_of
 
     one_of("task", options.task, ("classification", "generation"))
-    shared = {"template": options.template}
-    mine: dict[str, dict[str, Any]] = {
+    fields: dict[str, dict[str, Any]] = {
         "classification": {"text": options.text_field, "label": options.label_field, "words": _words(options.words)},
-        "generation": {"input": options.input_field, "target": options.target_field, "metric": options.metric},
+        "generation": {
+            "input": options.input_field,
+            "target": options.target_field,
+            "metric": options.metric,
+            "lowercase": options.lowercase,
+            "max_new_tokens": options.max_new_tokens,
+        },
     }
-    for kind, fields in mine.items():
-        wrong = [name for name, value in fields.items() if value is not None and kind != options.task]
-        if wrong:
-            raise UserError(f"--{wrong[0]} is for --task {kind}, and this is --task {options.task}.")
-    given = {**mine[options.task], **shared}
-    return {"kind": options.task, **{name: value for name, value in given.items() if value is not None}}
+    for kind, mine in fields.items():
+        wrong = next((name for name, value in mine.items() if value is not None and kind != options.task), None)
+        if wrong is not None:
+            raise UserError(f"{TASK_OPTIONS[wrong]} is for --task {kind}, and this is --task {options.task}.")
+    given = fields[options.task] | {"template": options.template}
+    return {"kind": options.task} | {name: value for name, value in given.items() if value is not None}
 
 
 def _words(items: tuple[str, ...]) -> dict[str, str] | None:

@@ -11,6 +11,17 @@ from tunescope.optimizers import OPTIMIZERS, SCHEDULES
 from tunescope.train import Settings
 
 PARTS = ("train", "dev", "test")
+TASK_OPTIONS = {  # a task's field -> the option that sets it
+    "text": "--text-field",
+    "label": "--label-field",
+    "words": "--words",
+    "input": "--input-field",
+    "target": "--target-field",
+    "metric": "--metric",
+    "lowercase": "--lowercase",
+    "max_new_tokens": "--max-new-tokens",
+    "template": "--template",
+}
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
@@ -107,7 +118,7 @@ def command(plan: Plan) -> str:
     words = ["tunescope", "compare", model_name(plan.model), Path(plan.data["train"]).name]
     for part in ("dev", "test"):
         words += [f"--{part}", Path(plan.data[part]).name] if part in plan.data else []
-    words += ["--task", str(plan.task.get("kind", "classification"))]
+    words += _task_words(plan.task)
     words += ["--arms", *plan.arms] if plan.arms else []
     words += ["--budget", *map(str, plan.budgets)] if plan.budgets else []
     words += ["--lr", *(f"{rate:g}" for rate in plan.rates)] if plan.rates else ["--trials", str(plan.trials)]
@@ -122,6 +133,19 @@ def command(plan: Plan) -> str:
 def model_name(model: str) -> str:
     """A hub id as it is; of a folder its last part, since results hold no paths."""
     return Path(model).name if model.startswith((".", "/", "~")) or Path(model).exists() else model
+
+
+def _task_words(task: Mapping[str, Any]) -> list[str]:
+    found = ["--task", str(task.get("kind", "classification"))]
+    for name, option in TASK_OPTIONS.items():
+        value = task.get(name)
+        if isinstance(value, Mapping) and value:
+            found += [option, *(f"{label}={word}" for label, word in value.items())]
+        elif value is True:
+            found += [option]
+        elif value:
+            found += [option, str(value)]
+    return found
 
 
 def _seed_words(seeds: Sequence[int]) -> list[str]:

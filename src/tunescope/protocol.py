@@ -29,17 +29,22 @@ class Entry:
     runs: list[Job] = field(default_factory=list)
 
 
-def tried(bench: Bench, folder: Path, workers: int, quiet: bool) -> list[Standing]:
-    """Every arm's standing after all its runs.
+def entered(bench: Bench) -> list[Entry]:
+    """Every arm of the plan, ready or refused; nothing is written yet.
 
     Raises:
         UserError: every arm was refused.
     """
     plan = bench.plan
-    entries = [_entry(bench, one) for one in arms.listed(plan.arms, plan.budgets, bench.kind)]
-    if all(entry.arm is None for entry in entries):
-        first = entries[0].standing
-        raise UserError(f"every arm was refused; {first.name}: {first.reason}")
+    return _not_all_refused([_entry(bench, one) for one in arms.listed(plan.arms, plan.budgets, bench.kind)])
+
+
+def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet: bool) -> list[Standing]:
+    """Every arm's standing after all its runs.
+
+    Raises:
+        UserError: every arm was refused.
+    """
     with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
         for entry in entries:
             if entry.arm is None:
@@ -53,7 +58,14 @@ def tried(bench: Bench, folder: Path, workers: int, quiet: bool) -> list[Standin
         for entry in entries:
             _conclude(entry, outcomes)
             _drop_losers(folder, entry)
-    return [entry.standing for entry in entries]
+    return [entry.standing for entry in _not_all_refused(entries)]
+
+
+def _not_all_refused(entries: list[Entry]) -> list[Entry]:
+    if all(entry.standing.status == "refused" for entry in entries):
+        first = entries[0].standing
+        raise UserError(f"every arm was refused; {first.name}: {first.reason}")
+    return entries
 
 
 def _distinct(jobs: Iterable[Job]) -> list[Job]:

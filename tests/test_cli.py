@@ -1,0 +1,256 @@
+"""The command line as a person meets it: exit codes, one line for each mistake, Ctrl-C, a quick --help."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import tinyrun
+
+from tunescope import cli, plan
+from tunescope.comparison import default_settings
+from tunescope.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+
+QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    return tinyrun.write(tmp_path_factory.mktemp("material"))
+
+
+def call(monkeypatch, capsys, *words):
+    """(exit code, stdout, stderr) of a command in this process."""
+    monkeypatch.setattr(sys, "argv", ["tunescope", *map(str, words)])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        cli.main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def tunescope(monkeypatch, capsys):
+    return lambda *words: call(monkeypatch, capsys, *words)
+
+
+HELP = """
+import sys, time
+sys.argv = ["tunescope", "--help"]
+from tunescope.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+heavy = sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "transformers", "numpy", "matplotlib"})
+print("heavy:", heavy, "cpu:", time.process_time())
+"""
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    runs = [subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True) for _ in range(3)]
+    assert all("compare" in one.stdout and "heavy: []" in one.stdout for one in runs)
+    # processor time, so that a busy machine does not fail it
+    assert min(float(one.stdout.rpartition(" ")[2]) for one in runs) < 0.3
+
+
+def test_every_option_is_explained(tunescope, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for verb in ("compare", "check", "demo", "resume", "doctor"):
+        _, out, _ = tunescope(verb, "--help")
+        options = re.findall(r"│ (?:\*  )?(--\S+(?: \S+)*)  +(.*?) *│", out)
+        assert options
+        assert [option for option, told in options if len(told.split()) < 3] == []
+
+
+def test_compare_writes_the_page_and_the_artifact_and_report_shows_it_again(tunescope, material, tmp_path):
+    model, data = material
+    words = ["compare", model, data["train"], "--dev", data["dev"], "--test", data["test"], *QUICK]
+    code, out, err = tunescope(*words, "--out", tmp_path / "run")
+    assert code == 0
+    assert "lora:rank=2" in out and "Verdict: " in out and f"page: {tmp_path}/run/report.html" in out
+    assert re.search(r"lora:rank=2  lr 0\.\d+ seed 0  done  dev 0\.\d+  4 steps in ", err)
+    code, shown, _ = tunescope("report", tmp_path / "run")
+    assert code == 0
+    assert "lora:rank=2" in shown
+    code, again, _ = tunescope("resume", tmp_path / "run", "--workers", "1")
+    assert (code, again) == (0, out)
+
+
+def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch, tmp_path):
+    model, data = material
+    asked = question(
+        model,
+        data["train"],
+        ProtocolOptions(dev=data["dev"], arms=("lora", "demos:k=2"), budget=(64, 128), seeds=(4, 5), lr=(0.1, 0.01)),
+        TaskOptions(label_field="label", words=("neg=dull,pos=bright",), template='{text} a "b"'),
+        TrainingOptions(steps=30, batch_size=4, schedule="cosine", patience=2),
+    )
+    monkeypatch.chdir(Path(model).parent)
+    seen = []
+    done = SimpleNamespace(folder=None, results=None)
+    monkeypatch.setattr("tunescope.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
+    monkeypatch.setattr(cli, "_show", lambda folder, results: None)
+    monkeypatch.setattr(sys, "argv", shlex.split(plan.command(asked)))
+    handler = signal.getsignal(signal.SIGTERM)
+    cli.main()
+    signal.signal(signal.SIGTERM, handler)
+    assert seen[0].data == asked.data
+    assert {**plan.to_json(seen[0]), "model": model} == plan.to_json(asked)
+
+
+def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, material):
+    model, data = material
+    words = [
+        "check",
+        data["train"],
+        "--model",
+        model,
+        "--test",
+        data["test"],
+        "--arms",
+        "zero-shot",
+        "lora",
+        "nonsense",
+    ]
+    code, out, _ = tunescope(*words, "--steps", "10")
+    assert code == 0
+    assert re.search(r"train: \d+ rows; input tokens \d+ to \d+ \(middle \d+, 95 % up to \d+\)", out)
+    assert "labels: " in out
+    assert "the model takes 64 tokens, its context included" in out
+    assert re.search(r"lora: [\d,]+ parameters, \d+ ms a step, .* MB beside the model", out)
+    assert "nonsense: Arm 'nonsense': no method 'nonsense'" in out
+    assert "Estimated from 3 real steps of each arm" in out
+
+
+def test_arms_lists_every_method_with_its_fields(tunescope):
+    code, out, _ = tunescope("arms")
+    assert code == 0
+    for line in ("zero-shot: ", "demos: ", "prefix: ", "lora: ", "a budget sets: rank", "example: lora:rank=8"):
+        assert line in out
+
+
+def test_doctor_says_whether_a_model_is_reached(tunescope, material):
+    code, out, _ = tunescope("doctor", "--model", material[0])
+    assert code == 0
+    assert "torch 2" in out
+    assert "all 2 modules call the tunescope function" in out
+    assert "self.q" in out
+
+
+ROWS = "".join(json.dumps(row) + "\n" for row in tinyrun.rows(10, 9))
+ONE_LABEL = ROWS.replace('"neg"', '"pos"')
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        (None, [], r"Cannot read \S+rows.jsonl: No such file or directory"),
+        ("", [], r"\S+rows.jsonl is empty"),
+        (ROWS + "{\n", [], r"\S+rows.jsonl line 11 is not JSON"),
+        (ROWS + '{"text": "a"}\n', [], r"rows.jsonl line 11 has no field 'label'"),
+        (ROWS, ["--text-field", "txt"], r"has no field 'txt'. Did you mean 'text'"),
+        (ONE_LABEL, [], "have one label only, 'pos'"),
+        (ROWS, ["--words", "neg"], "--words has 'neg'; give LABEL=WORD for each label, as in --words neg=bad,pos"),
+        (ROWS, ["--metric", "bleu"], "--metric is for --task generation, and this is --task classification"),
+        (ROWS, ["--task", "clasification"], "--task 'clasification' is not known. Did you mean 'classification'?"),
+        (ROWS, ["--arm", "lora"], "Unknown option: --arm. Did you mean --arms?"),
+        (ROWS, ["--steps", "many"], 'unable to convert "many" into int'),
+        (ROWS, ["--steps", "0"], "--steps 0 is too small"),
+        (ROWS, ["--workers", "-1"], "--workers -1 is too small"),
+        (ROWS, ["--budget", "1", "--arms", "lora"], "every arm was refused; lora: .* cannot be had for 1 param"),
+        (ROWS, ["--arms", "lora:sites=attn.w"], "every arm was refused; lora:sites=attn.w: .*attn.w"),
+        (ROWS, ["--optimizer", "adamv"], "--optimizer 'adamv' is not known. Did you mean 'adamw'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tunescope, material, tmp_path, content, words, message):
+    path = tmp_path / "rows.jsonl"
+    if content is not None:
+        path.write_text(content)
+    code, out, err = tunescope("compare", material[0], path, "--out", tmp_path / "run", *words)
+    line = err.splitlines()[-1]
+    assert (code, out) == (2, "")
+    assert line.startswith("error: ")
+    assert re.search(message, line)
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("/no/such/folder", "there is no folder /no/such/folder; give the folder of a transformers model"),
+        (".", r"the folder \. is not a transformers model with safetensors weights: .* It holds: "),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_named(tunescope, material, tmp_path, model, message):
+    code, _, err = tunescope("compare", model, material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert re.search(message, err.splitlines()[-1])
+
+
+def test_a_hub_name_that_is_not_reached_is_named(tunescope, material, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    code, _, err = tunescope("compare", "nobody/nothing-at-all", material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert "error: model 'nobody/nothing-at-all' cannot be loaded: " in err
+
+
+def test_a_verb_that_is_not_known_gets_the_nearest(tunescope):
+    code, _, err = tunescope("compar")
+    assert code == 2
+    assert 'Unknown command "compar". Did you mean "compare"?' in err
+
+
+def test_a_folder_in_use_is_refused_by_the_command_line(tunescope, material, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "LOCK").write_text(json.dumps({"pid": 7, "host": "elsewhere", "started": "then"}))
+    code, _, err = tunescope("compare", material[0], material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert "is in use by process 7 on host elsewhere, started then; wait, or " in err
+
+
+def test_ctrl_c_says_how_to_go_on_and_it_does(tunescope, material, tmp_path):
+    model, data = material
+    words = [model, data["train"], "--dev", data["dev"], "--test", data["test"], *QUICK, "--out", tmp_path / "run"]
+    words[words.index("--steps") + 1] = "100000"
+    words += ["--patience", "99999", "--eval-every", "1000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tunescope.cli", "compare", *map(str, words)], stderr=subprocess.PIPE, text=True
+    )
+    while not list(tmp_path.glob("run/arms/*.tmp-*")):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == f"stopped; resume with: tunescope resume {tmp_path}/run"
+    assert not (tmp_path / "run" / "LOCK").exists()
+
+
+def test_a_closed_pipe_is_quiet():
+    read, written = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "tunescope.cli", "arms"]
+    ended = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(written)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_options_come_to_the_plan_they_name(material):
+    asked = question("m", "d.jsonl", None, None, None)
+    assert asked.settings == default_settings(500, 16)
+    assert (asked.seeds, asked.task) == ((0, 1, 2), {"kind": "classification"})
+    one = question("m", "d.jsonl", None, TaskOptions(task="generation", metric="bleu", input_field="mr"), None)
+    assert one.task == {"kind": "generation", "input": "mr", "metric": "bleu"}
