@@ -4,7 +4,7 @@
     python results/make.py trec --data DATA --model MINILM
     python results/make.py e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
 
-DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position, so they are
+DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position: they are
 the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json.
 """
 
