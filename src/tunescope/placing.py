@@ -178,7 +178,12 @@ def _joined(given: dict[str, Any], rows: Tensor, model: Any, takes: list[str]) -
     given["inputs_embeds"] = torch.cat([rows.to(text.dtype).expand(batch, -1, -1), text], 1)
     if mask is not None:
         given["attention_mask"] = widened(mask, len(rows))
-        if "position_ids" in takes and given.get("position_ids") is None and bool((mask[:, 0] == 0).any()):
+        if given.get("position_ids") is None and bool((mask[:, 0] == 0).any()):
+            if "position_ids" not in takes:
+                raise UserError(
+                    f"Family {model.config.model_type!r} counts positions through padding, so a context in front of "
+                    "left-padded text would stand too far off. Pad the text on the right (padding_side='right')."
+                )
             at = text_positions(given["attention_mask"], 0, len(rows) + n_tokens, text.device)
             given["position_ids"] = at + _first_position(model)
     if given.get("token_type_ids") is not None:
