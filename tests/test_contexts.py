@@ -1,0 +1,381 @@
+"""Contexts against transformers' own eager attention and a literal attention that is not our code."""
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from reference import literal, prefix_mlp
+from torch import Tensor
+from transformers import DynamicCache
+
+import tunescope as ts
+from tunescope import families
+from tunescope.artifact import Artifact
+from tunescope.fitting import initialised
+from tunescope.registry import parse
+from tunescope.sites import kind
+
+FAMILIES = families.names()
+DECODERS = [name for name in FAMILIES if families.find(name).kind == "decoder"]
+ENCODERS = [name for name in FAMILIES if families.find(name).kind == "encoder"]
+BOTH = [name for name in FAMILIES if families.find(name).kind == "encoder-decoder"]
+GREEDY: dict[str, Any] = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+N = 4
+
+
+def words(model: Any) -> Artifact:
+    return Artifact(ts.Text(text="four words of a"), {"ids": tiny.ids(1, N, seed=9)[0]})
+
+
+def strong(model: Any, arm: str) -> Artifact:
+    """Far from zero, so that a prefix that is not seen is missed."""
+    (artifact,) = initialised(model, parse(arm), tiny.tokenizer(), 0)
+    artifact.tensors = {name: 2 * value for name, value in artifact.tensors.items()}
+    return artifact
+
+
+def close(got: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+def rows_of(given: dict[str, Tensor]) -> list[Tensor]:
+    """Each row's real ids, alone."""
+    mask = given.get("attention_mask", torch.ones_like(given["input_ids"]))
+    return [row[keep.bool()] for row, keep in zip(given["input_ids"], mask, strict=True)]
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_token_context_is_the_model_run_on_the_whole_text(family: str, padding: str) -> None:
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    given = tiny.batch(model, padding)
+    if padding == "left" and kind(model) == "encoder-decoder":
+        with ts.attach(model, words(model)), pytest.raises(ts.UserError, match="Pad the text on the right"):
+            tiny.output(model, given)
+        return
+    with torch.no_grad(), tiny.Float64():
+        for artifact in (words(model), strong(model, f"soft:length={N}")):
+            rows = artifact.spec.embeddings(artifact.tensors, eager.get_input_embeddings())
+            with ts.attach(model, artifact) as tuned:
+                got = tiny.output(model, {k: v for k, v in given.items() if k != "position_ids"})
+            assert tuned.positions == N
+            for row, alone in enumerate(rows_of(given)):
+                text = torch.cat([rows, eager.get_input_embeddings()(alone)])[None]
+                if kind(model) == "encoder-decoder":
+                    whole = eager(inputs_embeds=text, decoder_input_ids=given["decoder_input_ids"][row : row + 1])
+                    close(got[row], whole.logits[0])
+                    continue
+                whole = tiny.output(eager, {"inputs_embeds": text})[0, N:]
+                at = given["attention_mask"][row].bool() if padding != "none" else slice(None)
+                close(got[row][at], whole)
+
+
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_prefix_is_keys_and_values_before_the_text(family: str, padding: str) -> None:
+    model = tiny.make(family)
+    artifact = strong(model, "prefix:length=3")
+    given = tiny.batch(model, padding)
+    with torch.no_grad(), tiny.Float64():
+        with ts.attach(model, artifact) as tuned:
+            got = tiny.real(given, tiny.output(model, given))
+        assert tuned.positions == 0
+        with literal.standing(model, artifact.tensors):
+            expected = tiny.real(given, tiny.output(model, given))
+        without = tiny.real(given, tiny.output(model, given))
+    close(got, expected)
+    assert (got - without).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("positions", ["same", "after"])
+@pytest.mark.parametrize("family", [name for name in DECODERS if name not in ("mistral", "gemma2")])
+def test_a_prefix_is_a_filled_cache_at_stated_positions(family: str, positions: str) -> None:
+    """Windows hide a cache's far keys, and a prefix is seen through them: two families have no such cache."""
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    artifact = strong(model, f"prefix:length=3,positions={positions}")
+    text = tiny.ids()
+    cache = DynamicCache()
+    for layer in range(2):
+        pair = (artifact.tensors[f"decoder.{layer}.self.{which}"].expand(2, -1, -1, -1) for which in ("key", "value"))
+        cache.update(*pair, layer)
+    first = 3 if positions == "after" else 0
+    with torch.no_grad(), tiny.Float64():
+        with ts.attach(model, artifact) as tuned:
+            got = model(input_ids=text).logits
+        mask = torch.ones(2, 3 + text.shape[1], dtype=torch.long)
+        at = torch.arange(first, first + text.shape[1])[None].expand(2, -1)
+        expected = eager(input_ids=text, attention_mask=mask, position_ids=at, past_key_values=cache).logits
+    assert tuned.positions == first
+    close(got, expected)
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_an_infix_is_seen_from_the_input_s_last_token_on(family: str) -> None:
+    model = tiny.make(family)
+    artifact = strong(model, "infix:length=3")
+    for padding in ("none", "left", "right"):
+        given = tiny.batch(model, padding)
+        start = torch.tensor([3, 5]) if padding == "left" else torch.tensor([3, 1])
+        with torch.no_grad(), tiny.Float64():
+            with ts.attach(model, artifact) as tuned:
+                got = tiny.output(model, {**given, "output_start": start})
+            with literal.standing(model, artifact.tensors, start):
+                expected = tiny.output(model, given)
+            plain = tiny.output(model, given)
+        assert tuned.wants_output_start
+        close(tiny.real(given, got), tiny.real(given, expected))
+        seen = tiny.real(given, (torch.arange(7) >= start[:, None])[..., None])[..., 0]
+        difference = tiny.real(given, got - plain).abs().amax(-1)
+        assert difference[~seen].max() < 1e-12
+        assert difference[seen].min() > 1e-6
+
+
+@pytest.mark.parametrize(
+    "arm", ["prefix:length=3", "prefix:length=3,positions=after", f"soft:length={N}", "infix:length=3"]
+)
+@pytest.mark.parametrize("family", DECODERS)
+def test_decoders_generate_the_same_padded_or_not_cached_or_not_greedy_or_beam(family: str, arm: str) -> None:
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    artifact = strong(model, arm)
+    is_soft = arm.startswith("soft")
+    padded, plain = tiny.batch(model, "left"), tiny.batch(model, "none")
+    padded.pop("position_ids")
+    plain["attention_mask"] = torch.ones_like(plain["input_ids"])
+    for search in ({}, {"num_beams": 3}):
+        expected = [eager_tokens(eager, artifact, arm, row, search) for row in rows_of(padded)]
+        full = eager_tokens(eager, artifact, arm, plain["input_ids"][0], search)
+        with ts.attach(model, artifact), torch.no_grad():
+            for use_cache in (True, False):
+                if arm.startswith("infix") and not use_cache:
+                    continue  # without a cache and without output_start, all that is given is input
+                got = model.generate(**padded, **GREEDY, **search, use_cache=use_cache)
+                assert [row[7:].tolist() for row in got] == expected
+                got = model.generate(**plain, **GREEDY, **search, use_cache=use_cache)
+                assert got[0, 7:].tolist() == full
+    assert is_soft or "key" in next(iter(artifact.tensors))
+
+
+def eager_tokens(model: Any, artifact: Artifact, arm: str, row: Tensor, search: dict[str, Any]) -> list[int]:
+    """What a literal model writes after one unpadded row."""
+    mask = torch.ones(1, len(row), dtype=torch.long)
+    with torch.no_grad():
+        if arm.startswith("soft"):
+            text = torch.cat([artifact.tensors["embeddings"], model.get_input_embeddings()(row)])[None]
+            mask = torch.ones(1, N + len(row), dtype=torch.long)
+            return model.generate(inputs_embeds=text, attention_mask=mask, **GREEDY, **search)[0].tolist()
+        start = torch.tensor([len(row) - 1] * search.get("num_beams", 1)) if arm.startswith("infix") else None
+        with literal.standing(model, artifact.tensors, start), shifted(model, 3 if "after" in arm else 0):
+            out = model.generate(input_ids=row[None], attention_mask=mask, **GREEDY, **search)
+    return out[0, len(row) :].tolist()
+
+
+class shifted:  # noqa: N801
+    """Positions that generation makes, moved on by a number."""
+
+    def __init__(self, model: Any, by: int) -> None:
+        self.entry, self.by = model.base_model.get_decoder(), by
+
+    def __enter__(self) -> None:
+        def move(_module: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+            return args, {**kwargs, "position_ids": kwargs["position_ids"] + self.by}
+
+        self.handle = self.entry.register_forward_pre_hook(move, with_kwargs=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.handle.remove()
+
+
+@pytest.mark.parametrize("arm", ["prefix:length=3", f"soft:length={N}"])
+@pytest.mark.parametrize("family", BOTH)
+def test_encoder_decoders_generate_the_same_padded_or_not_cached_or_not_greedy_or_beam(family: str, arm: str) -> None:
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    artifact = strong(model, arm)
+    for padding in ("right", "left") if family == "t5" and arm.startswith("prefix") else ("right",):
+        padded = {k: v for k, v in tiny.batch(model, padding).items() if k != "decoder_input_ids"}
+        for search in ({}, {"num_beams": 3}):
+            expected = [both_tokens(eager, artifact, row, search) for row in rows_of(padded)]
+            with ts.attach(model, artifact), torch.no_grad():
+                for use_cache in (True, False):
+                    got = model.generate(**padded, **GREEDY, **search, use_cache=use_cache)
+                    assert got.tolist() == expected
+
+
+def both_tokens(model: Any, artifact: Artifact, row: Tensor, search: dict[str, Any]) -> list[int]:
+    with torch.no_grad():
+        if "embeddings" in artifact.tensors:
+            text = torch.cat([artifact.tensors["embeddings"], model.get_input_embeddings()(row)])[None]
+            return model.generate(inputs_embeds=text, **GREEDY, **search)[0].tolist()
+        with literal.standing(model, artifact.tensors):
+            return model.generate(input_ids=row[None], **GREEDY, **search)[0].tolist()
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_cache_continued_in_steps_equals_one_pass(family: str) -> None:
+    model = tiny.make(family)
+    text = tiny.ids(length=9)
+    for arm in ("prefix:length=3", "prefix:length=2,positions=after", f"soft:length={N}", "infix:length=2"):
+        with ts.attach(model, strong(model, arm)) as tuned, torch.no_grad():
+            more = {"output_start": torch.tensor([4, 4])} if tuned.wants_output_start else {}
+            whole = model(input_ids=text, **more).logits
+            first = model(input_ids=text[:, :5], use_cache=True, **more)
+            second = model(input_ids=text[:, 5:8], past_key_values=first.past_key_values, use_cache=True)
+            third = model(input_ids=text[:, 8:], past_key_values=second.past_key_values, use_cache=True)
+        close(torch.cat([first.logits, second.logits, third.logits], 1), whole)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "bart", "t5"])
+def test_the_reparametrising_network_is_li_and_liang_s(family: str) -> None:
+    model = tiny.make(family)
+    artifact = strong(model, "prefix:length=3,mlp=5")
+    folded = artifact.fold()
+    expected = prefix_mlp.keys_values(artifact.tensors, length=3)
+    assert folded.spec == ts.Prefix(length=3)
+    assert folded.tensors.keys() == expected.keys()
+    for name, value in expected.items():
+        close(folded.tensors[name], value)
+
+
+def test_a_prefix_from_text_is_the_model_s_own_keys_and_values() -> None:
+    for family in ("gpt2", "llama", "bert"):
+        model = tiny.make(family, attention="eager")
+        text = "w5 w6 w7"
+        seen: dict[str, tuple[Tensor, Tensor]] = {}
+
+        def note(module: Any, q: Tensor, k: Tensor, v: Tensor, *_: Any, names: dict[Any, str], seen: Any) -> None:
+            seen[names[module]] = (k[0], v[0])
+
+        names = {module: name for name, module in literal.modules(model).items()}
+        original = literal.literal
+
+        def spy(module: Any, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **kw: Any) -> Any:
+            note(module, query, key, value, names=names, seen=seen)  # noqa: B023
+            return original(module, query, key, value, *rest, **kw)  # noqa: B023
+
+        literal.AttentionInterface.register("literal", spy)
+        try:
+            model.set_attn_implementation("literal")
+            with torch.no_grad():
+                model(input_ids=torch.tensor([[5, 6, 7]]))
+        finally:
+            literal.AttentionInterface.register("literal", original)
+            model.set_attn_implementation("eager")
+        (artifact,) = initialised(model, [ts.Prefix(length=3, init_from="text", text=text)], tiny.tokenizer(), 0)
+        for name, (key, value) in seen.items():
+            close(artifact.tensors[f"{name}.key"], key)
+            close(artifact.tensors[f"{name}.value"], value)
+
+
+def test_soft_prompts_start_where_they_say() -> None:
+    model = tiny.make("gpt2")
+    table = model.get_input_embeddings().weight.detach()
+
+    def rows(**fields: Any) -> Tensor:
+        (artifact,) = initialised(model, [ts.Soft(**fields)], tiny.tokenizer(), 0)
+        return artifact.tensors["embeddings"]
+
+    assert torch.equal(rows(length=3, init_from="text", text="w5 w6"), table[[5, 6, 5]])
+    assert torch.equal(rows(length=2, init_from="text", text="w5 w6 w7"), table[[5, 6]])
+    labels = rows(length=3, init_from="labels", text="w4 w5/w6")
+    close(labels[:2], torch.stack([(table[4] + table[5]) / 2, table[6]]))
+    for row in [*rows(length=6), labels[2]]:
+        assert (table == row).all(-1).any()
+    normal = rows(length=60, init_from="normal")
+    assert float(normal.std() / table.std()) == pytest.approx(1, abs=0.15)
+
+
+def test_the_seed_decides_the_start_and_torch_s_own_generator_is_left_alone() -> None:
+    model = tiny.make("llama")
+    specs = (ts.Prefix(length=2), ts.LoRA(rank=2), ts.Soft(length=2))
+    torch.manual_seed(11)
+    state = torch.get_rng_state()
+    starts = []
+    for seed in (0, 0, 1):
+        with ts.attach(model, *specs, seed=seed) as tuned:
+            starts.append(tuned.named_parameters())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, starts[1][name]) for name, value in starts[0].items())
+    assert not all(torch.equal(value, starts[2][name]) for name, value in starts[0].items())
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma2"])
+def test_a_text_s_keys_follow_the_deltas_that_are_trained_over_it(family: str) -> None:
+    model, given = tiny.make(family), tiny.batch(tiny.make(family), "none")
+    for delta in (ts.LoRA(rank=2), ts.Full()):
+        with ts.attach(model, words(model), delta) as tuned:
+            optimizer = torch.optim.SGD(tuned.train().parameters(), lr=0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                tiny.output(model, given).square().mean().backward()
+                optimizer.step()
+            with torch.no_grad():
+                trained = tiny.output(tuned.eval().model, given)
+                for leaf in tuned.parameters():
+                    leaf.add_(0.1)
+                moved = tiny.output(model, given)
+        with ts.attach(model, *tuned.artifacts), torch.no_grad():
+            assert torch.equal(tiny.output(model, given), moved)
+        assert (trained - moved).abs().max() > 1e-6
+
+
+def test_lowered_keys_are_made_under_the_deltas_and_refused_under_others() -> None:
+    model = tiny.make("gpt2")
+    for delta in (ts.LoRA(rank=2), ts.Bias(), ts.Full()):
+        change = initialised(model, [delta], None, 0)[0]
+        change.tensors = {name: value + 0.1 for name, value in change.tensors.items()}
+        lowered = ts.lower(model, words(model), change)
+        with torch.no_grad():
+            with ts.attach(model, words(model), change):
+                expected = tiny.output(model, tiny.batch(model))
+            with ts.attach(model, *lowered):
+                close(tiny.output(model, tiny.batch(model)), expected)
+        fresh = initialised(model, [delta], None, 1)[0]
+        for others in (lowered[:1], [words(model), *lowered], [lowered[0], fresh], [*lowered, fresh]):
+            with pytest.raises(ts.UserError, match=r"lowered under other weights .* Lower again"):
+                ts.attach(model, *others)
+        with ts.attach(model, *lowered) as tuned, pytest.raises(ts.UserError, match="go stale in training"):
+            tuned.train()
+
+
+def test_lowered_contexts_stand_in_order_and_load_again(tmp_path: Any) -> None:
+    for family in DECODERS:
+        model = tiny.make(family)
+        artifacts = [words(model), strong(model, "prefix:length=2"), strong(model, "soft:length=3")]
+        given = tiny.batch(model)
+        with torch.no_grad():
+            with ts.attach(model, *artifacts) as tuned:
+                expected = tiny.output(model, given)
+            lowered = ts.lower(model, *artifacts)
+            ts.save(tmp_path / family, lowered, model=model)
+            with ts.attach(model, *ts.load(tmp_path / family)) as low:
+                got = tiny.output(model, given)
+        assert tuned.positions == low.positions == N + 3
+        close(tiny.real(given, got), tiny.real(given, expected))
+
+
+def test_positions_count_what_a_context_uses_up_however_it_is_made() -> None:
+    model = tiny.make("gpt2")
+    for arm, used in {
+        "prefix:length=3": 0,
+        "prefix:length=3,positions=after": 3,
+        "prefix:length=3,mlp=5,positions=after": 3,
+        "soft:length=5+prefix:length=2,positions=after+text:text=w5 w6": 9,
+        "infix:length=3": 0,
+        "lora": 0,
+    }.items():
+        with ts.attach(model, *parse(arm), tokenizer=tiny.tokenizer()) as tuned:
+            assert tuned.positions == used
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt", "bert", "roberta", "distilbert", "bart"])
+def test_a_text_too_long_for_the_positions_left_is_refused(family: str) -> None:
+    model = tiny.make(family)
+    limit = 64
+    with ts.attach(model, ts.Soft(length=10)), torch.no_grad():
+        fitting = {"decoder_input_ids": tiny.ids(1, 3)} if family == "bart" else {}
+        tiny.output(model, {"input_ids": tiny.ids(1, limit - 10), **fitting})
+        with pytest.raises(
+            ts.UserError, match=r"55 tokens and the context .* 10: .* 64 positions .*Shorten the text to 54"
+        ):
+            tiny.output(model, {"input_ids": tiny.ids(1, limit - 9), **fitting})
+        tiny.output(model, {"input_ids": tiny.ids(1, 5), **fitting})
