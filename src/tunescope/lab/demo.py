@@ -1,0 +1,105 @@
+"""What ``tunescope demo`` compares: a small model, a skill it has, a skill it has not, and the settings."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from tunescope.lab.world import Part, World, rows, write
+
+PACKAGED = Path(__file__).parent / "demo_model"
+SIZES: dict[Part, int] = {"train": 2000, "dev": 200, "test": 300}
+QUESTIONS = {
+    "descending": "Sort in falling order. One of four skills the model was pretrained on, never named there.",
+    "rotate": "Move every number one place to the left. The model was never trained on that.",
+}
+ARMS = ("zero-shot", "demos:k=3", "soft", "prefix", "lora", "adapter", "full")
+
+
+class DemoTask(TypedDict):
+    """One task: its name, what it asks of the model, and its three JSONL files."""
+
+    name: str
+    question: str
+    train: Path
+    dev: Path
+    test: Path
+
+
+@dataclass(frozen=True)
+class DemoSetup:
+    """All that the comparisons need; the learning rates are each method's own grid, ``trials`` of it."""
+
+    model: Path
+    tasks: tuple[DemoTask, ...]
+    arms: tuple[str, ...] = ARMS
+    budget: int = 3840  # stored parameters: a prefix of length 10
+    steps: int = 300
+    batch_size: int = 32
+    eval_every: int = 100
+    trials: int = 2
+    seeds: tuple[int, ...] = (0, 1)
+
+
+def prepare(folder: Path, from_scratch: bool = False) -> DemoSetup:
+    """The setup, with its data in ``folder``; from scratch the model too is made there, which takes minutes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = scratch_model(folder / "model") if from_scratch else PACKAGED
+    return DemoSetup(model=model, tasks=tuple(task(folder, name) for name in QUESTIONS))
+
+
+def task(folder: Path, name: str) -> DemoTask:
+    """The task of that name, its rows written to NAME.PART.jsonl; all tasks have the same inputs."""
+    world = World()
+    files = {
+        part: write(folder / f"{name}.{part}.jsonl", rows(world.sequences(part, count, seed=1), name))
+        for part, count in SIZES.items()
+    }
+    return {
+        "name": name,
+        "question": QUESTIONS[name],
+        "train": files["train"],
+        "dev": files["dev"],
+        "test": files["test"],
+    }
+
+
+def scratch_model(folder: Path) -> Path:
+    """A model trained here by the packaged one's recipe, unless the folder has one already."""
+    from tunescope.lab.manifest import NAME
+    from tunescope.lab.pretrain import Recipe, pretrain
+
+    if not (folder / NAME).exists():  # the manifest is written last
+        pretrain(folder, World(), Recipe(), "tunescope demo --from-scratch")
+    return folder
+
+
+def run(folder: Path, from_scratch: bool = False) -> None:
+    """Compare on every task, printing each table, verdict and page; a run broken off is gone on with."""
+    setup = prepare(folder / "data", from_scratch)
+    for one in setup.tasks:
+        print(f"\n{one['name']}: {one['question']}\n")
+        compare_one(setup, one, folder / one["name"])
+
+
+def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
+    """One task's comparison, its run in ``folder``. No run is stopped early: scores stay at zero for long."""
+    from tunescope import machine
+    from tunescope.comparison import compare
+    from tunescope.train import Settings
+
+    every = setup.eval_every
+    found = compare(
+        setup.model,
+        {"train": one["train"], "dev": one["dev"], "test": one["test"]},
+        arms=setup.arms,
+        budget=setup.budget,
+        task="generation",
+        seeds=setup.seeds,
+        trials=setup.trials,
+        settings=Settings(
+            steps=setup.steps, batch_size=setup.batch_size, eval_every=every, patience=setup.steps // every + 1
+        ),
+        out=folder,
+        workers=machine.default_workers(setup.model),
+    )
+    print(f"{found}\n\npage: {found.folder / 'report.html'}")
