@@ -6,6 +6,7 @@ import difflib
 import importlib
 import pkgutil
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, get_type_hints
@@ -16,6 +17,7 @@ from tunescope.artifact import Spec
 from tunescope.errors import UserError
 
 FOLDERS = ("contexts", "deltas")
+ESCAPED = r"\\([\\,+])"
 
 
 @cache
@@ -54,16 +56,28 @@ def parse(arm: str) -> tuple[Spec, ...]:
     """ "prefix:length=30+adapter:placement=parallel,sites=ffn" -> the methods, as their constructors give them.
 
     "+" composes, "," separates fields, and an item without "=" goes on with the field before it (more sites, or more
-    of a text).
+    of a text). A backslash makes the "," or "+" after it a part of a text.
     """
-    known = "|".join(map(re.escape, methods()))
-    return tuple(_one(part) for part in re.split(rf"\+(?=(?:{known})(?:[:+]|$))", arm))
+    return tuple(_one(part) for part in _parts(arm))
 
 
 def explicit(arm: str) -> list[set[str]]:
     """The fields that an arm string sets, for each of its methods."""
-    known = "|".join(map(re.escape, methods()))
-    return [set(_fields_given(part)) for part in re.split(rf"\+(?=(?:{known})(?:[:+]|$))", arm)]
+    return [set(_fields_given(part)) for part in _parts(arm)]
+
+
+def _parts(arm: str) -> list[str]:
+    return _split(arm, rf"\+(?=(?:{'|'.join(map(re.escape, methods()))})(?:[:+]|\Z))")
+
+
+def _split(text: str, at: str) -> list[str]:
+    """The pieces of a text between what matches `at`, but for what is escaped."""
+    pieces, start = [], 0
+    for found in re.finditer(rf"{ESCAPED}|(?P<at>{at})", text):
+        if found["at"] is not None:
+            pieces.append(text[start : found.start()])
+            start = found.end()
+    return [*pieces, text[start:]]
 
 
 def show(specs: tuple[Spec, ...] | list[Spec]) -> str:
@@ -72,12 +86,23 @@ def show(specs: tuple[Spec, ...] | list[Spec]) -> str:
 
 
 def _shown(spec: Spec) -> str:
+    """Escaped only where the plain string would be read as something else."""
+    plain = _written(spec, str)
+    try:
+        is_clear = "\\" not in plain and parse(plain) == (spec,)
+    except UserError:
+        is_clear = False
+    return plain if is_clear else _written(spec, lambda text: re.sub(r"([\\,+])", r"\\\1", text))
+
+
+def _written(spec: Spec, written: Callable[[str], str]) -> str:
     items = []
     for field in fields(spec):  # type: ignore[arg-type]
         value = getattr(spec, field.name)
         default = field.default if field.default is not MISSING else None
         if value != default:
-            items.append(f"{field.name}={','.join(value) if isinstance(value, tuple) else value}")
+            shown = written(value) if isinstance(value, str) else ",".join(value) if isinstance(value, tuple) else value
+            items.append(f"{field.name}={shown}")
     return name_of(type(spec)) + (":" + ",".join(items) if items else "")
 
 
@@ -85,7 +110,7 @@ def _fields_given(part: str) -> dict[str, str]:
     _, _, tail = part.partition(":")
     given: dict[str, str] = {}
     last = None
-    for item in tail.split(",") if tail else []:
+    for item in _split(tail, ",") if tail else []:
         key, equals, value = item.partition("=")
         if equals and key.isidentifier():
             last = key
@@ -120,7 +145,7 @@ def _one(part: str) -> Spec:
                 + (f" Did you mean {near[0]!r}?" if near else "")
                 + f" Its fields: {', '.join(known) or 'none'}."
             )
-        values[key] = _value(hints[key], text, f"{name}:{key}={text}")
+        values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{name}:{key}={text}")
     return method(**values)
 
 
