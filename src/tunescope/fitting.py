@@ -25,7 +25,7 @@ from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, named_parameters
 from tunescope.lowered import embedder
-from tunescope.reach import reached, switched
+from tunescope.reach import reached, resting, switched
 from tunescope.sites import kind, resolve, select
 
 
@@ -119,7 +119,7 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
     try:
         for place in found:
             place.module.__dict__[STATE] = LayerState(keep=keep)
-        with switched(model), torch.no_grad():
+        with switched(model), resting(model), torch.no_grad():
             if kind(model) == "encoder-decoder":
                 model.base_model(input_ids=row, decoder_input_ids=row, use_cache=False)
             else:

@@ -59,6 +59,18 @@ def switched(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
+@contextmanager
+def resting(model: nn.Module) -> Iterator[None]:
+    """Within it, no dropout and no checkpointing; afterwards every module's mode as before."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
 def _probe(model: Any) -> tuple[Reached, ...]:
     calls: list[tuple[nn.Module, int, int, LayerShape]] = []
 
@@ -72,7 +84,7 @@ def _probe(model: Any) -> tuple[Reached, ...]:
     try:
         for module in modules:
             module.__dict__[STATE] = LayerState(keep=keep)
-        with switched(model), torch.no_grad():
+        with switched(model), resting(model), torch.no_grad():
             _run_tiny(model)
     finally:
         for module in modules:
@@ -83,17 +95,12 @@ def _probe(model: Any) -> tuple[Reached, ...]:
 def _run_tiny(model: Any) -> None:
     device = model.get_input_embeddings().weight.device
     ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
-    was_training = model.training
-    model.eval()
-    try:
-        if kind(model) == "encoder-decoder":
-            model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
-        elif kind(model) == "decoder":
-            model.base_model(input_ids=ids, use_cache=False)
-        else:
-            model.base_model(input_ids=ids)
-    finally:
-        model.train(was_training)
+    if kind(model) == "encoder-decoder":
+        model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
+    elif kind(model) == "decoder":
+        model.base_model(input_ids=ids, use_cache=False)
+    else:
+        model.base_model(input_ids=ids)
 
 
 def _named(model: Any, calls: list[tuple[nn.Module, int, int, LayerShape]]) -> tuple[Reached, ...]:
