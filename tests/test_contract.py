@@ -321,6 +321,7 @@ def test_an_exception_inside_attach_leaves_no_trace(family: str, step: str, monk
 def test_the_attention_in_use_before_is_in_use_after(family: str, attention: str | None) -> None:
     model = tiny.make(family, attention=attention)
     model.train()
+    next(iter(model.base_model.children())).eval()
     next(model.parameters()).requires_grad_(False)
     before = trace(model)
     assert set(before["attention"].values()) <= {attention or "sdpa", "eager"}
