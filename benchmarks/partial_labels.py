@@ -1,0 +1,89 @@
+"""Training step of a prefix of 50 and of LoRA where 10 of 64 positions carry a label: logits only there.
+
+The floor, as peft does, computes logits at every position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+import tunescope as ts
+from benchmarks.tools.measuring import Check, Result, alternating, compared
+from benchmarks.tools.models import (
+    IGNORED,
+    Scale,
+    floor_step,
+    gpt2,
+    labelled_step,
+    peft_step,
+    plain_step,
+    text,
+)
+
+LABELLED = 10
+TARGET = 0.85
+RANK = 8
+
+
+def cases() -> dict[str, tuple[Any, Any]]:
+    """Case -> our method and peft's configuration of the same."""
+    from peft import LoraConfig, PrefixTuningConfig
+
+    return {
+        "prefix of 50": (
+            ts.Prefix(length=50),
+            PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=50),
+        ),
+        f"LoRA of rank {RANK} on q, v": (
+            ts.LoRA(rank=RANK),
+            LoraConfig(task_type="CAUSAL_LM", r=RANK, target_modules=["c_attn"]),
+        ),
+    }
+
+
+def run(scale: Scale) -> Result:
+    ratios, checks = [], []
+    for case, (spec, config) in cases().items():
+        times = alternating(_steps(scale, spec, config), scale.rounds)
+        ratios += [
+            compared(f"gpt2, {case}", "tunescope", "floor", times, TARGET),
+            compared(f"gpt2, {case}", "peft", "floor", times),
+        ]
+        checks.append(Check(f"{case}: largest difference of a gradient", _difference(scale, spec), 1e-5))
+    settings = {"rows": scale.rows, "tokens": scale.tokens, "labelled positions of a row": LABELLED}
+    note = "peft's LoRA stands on q, k and v, which are one map in GPT-2"
+    return Result(ratios, checks, settings | {"note": note})
+
+
+def _steps(scale: Scale, spec: Any, config: Any) -> dict[str, Callable[[], None]]:
+    models = {variant: gpt2(scale) for variant in ("floor", "tunescope", "peft")}
+    ids, labels = _batch(scale, models["floor"])
+    tuned = ts.attach(models["tunescope"], spec).train()
+    return {
+        "floor": floor_step(models["floor"], ids, labels),
+        "tunescope": labelled_step(models["tunescope"], tuned.parameters, ids, labels),
+        "peft": peft_step(config, models["peft"], ids, labels),
+    }
+
+
+def _batch(scale: Scale, model: Any) -> tuple[Tensor, Tensor]:
+    ids = text(scale, model.config.vocab_size)
+    labels = ids.clone()
+    labels[:, :-LABELLED] = IGNORED
+    return ids, labels
+
+
+def _difference(scale: Scale, spec: Any) -> float:
+    """Largest difference between the gradients with logits at the labels and with all of them."""
+    model = gpt2(scale)
+    ids, labels = _batch(scale, model)
+    with ts.attach(model, spec) as tuned:
+        tuned.train()
+        found = []
+        for make in (labelled_step, plain_step):
+            make(model, tuned.parameters, ids, labels)()
+            found.append([parameter.grad for parameter in tuned.parameters()])
+    return max(float((a - b).abs().max()) for a, b in zip(*found, strict=True) if a is not None)

@@ -1,0 +1,42 @@
+"""The memory that a training step takes, each variant in a process of its own.
+
+What is reported is how far the peak of resident memory rises during two steps above what is resident before them, with
+the model loaded and one step already done (so that what torch sets up once is not counted) and freed memory returned.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def megabytes(benchmark: str, variant: str, tiny: bool) -> float:
+    """Peak of a variant of a benchmark that has `step(variant, scale)`, in megabytes."""
+    command = [sys.executable, "-m", "benchmarks.tools.memory", benchmark, variant, *(["--tiny"] if tiny else [])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return float(done.stdout.split()[-1])
+
+
+def main(benchmark: str, variant: str, *flags: str) -> None:
+    import torch
+
+    from benchmarks.tools.models import FULL, TINY
+    from tunescope.machine import memory_meter
+
+    torch.set_num_threads(1)
+    step = importlib.import_module(f"benchmarks.{benchmark}").step(variant, TINY if flags else FULL)
+    step()
+    taken = memory_meter(torch.device("cpu"))
+    step()
+    step()
+    print(taken())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,53 @@
+"""Each benchmark at a tiny shape: it runs, its checks hold, and its result file says what it should."""
+
+import json
+
+import pytest
+
+pytest.importorskip("peft", reason="the benchmarks run side by side with peft: pip install 'tunescope[dev]'")
+
+from benchmarks.__main__ import main
+from benchmarks.tools.measuring import Check, compared
+from benchmarks.tools.running import names, run
+
+WHOLE = {"version", "name", "about", "command", "created", "seconds", "versions", "machine", "settings"}
+RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}
+
+
+@pytest.mark.filterwarnings("ignore")  # peft and transformers warn of what we do not use
+@pytest.mark.parametrize("name", names())
+def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
+    run(name, tiny=True, folder=tmp_path)
+
+    page = json.loads((tmp_path / f"{name}.json").read_text())
+    assert page.keys() == WHOLE | {"skipped", "ratios", "checks"}
+    assert page["name"] == name and page["about"] and f"benchmarks {name}" in page["command"]
+    assert page["versions"].keys() == {"tunescope", "torch", "transformers", "peft", "python"}
+    assert page["machine"].keys() == {"cpu", "cores", "threads", "device"}
+    assert page["skipped"] or page["ratios"] or page["checks"]
+    for ratio in page["ratios"]:
+        assert ratio.keys() == RATIO
+        assert 0 <= ratio["low"] <= ratio["ratio"] <= ratio["high"]
+    if name != "startup":  # a bound on time says nothing on a busy machine
+        assert all(check["met"] for check in page["checks"]), page["checks"]
+
+
+def test_the_benchmarks_are_the_files_of_the_folder():
+    assert names() == ["decoding", "label_words", "partial_labels", "soft_step", "startup", "tuning_step"]
+
+
+def test_a_ratio_is_the_median_over_rounds_of_the_ratio_within_a_round():
+    ratio = compared("case", "a", "b", {"a": [2.0, 30.0, 8.0], "b": [1.0, 10.0, 2.0]}, at_most=2.9)
+
+    assert (ratio.ratio, ratio.low, ratio.high, ratio.value, ratio.met) == (3.0, 2.0, 4.0, 8.0, False)
+    assert compared("case", "a", "b", {"a": [2.0], "b": [1.0]}).met is None
+
+
+def test_a_check_is_met_at_its_bound():
+    assert Check("check", 1.0, 1.0).met
+    assert not Check("check", 1.1, 1.0).met
+
+
+def test_a_benchmark_that_does_not_exist_is_refused_by_name(capsys):
+    assert main(["sloth"]) == 2
+    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: decoding, label_words,")
