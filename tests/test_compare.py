@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import tinyrun
 import torch
+import transformers
 
 import tunescope as ts
 from tunescope import arms, comparison, files, plan, pool, protocol, run_arm, store, train
@@ -477,3 +478,36 @@ def test_threads_are_given_back(done):
 
 
 THREADS = torch.get_num_threads()
+
+
+def test_an_encoder_gets_a_head_in_every_arm_and_it_alone_is_an_arm(material, tmp_path):
+    config = transformers.BertConfig(
+        vocab_size=16,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=0,
+    )
+    model = transformers.BertModel(config)
+    found = compare(
+        model,
+        material[1],
+        tokenizer=tinyrun.tokenizer(),
+        arms=["zero-shot", "head", "lora", "prefix+lora"],
+        budget=256,
+        seeds=1,
+        trials=1,
+        steps=4,
+        out=tmp_path / "run",
+        quiet=True,
+    )
+    assert [one["group"] for one in found.results["arms"]] == ["none", "head", "delta", "both"]
+    assert [one["status"] for one in found.results["arms"]] == ["refused", "done", "done", "done"]
+    assert "an encoder has no answer before its head is trained" in arm(found, "zero-shot")["reason"]
+    assert arm(found, "head")["parameters"]["trained"] == 2 * 16 + 2
+    assert arm(found, "lora")["parameters"]["stored"] <= 256
+    assert "beside a head of 34, the same in every arm" in arm(found, "lora")["budget_note"]
+    assert found.results["task"]["template"] == "{text}"
+    assert not any(parameter.grad is not None for parameter in model.parameters())

@@ -24,8 +24,6 @@ def lines(bench: Bench) -> Iterator[str]:
         yield f"the model takes {facts.positions:,} tokens, its context included"
     for label, tokens in (facts.words or {}).items():
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
-    for labels in facts.shared_first_tokens:
-        yield f"note: the words of {', '.join(map(repr, labels))} begin with the same token"
     yield from (f"note: {note}" for note in facts.notes)
     yield from _estimated(bench)
 

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from tunescope.errors import UserError
 
 @contextmanager
 def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
-    """Hold `folder`/LOCK; raises UserError naming the process that holds it.
+    """Hold `folder`/LOCK; raises UserError naming the process that holds it. A new folder left empty goes again.
 
     The lock of a process that is gone from this host is taken over, with a line. Of another host nothing can
     be known, so that lock is left to a person.
     """
-    lock = folder / "LOCK"
+    lock, is_new = folder / "LOCK", not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     if not _create(lock):
         holder = _read(lock)
@@ -33,6 +33,9 @@ def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
         yield
     finally:
         lock.unlink(missing_ok=True)
+        if is_new:
+            with suppress(OSError):  # it stays unless it is empty
+                folder.rmdir()
 
 
 def _create(lock: Path) -> bool:

@@ -100,7 +100,8 @@ def running(progress: Progress) -> str:
 def ended(outcome: dict[str, Any]) -> str:
     if outcome["status"] != "done":
         return f"{outcome['status']}: {outcome['reason']}"
-    return f"done  dev {outcome['dev']:.4g}  {outcome['steps']} steps in {duration(outcome['seconds'])}"
+    test = f"  test {next(iter(outcome['test'].values())):.4g}" if outcome.get("test") else ""
+    return f"done  dev {outcome['dev']:.4g}{test}  {outcome['steps']} steps in {duration(outcome['seconds'])}"
 
 
 def duration(seconds: float) -> str:
