@@ -33,7 +33,7 @@ class DemoSetup:
     tasks: tuple[DemoTask, ...]
     arms: tuple[str, ...] = ARMS
     budget: int = 3840  # stored parameters: a prefix of length 10
-    steps: int = 300
+    steps: int = 200
     batch_size: int = 32
     eval_every: int = 100
     trials: int = 2
