@@ -52,7 +52,7 @@ REAL = {
             "--label-field",
             "label_name",
             "--steps",
-            "150",
+            "100",
             "--batch-size",
             "16",
             "--eval-every",
