@@ -44,7 +44,7 @@ class Attached:
         self.training = False
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts)
-        self.positions = sum(_positions(artifact) for artifact in contexts)
+        self.positions = sum(_positions(model, artifact) for artifact in contexts)
         self._stack = ExitStack()
         try:
             self._enter(contexts)
@@ -151,9 +151,10 @@ def _lowered(model: Any, artifacts: list[Artifact], index: int) -> Artifact:
     return Artifact(Prefix(length=len(rows), positions="after"), tensors, fingerprint(model), tokenizer, bound)
 
 
-def _positions(artifact: Artifact) -> int:
+def _positions(model: Any, artifact: Artifact) -> int:
     if isinstance(artifact.spec, TokenContext):
-        return len(next(iter(artifact.tensors.values())))
+        with torch.no_grad():
+            return len(artifact.spec.embeddings(artifact.tensors, embedder(model)))
     if not isinstance(artifact.spec, KVContext) or artifact.spec.positions != "after":
         return 0
     with torch.no_grad():

@@ -44,7 +44,8 @@ def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
         if not isinstance(spec, TokenContext):
             stored = sum(map(prod, spec.folded().shapes(base).values()))
             return Counts(size, stored, stored)
-        length = next(iter(shapes.values()))[0]
+        made = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+        length = len(spec.embeddings(made, lambda ids: torch.empty(len(ids), base.width, device="meta")))
         parameters = 0 if "ids" in shapes else size
         if kind(model) != "decoder":
             return Counts(parameters, parameters, parameters)
