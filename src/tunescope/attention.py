@@ -20,7 +20,9 @@ from tunescope.errors import UserError
 
 NAME = "tunescope"
 STATE = "_tunescope"
-LARGEST_SCORES = 2**26  # elements; beyond it scores are never held whole, and keys and values are joined instead
+# Scores are joined while a head of keys has fewer queries in a row than FEW times the width of a key: then they are
+# smaller than the keys and values that would be copied into every row. From there on torch's kernel is faster.
+FEW = 1.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class LayerState:
 
     extras: tuple[Extra, ...] = ()
     keep: Callable[[nn.Module, dict[str, Tensor | None]], None] | None = None
+    keeps_weights: bool = True  # False: `keep` has no use for the attention weights, so they need not be made
 
 
 def attention(
@@ -67,11 +70,10 @@ def attention(
     bias, softcap = kwargs.get("position_bias"), kwargs.get("softcap")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
-    wants_weights = bool(kwargs.get("output_attentions")) or state.keep is not None
-    keys = key.shape[2] + sum(extra.key.shape[1] for extra in state.extras)
-    small = query.shape[0] * query.shape[1] * query.shape[2] * keys <= LARGEST_SCORES
+    wants_weights = bool(kwargs.get("output_attentions")) or (state.keep is not None and state.keeps_weights)
+    few = query.shape[1] // key.shape[1] * query.shape[2] < FEW * query.shape[3]
     weights: Tensor | None = None
-    if wants_weights or softcap is not None or (state.extras and (small or bias is not None)):
+    if wants_weights or softcap is not None or (state.extras and (few or bias is not None)):
         hidden = context_visible(state.extras, query, key, kwargs)
         scores = _scores(query, key, attention_mask, state.extras, hidden, scaling, bias, softcap)
         exact = torch.promote_types(scores.dtype, torch.float32)

@@ -80,7 +80,7 @@ def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapp
     try:
         for name, module in places.items():
             visible = tuple(extra for extra in extras[name] if not extra.infix)
-            module.__dict__[STATE] = LayerState(visible, keep)
+            module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False)
         with _no_checkpointing(model):
             entries(model)["decoder"].forward(  # past its own hooks, ours among them
                 inputs_embeds=rows.to(model.get_input_embeddings().weight.dtype)[None],
