@@ -121,7 +121,7 @@ def test_a_budget_below_the_smallest_size_is_refused_with_that_size() -> None:
         ts.UserError, match=r"Prefix cannot be had for 10 .* smallest size \(length=1\) stores 96\. Raise"
     ):
         solve(tiny.make("gpt2"), parse("prefix"), 10)
-    with pytest.raises(ts.UserError, match="LoRA cannot be had"):
+    with pytest.raises(ts.UserError, match="nothing is left of a budget of 1,000"):
         solve(tiny.make("gpt2"), parse("prefix:length=20+lora"), 1000, [{"length"}, set()])
 
 
@@ -131,3 +131,17 @@ def test_counting_makes_nothing_and_touches_nothing() -> None:
     counts = count(model, [ts.LoRA(rank=8), ts.Full(), ts.Prefix(length=100_000)])
     assert counts.trained > 7e9
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_budget_that_the_fixed_parts_eat_up_is_refused():
+    model = tiny.make("bert")
+    specs = parse("prefix:length=30+adapter:placement=parallel")
+    with pytest.raises(
+        ts.UserError, match=r"What is set already stores [\d,]+ parameters: nothing is left of a budget of 500"
+    ):
+        solve(model, specs, 500, [{"length"}, {"placement"}])
+
+
+def test_a_method_that_is_refused_says_why_and_not_that_it_costs_too_much():
+    with pytest.raises(ts.UserError, match="asks for site 'attn.w'"):
+        solve(tiny.make("gpt2"), parse("lora:sites=attn.w"), 500)

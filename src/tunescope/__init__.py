@@ -27,6 +27,7 @@ _PLACES = {
     "load": "tunescope.saving",
     "lower": "tunescope.attached",
     "merge": "tunescope.merging",
+    "resume": "tunescope.comparison",
     "save": "tunescope.saving",
 }
 

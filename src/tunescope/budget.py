@@ -67,6 +67,8 @@ def solve(model: Any, specs: Sequence[Spec], target: int, fixed: Sequence[set[st
     if not any(free):
         return list(specs), count(model, specs)
     taken = count(model, [spec for spec, is_free in zip(specs, free, strict=True) if not is_free]).stored
+    if taken >= target:
+        raise UserError(f"What is set already stores {taken:,} parameters: nothing is left of a budget of {target:,}.")
     share = (target - taken) // sum(free)
     solved = [_sized(model, spec, share) if is_free else spec for spec, is_free in zip(specs, free, strict=True)]
     return solved, count(model, solved)
@@ -81,11 +83,11 @@ def _sized(model: Any, spec: Spec, target: int) -> Spec:
         except UserError:
             return None  # larger than the site allows
 
-    smallest = stored(1)
-    if smallest is None or smallest > target:
+    smallest = count(model, [replace(spec, **{str(spec.size): 1})]).stored  # type: ignore[type-var]
+    if smallest > target:
         raise UserError(
             f"{type(spec).__name__} cannot be had for {target:,} parameters: its smallest size ({spec.size}=1) stores "
-            f"{smallest or 0:,}. Raise the budget, or give it fewer sites."
+            f"{smallest:,}. Raise the budget, or give it fewer sites."
         )
     low, high = 1, 2
     while high <= LARGEST and (now := stored(high)) is not None and now <= target:

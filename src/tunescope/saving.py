@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_bytes
 
+from tunescope import files
 from tunescope.artifact import Artifact, fingerprint
 from tunescope.errors import UserError
 from tunescope.registry import methods, name_of
@@ -54,7 +54,7 @@ def save(
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
         "about": about or {},
     }
-    write_folder(path, {TENSORS: data, MANIFEST: json.dumps(manifest, indent=1).encode()})
+    _write_folder(path, {TENSORS: data, MANIFEST: json.dumps(manifest, indent=1).encode()})
     return path
 
 
@@ -82,32 +82,19 @@ def tokenizer_hash(tokenizer: Any) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()
 
 
-def write_folder(path: Path, files: dict[str, bytes]) -> None:
+def _write_folder(path: Path, contents: dict[str, bytes]) -> None:
     """A new folder with these files, by way of a sibling that is flushed to disk and then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    working = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    shutil.rmtree(working, ignore_errors=True)
-    working.mkdir()
+    beside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    files.remove(beside)
+    beside.mkdir()
     try:
-        for name, data in files.items():
-            with open(working / name, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync(working)
-        working.rename(path)
-        _sync(path.parent)
+        for name, data in contents.items():
+            files.write(beside / name, data)
+        files.put_folder(beside, path)
     except BaseException:
-        shutil.rmtree(working, ignore_errors=True)
+        files.remove(beside)
         raise
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _described(artifact: Artifact) -> dict[str, Any]:
