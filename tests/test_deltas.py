@@ -267,3 +267,43 @@ def test_what_one_kind_of_model_does_not_take_is_refused_in_words() -> None:
     shape = SiteShape(18, 24, 3)
     with pytest.raises(ts.UserError, match=r"acts on the heads: give it sites=attn\.heads"):
         ts.Adapter(placement="multi-head", sites=("attn",)).init(shape)
+
+
+@both
+def test_deltas_of_one_site_act_in_the_order_given(family: str) -> None:
+    model = tiny.make(family)
+    given = tiny.ids()
+    first, second = moved(model, "adapter:bottleneck=3+adapter:bottleneck=2,placement=parallel,norm=in")
+    second.spec = ts.Adapter(bottleneck=2, norm="in")  # it reads h: what the first has made of it
+    stack = "decoder" if family == "gpt2" else "encoder"
+
+    def change(site: str, layer: int, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
+        if site != "ffn":
+            return h
+        for artifact in (first, second):
+            stem = f"{stack}.{layer}.{site}:"
+            p = {name.removeprefix(stem): t for name, t in artifact.tensors.items() if name.startswith(stem)}
+            source = unified.layer_norm(h, p["norm"], p["norm_bias"]) if "norm" in p else h
+            h = h + unified.bottleneck(source, p)
+        return h
+
+    with torch.no_grad():
+        with ts.attach(model, first, second):
+            got = tiny.output(model, {"input_ids": given})
+        torch.testing.assert_close(got, WRITTEN[family](model, given, change), rtol=0, atol=1e-11)
+
+
+def test_training_goes_on_after_a_forward_pass_that_failed() -> None:
+    model = tiny.make("gpt2")
+    given = tiny.batch(model)
+    with ts.attach(model, ts.Full()) as tuned:
+        optimizer = torch.optim.SGD(tuned.train().parameters(), lr=0.1)
+        with pytest.raises(IndexError):
+            model(input_ids=torch.full((1, 3), tiny.VOCAB))
+        outs = []
+        for _ in range(2):
+            optimizer.zero_grad()
+            outs.append(tiny.output(model, given))
+            outs[-1].square().mean().backward()
+            optimizer.step()
+    assert not torch.equal(outs[0], outs[1])
