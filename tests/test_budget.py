@@ -143,5 +143,5 @@ def test_a_budget_that_the_fixed_parts_eat_up_is_refused():
 
 
 def test_a_method_that_is_refused_says_why_and_not_that_it_costs_too_much():
-    with pytest.raises(ts.UserError, match="asks for site 'attn.w'"):
+    with pytest.raises(ts.UserError, match=r"asks for site 'attn.w'"):
         solve(tiny.make("gpt2"), parse("lora:sites=attn.w"), 500)
