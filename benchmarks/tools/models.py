@@ -29,7 +29,7 @@ class Scale:
     tokens_before: int = 128
 
 
-FULL = Scale("full", 7, gpt2=(12, 768, 12, 50_257), llama=(8, 512, 8, 2, 32_000))
+FULL = Scale("full", 5, gpt2=(12, 768, 12, 50_257), llama=(8, 512, 8, 2, 32_000))
 TINY = Scale(
     "tiny",
     2,
