@@ -379,3 +379,31 @@ def test_a_text_too_long_for_the_positions_left_is_refused(family: str) -> None:
         ):
             tiny.output(model, {"input_ids": tiny.ids(1, limit - 9), **fitting})
         tiny.output(model, {"input_ids": tiny.ids(1, 5), **fitting})
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_attentions_are_given_where_they_are_asked_for_however_long_the_text(name: str) -> None:
+    model = tiny.make(name)
+    ids = torch.randint(3, tiny.VOCAB, (1, 40))
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {})
+    with ts.attach(model, ts.Prefix(length=3)), torch.no_grad():
+        out = model(**inputs, output_attentions=True)
+    given = out.decoder_attentions if model.config.is_encoder_decoder else out.attentions
+    assert [tuple(weights.shape[2:]) for weights in given] == [(40, 43)] * 2
+    torch.testing.assert_close(given[0].sum(-1), torch.ones_like(given[0][..., 0]))
+
+
+def test_an_infix_without_a_cache_asks_where_the_output_begins() -> None:
+    model = tiny.make("gpt2")
+    ids = torch.randint(3, tiny.VOCAB, (1, 5))
+    with ts.attach(model, ts.Infix(length=2)):
+        with pytest.raises(ts.UserError, match="An infix without a cache needs output_start"):
+            model.generate(input_ids=ids, use_cache=False, max_new_tokens=2, pad_token_id=0)
+        model(input_ids=ids, use_cache=False, output_start=torch.tensor([3]))
+
+
+def test_a_soft_prompt_of_words_that_are_none_is_refused() -> None:
+    model, tokenizer = tiny.make("gpt2"), tiny.tokenizer()
+    for init, text, message in (("text", "  ", "needs text="), ("labels", "w4//w5", "a word between the '/'")):
+        with pytest.raises(ts.UserError, match=message):
+            ts.attach(model, ts.Soft(length=3, init_from=init, text=text), tokenizer=tokenizer)

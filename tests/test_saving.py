@@ -161,3 +161,17 @@ def test_a_saved_artifact_goes_on_training_where_it_was(saved: Path, tmp_path: P
         tuned.train()
         model(input_ids=tiny.ids()).logits.square().mean().backward()
         assert all(leaf.grad is not None for leaf in tuned.parameters())
+
+
+@pytest.mark.parametrize(
+    "change", [{"format": None}, {"artifacts": [{"method": "lora"}]}, {"base": {}}, {"sha256": {}}]
+)
+def test_a_manifest_that_does_not_describe_its_folder_is_named(saved: Path, change: dict[str, object]) -> None:
+    with pytest.raises(ts.UserError, match=r"tunescope.json does not describe its folder .* it is damaged"):
+        ts.load(changed(saved, **change))
+
+
+def test_a_manifest_with_an_unknown_field_of_a_method_is_named(saved: Path) -> None:
+    entry = {"method": "lora", "fields": {"rang": 3}, "in_force": None}
+    with pytest.raises(ts.UserError, match="does not describe its folder"):
+        ts.load(changed(saved, artifacts=[entry]))

@@ -47,6 +47,7 @@ class LayerState:
     extras: tuple[Extra, ...] = ()
     keep: Callable[[nn.Module, dict[str, Tensor | None]], None] | None = None
     keeps_weights: bool = True  # False: `keep` has no use for the attention weights, so they need not be made
+    asked: bool = False  # the model was called with output_attentions, which some families do not pass on
 
 
 def attention(
@@ -70,7 +71,8 @@ def attention(
     bias, softcap = kwargs.get("position_bias"), kwargs.get("softcap")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
-    wants_weights = bool(kwargs.get("output_attentions")) or (state.keep is not None and state.keeps_weights)
+    wants_weights = state.asked or bool(kwargs.get("output_attentions"))
+    wants_weights = wants_weights or (state.keep is not None and state.keeps_weights)
     few = query.shape[1] // key.shape[1] * query.shape[2] < FEW * query.shape[3]
     weights: Tensor | None = None
     if wants_weights or softcap is not None or (state.extras and (few or bias is not None)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,12 +38,20 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
         for given in artifacts:
             if isinstance(given, Artifact):
                 check_fits(model, given, tokenizer)
-                ready.append(given)
+                ready.append(_moved(model, given))
             elif isinstance(given, Spec):
                 ready.append(Artifact(given, _placed_like(model, fresh(model, given, tokenizer))))
             else:
                 raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")
     return ready
+
+
+def _moved(model: Any, artifact: Artifact) -> Artifact:
+    """The artifact on the model's device; itself, where it is there already."""
+    device = model.get_input_embeddings().weight.device
+    if all(value.device == device for value in artifact.tensors.values()):
+        return artifact
+    return replace(artifact, tensors={name: value.to(device) for name, value in artifact.tensors.items()})
 
 
 def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
@@ -97,7 +106,7 @@ def base_of(model: Any, tokenizer: Any = None) -> Base:
         kind=kind(model),
         width=int(table.weight.shape[1]),
         layers={found.name: found.shape for found in reached(model)},
-        embed=embedder(model),
+        embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
         vocabulary=int(model.config.vocab_size),
         tokenizer=tokenizer,
@@ -113,7 +122,7 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
         name = next(place.name for place in found if place.module is module)
         key, value = seen["key"], seen["value"]
         assert key is not None and value is not None
-        kept[name] = (key[0].clone(), value[0].clone())
+        kept[name] = (key[0].cpu().clone(), value[0].cpu().clone())
 
     row = ids.to(model.get_input_embeddings().weight.device)[None]
     try:

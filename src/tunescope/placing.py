@@ -60,6 +60,11 @@ def _keys_placed(
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
+        asked = given.get("output_attentions")
+        for module in places.values():
+            module.__dict__[STATE].asked = bool(model.config.output_attentions if asked is None else asked)
+        if model.__dict__["_tunescope_wants_output_start"] and given.get("use_cache") is False:
+            _check_output_start(given)
         return (), (_shifted(given, made["used"], model) if made["used"] else given)
 
     handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
@@ -71,6 +76,15 @@ def _keys_placed(
         handle.remove()
         for module in places.values():
             module.__dict__.pop(STATE, None)
+
+
+def _check_output_start(given: dict[str, Any]) -> None:
+    """Without a cache every step of decoding reads the whole text again, and cannot tell where the output began."""
+    if given.get("output_start") is None:
+        raise UserError(
+            "An infix without a cache needs output_start=(batch,), the index of each row's last input token; "
+            "in generate() leave use_cache on."
+        )
 
 
 def _shifted(given: dict[str, Any], used: int, model: Any) -> dict[str, Any]:

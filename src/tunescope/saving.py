@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
 from safetensors.torch import save as save_bytes
 
@@ -68,6 +69,13 @@ def load(path: str | Path) -> list[Artifact]:
         raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
     except ValueError:
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
+    try:
+        return _read(path, manifest, data)
+    except (KeyError, TypeError, AttributeError, SafetensorError) as problem:
+        raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
+
+
+def _read(path: Path, manifest: dict[str, Any], data: bytes) -> list[Artifact]:
     if manifest["format"] > VERSION:
         raise UserError(f"{path} was written by a newer tunescope (format {manifest['format']}): upgrade to read it.")
     if hashlib.sha256(data).hexdigest() != manifest["sha256"][TENSORS]:

@@ -45,12 +45,14 @@ class Soft(TokenContext):
             return {"embeddings": sample.std() * torch.randn(shape, dtype=sample.dtype)}
         if self.init_from == "vocabulary":
             return {"embeddings": base.embed(common)}
-        if base.tokenizer is None or not self.text:
+        if base.tokenizer is None or not self.text.strip():
             raise UserError(f"Soft(init_from={self.init_from!r}) needs text=... and the model's tokenizer.")
         if self.init_from == "text":
             ids = torch.tensor(token_ids(base.tokenizer, self.text))
             return {"embeddings": base.embed(ids.repeat(-(-self.length // len(ids)))[: self.length])}
         words = [base.tokenizer(word, add_special_tokens=False)["input_ids"] for word in self.text.split("/")]
+        if not all(words):
+            raise UserError(f"Soft(init_from='labels', text={self.text!r}): a word between the '/' has no tokens.")
         rows = [base.embed(torch.tensor(ids)).mean(0) for ids in words][: self.length]
         return {"embeddings": torch.cat([torch.stack(rows), base.embed(common)[len(rows) :]])}
 
