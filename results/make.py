@@ -82,11 +82,11 @@ REAL = {
     ),
     "e2e": Real(
         train=("e2e/train.jsonl.gz", 42061),
-        test=("e2e/test.jsonl.gz", 4693),
-        dev=("e2e/validation.jsonl.gz", 400),
+        test=("e2e/test.jsonl.gz", 2000),
+        dev=("e2e/validation.jsonl.gz", 250),
         options=(
             *("--task", "generation", "--input-field", "table", "--target-field", "text", "--metric", "bleu"),
-            *("--template", "{table}\n", "--steps", "300", "--batch-size", "8", "--eval-every", "150"),
+            *("--template", "{table}\n", "--steps", "200", "--batch-size", "8", "--eval-every", "100"),
         ),
         arms=DECODER_ARMS,
         budgets=(4_096,),
