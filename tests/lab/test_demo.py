@@ -76,7 +76,7 @@ def test_prepare_writes_the_same_inputs_for_both_tasks_and_keeps_the_parts_apart
             assert len(rows) == count
             asked = [[int(word) for word in row["input"].split()] for row in rows]
             given = [[int(word) for word in row["target"].split()] for row in rows]
-            wanted = {"descending": lambda x: sorted(x, reverse=True), "rotate": lambda x: [*x[1:], x[0]]}
+            wanted = {"descending": lambda x: sorted(x, reverse=True), "reverse": lambda x: x[::-1]}
             assert given == [wanted[task["name"]](sequence) for sequence in asked]
             assert inputs.setdefault(part, asked) == asked
     assert all(part_of(np.array(sequence)) == part for part, asked in inputs.items() for sequence in asked)
@@ -95,8 +95,8 @@ def test_a_comparison_of_the_demo_runs_through(
     for file in tmp_path.glob("data/*.jsonl"):
         lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         file.write_text("".join(lines[:20]), encoding="utf-8")
-    small = replace(setup, arms=("zero-shot", "prefix"), steps=2, eval_every=2, trials=1, seeds=(0,), batch_size=4)
-    compare_one(small, small.tasks[0], tmp_path / "run")
+    small = replace(setup, arms=("zero-shot", "prefix"), trials=1, seeds=(0,), batch_size=4)
+    compare_one(small, {**small.tasks[0], "steps": 2}, tmp_path / "run")
     assert "Verdict:" in capsys.readouterr().out
     assert (tmp_path / "run" / "report.html").exists()
 

@@ -12,6 +12,7 @@ BY_HAND = {
     "descending": [7, 7, 5, 3, 3, 3, 2, 1, 1, 0],
     "add1": [4, 2, 8, 4, 1, 6, 2, 8, 4, 3],
     "add2": [5, 3, 9, 5, 2, 7, 3, 9, 5, 4],
+    "reverse": [2, 3, 7, 1, 5, 0, 3, 7, 1, 3],
     "rotate": [1, 7, 3, 0, 5, 1, 7, 3, 2, 3],
     "double_histogram": [3, 2, 2, 3, 1, 1, 2, 2, 3, 1],
 }
@@ -34,6 +35,7 @@ def test_skills_agree_with_plain_python() -> None:
         assert find("ascending")(sequence).tolist() == sorted(plain)
         assert find("descending")(sequence).tolist() == sorted(plain, reverse=True)
         assert find("double_histogram")(sequence).tolist() == [plain.count(digit) for digit in plain]
+        assert find("reverse")(sequence).tolist() == plain[::-1]
         assert find("rotate")(sequence).tolist() == [*plain[1:], plain[0]]
 
 

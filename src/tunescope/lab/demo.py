@@ -10,16 +10,18 @@ PACKAGED = Path(__file__).parent / "demo_model"
 SIZES: dict[Part, int] = {"train": 2000, "dev": 200, "test": 300}
 QUESTIONS = {
     "descending": "Sort in falling order. One of four skills the model was pretrained on, never named there.",
-    "rotate": "Move every number one place to the left. The model was never trained on that.",
+    "reverse": "Write the numbers from last to first. The model was never trained on that.",
 }
+STEPS = {"descending": 160, "reverse": 500}  # a skill that is there is brought out in far fewer
 ARMS = ("zero-shot", "demos:k=3", "soft", "prefix", "lora", "adapter", "full")
 
 
 class DemoTask(TypedDict):
-    """One task: its name, what it asks of the model, and its three JSONL files."""
+    """One task: its name, what it asks of the model, the updates of a run, and its three JSONL files."""
 
     name: str
     question: str
+    steps: int
     train: Path
     dev: Path
     test: Path
@@ -32,10 +34,9 @@ class DemoSetup:
     model: Path
     tasks: tuple[DemoTask, ...]
     arms: tuple[str, ...] = ARMS
-    budget: int = 3840  # stored parameters: a prefix of length 10
-    steps: int = 200
+    budget: int = 7680  # stored parameters: a prefix of length 20
     batch_size: int = 32
-    eval_every: int = 100
+    evaluations: int = 2  # of a run
     trials: int = 2
     seeds: tuple[int, ...] = (0, 1)
 
@@ -57,6 +58,7 @@ def task(folder: Path, name: str) -> DemoTask:
     return {
         "name": name,
         "question": QUESTIONS[name],
+        "steps": STEPS[name],
         "train": files["train"],
         "dev": files["dev"],
         "test": files["test"],
@@ -87,7 +89,7 @@ def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
     from tunescope.comparison import compare
     from tunescope.train import Settings
 
-    every = setup.eval_every
+    every = -(-one["steps"] // setup.evaluations)
     found = compare(
         setup.model,
         {"train": one["train"], "dev": one["dev"], "test": one["test"]},
@@ -97,7 +99,7 @@ def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
         seeds=setup.seeds,
         trials=setup.trials,
         settings=Settings(
-            steps=setup.steps, batch_size=setup.batch_size, eval_every=every, patience=setup.steps // every + 1
+            steps=one["steps"], batch_size=setup.batch_size, eval_every=every, patience=setup.evaluations + 1
         ),
         out=folder,
         workers=machine.default_workers(setup.model),

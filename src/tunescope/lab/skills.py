@@ -46,8 +46,13 @@ def rotate(sequences: Sequences) -> Sequences:
     return np.roll(sequences, -1, axis=-1)
 
 
+def reverse(sequences: Sequences) -> Sequences:
+    """The elements from last to first."""
+    return sequences[..., ::-1]
+
+
 SKILLS: dict[str, Skill] = {
-    skill.__name__: skill for skill in (ascending, descending, add1, add2, double_histogram, rotate)
+    skill.__name__: skill for skill in (ascending, descending, add1, add2, double_histogram, rotate, reverse)
 }
 
 
