@@ -30,16 +30,20 @@ class Tap:
 
     module: nn.Module
     end: Literal["in", "out"]
-    columns: Tensor | None = None  # indices into the last axis
+    columns: Tensor | slice | None = None  # of the last axis
     width: int = 0
 
     def read(self, whole: Tensor) -> Tensor:
-        return whole if self.columns is None else whole[..., self.columns.to(whole.device)]
+        if isinstance(self.columns, Tensor):
+            return whole[..., self.columns.to(whole.device)]
+        return whole if self.columns is None else whole[..., self.columns]
 
     def write(self, whole: Tensor, part: Tensor) -> Tensor:
         """A copy of `whole` with its columns replaced; `whole` itself is left as it is."""
         if self.columns is None:
             return part
+        if isinstance(self.columns, slice):
+            return torch.slice_scatter(whole, part, -1, self.columns.start, self.columns.stop)
         return whole.index_copy(-1, self.columns.to(whole.device), part)
 
 
@@ -160,12 +164,12 @@ def _part(layer: nn.Module, place: str | Slice, head_dim: int) -> tuple[Tap, Tap
         module = layer.get_submodule(place)
         return _tap(module, "in"), _tap(module, "out")
     module = layer.get_submodule(place.path)
-    columns = torch.arange(weight_shape(module)[0])
-    if place.per_head:
-        columns = columns.view(-1, place.of, head_dim)[:, place.index].reshape(-1)
-    else:
-        columns = columns.chunk(place.of)[place.index]
-    return _tap(module, "in"), Tap(module, "out", columns, len(columns))
+    whole = weight_shape(module)[0]
+    width = whole // place.of
+    if not place.per_head:
+        return _tap(module, "in"), Tap(module, "out", slice(place.index * width, (place.index + 1) * width), width)
+    columns = torch.arange(whole).view(-1, place.of, head_dim)[:, place.index].reshape(-1)
+    return _tap(module, "in"), Tap(module, "out", columns, width)
 
 
 def _tap(module: nn.Module, end: Literal["in", "out"]) -> Tap:
