@@ -1,5 +1,6 @@
 """What every artifact promises on every family. A new file in contexts/, deltas/ or families/ is run unasked."""
 
+import gc
 from contextlib import suppress
 from typing import Any
 
@@ -390,3 +391,14 @@ def test_every_method_of_the_folders_is_here() -> None:
     assert {arm.partition(":")[0] for arm in ARMS} == set(methods())
     assert set(FAMILIES) == set(tiny.configs())
     assert any(issubclass(method, Context) for method in methods().values())
+
+
+def test_what_is_attached_stays_attached_when_its_handle_is_dropped() -> None:
+    model = tiny.make("gpt2")
+    given = {"input_ids": tiny.ids(2, 7)}
+    plain = outputs(model, given)
+    ts.attach(model, ts.Prefix(length=3))
+    gc.collect()
+    assert not torch.equal(outputs(model, given)["logits"], plain["logits"])
+    with pytest.raises(ts.UserError, match="attached already"):
+        ts.attach(model, ts.Prefix(length=3))

@@ -54,10 +54,7 @@ def test_tensor_files_have_the_mode_that_the_umask_says(tmp_path):
     ],
 )
 def test_a_disk_that_takes_nothing_is_one_line_with_the_way_on(tmp_path, problem, reason):
-    line = (
-        f"{reason} while writing to runs/a; what was finished is kept. "
-        "Mend that, then type: tunescope resume runs/a"
-    )
+    line = f"{reason} while writing to runs/a; what was finished is kept. Mend that, then type: tunescope resume runs/a"
     with pytest.raises(UserError, match=re.escape(line)), files.disk_errors_named("runs/a"):
         raise problem
 

@@ -157,10 +157,7 @@ def test_a_damaged_state_is_not_used(tmp_path, damage):
     again = problem()
     optimizer = torch.optim.AdamW(again.parameters.values())
     assert checkpoint.load(tmp_path, again.parameters, optimizer) is None
-    assert (
-        train(again, PLAIN, seed=2, saving=Saving(tmp_path, 1e9)).curve
-        == train(problem(), PLAIN, seed=2).curve
-    )
+    assert train(again, PLAIN, seed=2, saving=Saving(tmp_path, 1e9)).curve == train(problem(), PLAIN, seed=2).curve
 
 
 def test_only_the_last_state_is_kept(tmp_path):
@@ -218,9 +215,7 @@ def test_schedules_rise_to_one_and_fall_to_nothing():
 
 
 def test_unknown_names_are_refused_with_the_list():
-    with pytest.raises(
-        UserError, match="schedule 'step' is not known; it is one of: constant, linear, cosine"
-    ):
+    with pytest.raises(UserError, match="schedule 'step' is not known; it is one of: constant, linear, cosine"):
         factor("step", 9, 10, 0.0)
     with pytest.raises(UserError, match="optimizer 'sgd' is not known; it is one of: adamw, adafactor"):
         train(problem(), replace(PLAIN, optimizer="sgd"), seed=0)
@@ -239,9 +234,7 @@ def test_an_epoch_holds_every_row_once_and_depends_on_seed_and_epoch_only(rows):
 
 def test_batches_hold_rows_of_like_length():
     lengths = [(row * 7919) % 101 for row in range(4000)]
-    spread = [
-        max(lengths[r] for r in batch) - min(lengths[r] for r in batch) for batch in batches(lengths, 8, 0, 0)
-    ]
+    spread = [max(lengths[r] for r in batch) - min(lengths[r] for r in batch) for batch in batches(lengths, 8, 0, 0)]
     assert sum(spread) / len(spread) < 5
 
 

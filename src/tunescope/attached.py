@@ -57,7 +57,7 @@ class Attached:
             raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
-        enter(_marked(self.model, self.wants_output_start))
+        enter(_marked(self))
         enter(frozen(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), lambda: self.training))
@@ -163,10 +163,12 @@ def _positions(model: Any, artifact: Artifact) -> int:
 
 
 @contextmanager
-def _marked(model: Any, wants_output_start: bool) -> Iterator[None]:
-    model.__dict__["_tunescope_attached"] = True
-    model.__dict__["_tunescope_wants_output_start"] = wants_output_start
+def _marked(tuned: Attached) -> Iterator[None]:
+    """The model holds what is attached to it, so that it stays attached when nobody else does."""
+    own = tuned.model.__dict__
+    own["_tunescope_attached"] = tuned
+    own["_tunescope_wants_output_start"] = tuned.wants_output_start
     try:
         yield
     finally:
-        del model.__dict__["_tunescope_attached"], model.__dict__["_tunescope_wants_output_start"]
+        del own["_tunescope_attached"], own["_tunescope_wants_output_start"]

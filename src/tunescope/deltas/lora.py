@@ -44,7 +44,7 @@ class LoRA(SiteDelta):
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
-        return h + self.scale * F.linear(F.linear(x, p["a"]), p["b"])
+        return h + F.linear(self.scale * F.linear(x, p["a"]), p["b"])
 
     def weight_change(self, p: Params) -> Tensor:
         return self.scale * (p["b"] @ p["a"])
