@@ -32,7 +32,7 @@ def _real(name: str, title: str) -> str:
     results = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
     protocol, verdict = results["protocol"], results["verdict"]
     lines = [
-        f"**{title}** ({results['task']['metric']}; {results['data']['test']['rows']:,} test rows, "
+        f"**{title}** ({results['task']['metric']}; {scored(results):,} test items, "
         f"{len(protocol['seeds'])} seeds, {protocol['trials_per_arm']} rates an arm, {protocol['steps']} steps of "
         f"{protocol['batch_size']}; `results/{name}.json`). Verdict: *{verdict['answer']}*.",
         "",
@@ -40,6 +40,11 @@ def _real(name: str, title: str) -> str:
         "|---|---|---|---|---|",
     ]
     return "\n".join(lines + [_arm(arm, results["task"]["metric"]) for arm in results["arms"]])
+
+
+def scored(results: dict[str, Any]) -> int:
+    """Test items: fewer than the rows where several references share one input."""
+    return max(len(run["stats"]) for arm in results["arms"] for run in arm["runs"])
 
 
 def _arm(arm: dict[str, Any], metric: str) -> str:

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from tunescope import evidence
 from tunescope.verdict import decide
 
 RISING = (0.5, 0.6, 0.7, 0.8)  # dev at each quarter of the steps
@@ -300,3 +301,10 @@ def test_a_comparison_that_was_not_stored_is_made_from_the_rows():
     assert -0.40 < verdict["evidence"]["pair"]["low"] < verdict["evidence"]["pair"]["high"] < -0.2
     apart = [arms[0], {**arms[1], "runs": arms[1]["runs"][:1]}, {**arms[2], "runs": arms[2]["runs"][1:]}]
     assert "share no seed to be compared on" in decide({**made, "arms": apart})["sentences"][0]
+
+
+def test_rows_that_share_an_input_are_counted_once():
+    runs = [{"stats": [[1.0], [0.0], [1.0]]}]
+    results = {"data": {"test": {"rows": 20}}, "arms": [{"runs": []}, {"runs": runs}]}
+    assert evidence.scored_rows(results) == 3
+    assert evidence.scored_rows({"data": {"test": {"rows": 20}}, "arms": []}) == 20

@@ -105,17 +105,22 @@ def finite(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
 
 
+def scored_rows(results: Result) -> int:
+    """How many test items were scored: fewer than the file's rows where several references share one input."""
+    lengths = [len(run.get("stats") or ()) for arm in results.get("arms", []) for run in arm.get("runs") or ()]
+    return max(lengths, default=0) or int((results.get("data", {}).get("test") or {}).get("rows") or 0)
+
+
 def gather(results: Result, margin: float) -> Evidence:
     """The evidence in a results.json dict, `margin` as a share of the metric's scale."""
     reader = _Reader(results)
     best = {name: reader.best(groups) for name, groups in _GROUPS.items()}
     full = reader.best({"full"})
-    sizes = results.get("data", {}).get("test", {})
     return Evidence(
         margin=margin * reader.scale,
         scale=reader.scale,
         seeds=len(results.get("protocol", {}).get("seeds") or [0]),
-        rows=int(sizes.get("rows") or 0),
+        rows=scored_rows(results),
         floor=reader.floor(),
         losses=reader.losses(),
         latency=reader.latency(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from tunescope import stats
+from tunescope import evidence, stats
 from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.charts import Frame, frame
@@ -134,7 +134,7 @@ def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) 
 def _limits(raw: Json, arms: list[Json], best: str | None, scale: float) -> list[str]:
     """What the page does not say, in sentences."""
     seeds = len(raw["protocol"].get("seeds") or [0])
-    rows = (raw["data"].get("test") or {}).get("rows") or 0
+    rows = evidence.scored_rows(raw)
     over = "seeds and test rows" if seeds > 1 else "test rows only: one seed was run, and another could score otherwise"
     said = [
         "One model, one set of data, one budget, these learning rates. Another may order the arms differently.",
