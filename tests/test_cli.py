@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -172,6 +173,7 @@ ONE_LABEL = ROWS.replace('"neg"', '"pos"')
         (ROWS, ["--workers", "-1"], "--workers -1 is too small"),
         (ROWS, ["--budget", "1", "--arms", "lora"], "every arm was refused; lora: .* cannot be had for 1 param"),
         (ROWS, ["--arms", "lora:sites=attn.w"], "every arm was refused; lora:sites=attn.w: .*attn.w"),
+        (ROWS, ["--template", "No Field"], r"error: Template 'No Field' must name at least one field of the rows"),
         (ROWS, ["--optimizer", "adamv"], "--optimizer 'adamv' is not known. Did you mean 'adamw'?"),
     ],
 )
@@ -198,6 +200,44 @@ def test_a_model_that_cannot_be_loaded_is_named(tunescope, material, tmp_path, m
     code, _, err = tunescope("compare", model, material[1]["train"], "--out", tmp_path / "run")
     assert code == 2
     assert re.search(message, err.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"torn", r"not a transformers model with safetensors weights: .*header"),
+        ("tokenizer.json", None, r"broken has no tokenizer: save one there with tokenizer.save_pretrained\("),
+    ],
+)
+def test_a_damaged_model_folder_is_named(tunescope, material, tmp_path, name, content, message):
+    folder = tmp_path / "broken"
+    shutil.copytree(material[0], folder)
+    if content is None:
+        (folder / name).unlink()
+        (folder / "tokenizer_config.json").unlink()
+    else:
+        (folder / name).write_bytes(content)
+    code, _, err = tunescope("compare", folder, material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert re.search(message, err.splitlines()[-1])
+
+
+def test_a_file_where_the_run_would_go_is_named_and_kept(tunescope, material, tmp_path):
+    (tmp_path / "run").write_text("mine")
+    for out in (tmp_path / "run", tmp_path / "run" / "inner"):
+        code, _, err = tunescope("compare", material[0], material[1]["train"], "--out", out)
+        assert code == 2
+        assert err == f"error: {out} cannot be a folder: a file has that name. Name another: --out FOLDER\n"
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_compare_says_that_test_rows_are_also_in_train(tunescope, material, tmp_path):
+    data = material[1]
+    words = [data["train"], "--dev", data["dev"], "--test", data["train"], *QUICK, "--out", tmp_path / "run"]
+    words[words.index("lora:rank=2")] = "demos:k=2"
+    code, _, err = tunescope("compare", material[0], *words)
+    assert code == 0
+    assert "note: 64 of 64 test rows are also in train, exactly." in err
 
 
 def test_a_hub_name_that_is_not_reached_is_named(tunescope, material, tmp_path, monkeypatch):

@@ -236,6 +236,8 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
         (ts.LoRA(rank=25), r"LoRA\(rank=25\): a 24 -> 24 map takes a rank in \[1, 24\]"),
         (ts.Adapter(bottleneck=0), r"Adapter\(bottleneck=0\): a bottleneck is at least 1 wide"),
         (ts.Adapter(placement="multi-head", sites=("ffn.in",)), "has no query to read: use the sites 'attn'"),
+        (ts.Adapter(placement="paralel"), r"Adapter\(placement='paralel'\): input should be 'sequential', "),  # type: ignore[arg-type]
+        (ts.LoRA(sites="attn.q"), r"LoRA\(sites='attn.q'\): input should be a valid tuple"),  # type: ignore[arg-type]
         (ts.Head(n_labels=1), "tells at least two labels apart"),
         (ts.Prefix(length=0), r"Prefix\(length=0\): a prefix has at least one position"),
         (ts.Soft(length=0), r"Soft\(length=0\): a soft prompt has at least one token"),

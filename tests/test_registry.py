@@ -100,5 +100,6 @@ def test_the_public_names_are_there_and_few() -> None:
     for name in ts.__all__:
         if name != "compare":
             assert getattr(ts, name) is not None
+    assert set(dir(ts)) == set(ts.__all__)  # what a notebook completes
     with pytest.raises(AttributeError, match="has no attribute 'Lora'; it has: Adapter, "):
         ts.Lora  # noqa: B018

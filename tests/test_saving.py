@@ -97,6 +97,8 @@ def test_damage_is_named(saved: Path) -> None:
         ts.load(saved)
     with pytest.raises(ts.UserError, match=r"is no saved artifact: tunescope\.json is not there"):
         ts.load(saved.parent)
+    with pytest.raises(ts.UserError, match=r"tunescope\.json is no saved artifact, which is a folder: it is a file"):
+        ts.load(saved / saving.MANIFEST)
 
 
 def test_a_newer_format_and_a_method_that_is_not_here_are_refused(saved: Path) -> None:

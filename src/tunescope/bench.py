@@ -87,6 +87,9 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
         return TypeAdapter(kinds[name]).validate_python(fields)
     except ValidationError as problem:
         first = problem.errors()[0]
+        own = first.get("ctx", {}).get("error")
+        if isinstance(own, UserError):
+            raise own from None
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
 
@@ -94,6 +97,7 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
 def load_model(name: str) -> tuple[Any, Any]:
     """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run."""
     import transformers
+    from safetensors import SafetensorError
 
     from tunescope.sites import kind
 
@@ -109,11 +113,13 @@ def load_model(name: str) -> tuple[Any, Any]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except UserError:
         raise
-    except (OSError, ValueError, KeyError) as problem:
+    except (OSError, ValueError, KeyError, SafetensorError) as problem:
         raise UserError(_cannot_load(name, problem)) from problem
     finally:
         if bars:
             logging.enable_progress_bar()
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
+        raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
     return model, tokenizer
 
 

@@ -27,6 +27,7 @@ from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, named_parameters
 from tunescope.lowered import embedder
 from tunescope.reach import reached, resting, switched
+from tunescope.registry import check_fields
 from tunescope.sites import kind, resolve, select
 
 
@@ -40,6 +41,7 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
                 check_fits(model, given, tokenizer)
                 ready.append(_moved(model, given))
             elif isinstance(given, Spec):
+                check_fields(given)
                 ready.append(Artifact(given, _placed_like(model, fresh(model, given, tokenizer))))
             else:
                 raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")

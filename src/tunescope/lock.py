@@ -14,13 +14,17 @@ from tunescope.errors import UserError
 
 @contextmanager
 def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
-    """Hold `folder`/LOCK; raises UserError naming the process that holds it. A new folder left empty goes again.
+    """Hold `folder`/LOCK; raises UserError naming the process that holds it, or the file in its place.
 
+    A new folder left empty goes again.
     The lock of a process that is gone from this host is taken over, with a line. Of another host nothing can
     be known, so that lock is left to a person.
     """
     lock, is_new = folder / "LOCK", not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{folder} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
     if not _create(lock):
         holder = _read(lock)
         if holder is None or not _is_gone(holder):

@@ -46,6 +46,8 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
         UserError: every arm was refused.
     """
     with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
+        for note in bench.splits.notes:  # a test row that is also in train is known before the first step
+            shown.say(f"note: {note}")
         for entry in entries:
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})

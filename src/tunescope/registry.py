@@ -149,6 +149,18 @@ def _one(part: str) -> Spec:
     return method(**values)
 
 
+def check_fields(spec: Spec) -> None:
+    """Raises UserError for a field that its type does not allow: a dataclass takes any placement, misspelt ones too."""
+    hints = get_type_hints(type(spec))
+    for field in fields(spec):  # type: ignore[arg-type]
+        given = getattr(spec, field.name)
+        try:
+            TypeAdapter(hints[field.name]).validate_python(given)
+        except ValidationError as error:
+            asked = f"{type(spec).__name__}({field.name}={given!r})"
+            raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None
+
+
 def _value(hint: Any, text: str, asked: str) -> Any:
     given: Any = tuple(text.split(",")) if "tuple" in str(hint) else text
     if text == "None" and "None" in str(hint):

@@ -67,6 +67,8 @@ def load(path: str | Path) -> list[Artifact]:
         data = (path / TENSORS).read_bytes()
     except FileNotFoundError as error:
         raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
+    except NotADirectoryError:
+        raise UserError(f"{path} is no saved artifact, which is a folder: it is a file.") from None
     except ValueError:
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
     try:
