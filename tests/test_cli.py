@@ -61,10 +61,14 @@ print("heavy:", heavy, "cpu:", time.process_time())
 
 
 def test_help_is_quick_and_imports_nothing_heavy():
-    runs = [subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True) for _ in range(3)]
-    assert all("compare" in one.stdout and "heavy: []" in one.stdout for one in runs)
-    # processor time, so that a busy machine does not fail it
-    assert min(float(one.stdout.rpartition(" ")[2]) for one in runs) < 0.3
+    """The best of up to ten runs, in processor time: a busy machine slows some of them, not all."""
+    for _ in range(10):
+        done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+        assert "compare" in done.stdout
+        assert "heavy: []" in done.stdout
+        if float(done.stdout.rpartition(" ")[2]) < 0.3:
+            return
+    raise AssertionError(done.stdout)
 
 
 def test_every_option_is_explained(tunescope, monkeypatch):
