@@ -128,7 +128,7 @@ def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, materi
         "--arms",
         "zero-shot",
         "lora",
-        "nonsense",
+        "lora:sites=attn.w",
     ]
     code, out, _ = tunescope(*words, "--steps", "10")
     assert code == 0
@@ -136,7 +136,7 @@ def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, materi
     assert "labels: " in out
     assert "the model takes 64 tokens, its context included" in out
     assert re.search(r"lora: [\d,]+ parameters, \d+ ms a step, .* MB beside the model", out)
-    assert "nonsense: Arm 'nonsense': no method 'nonsense'" in out
+    assert re.search(r"lora:sites=attn.w: .* asks for site 'attn.w'", out)
     assert "Estimated from 3 real steps of each arm" in out
 
 

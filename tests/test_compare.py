@@ -222,10 +222,20 @@ def test_an_arm_that_fails_is_told_and_tried_again_by_resume(
 
 
 def test_a_refused_arm_is_told_and_the_others_go_on(bench, material, tmp_path):
-    names = ("lora", "prefix:lenght=3", "lora:sites=attn.w", "nonsense")
+    names = ("lora", "lora:sites=attn.w")
     found = on(bench, question(material, arms=names, budgets=(), seeds=(0,), trials=1), tmp_path / "run")
-    assert [one["status"] for one in found.results["arms"]] == ["done", "refused", "refused", "refused"]
-    assert "Did you mean 'length'" in arm(found, "prefix:lenght=3")["reason"]
+    assert [one["status"] for one in found.results["arms"]] == ["done", "refused"]
+    assert "does not have" in arm(found, "lora:sites=attn.w")["reason"]
+
+
+@pytest.mark.parametrize(
+    ("typo", "hint"), [("prefix:lenght=3", "Did you mean 'length'"), ("lroa", "Did you mean 'lora'")]
+)
+def test_a_typo_in_one_arm_stops_the_run_before_anything_is_trained(bench, material, tmp_path, typo, hint):
+    asked = question(material, arms=("lora", typo), budgets=(), seeds=(0,), trials=1)
+    with pytest.raises(UserError, match=hint):
+        on(bench, asked, tmp_path / "run")
+    assert not list((tmp_path / "run").glob("arms/*"))
 
 
 def test_all_refused_is_an_error(bench, material, tmp_path):

@@ -60,7 +60,7 @@ def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]
     `NAME=ITEMS` gives an arm a name, as in `mam=prefix:length=30+adapter:placement=parallel`.
 
     Raises:
-        UserError: an arm is empty, or two have one name.
+        UserError: an arm is empty or names no method or field that there is, or two have one name.
     """
     found: list[Arm] = []
     for text in texts or DEFAULT[kind]:
@@ -68,6 +68,7 @@ def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]
         name, items = (part.strip() for part in (match.groups() if match else (text, text)))
         if not items or not name:
             raise UserError(f"--arms {text!r} is empty. {HOW}")
+        _check_spelling(items)
         several = len(budgets) > 1 and _has_free_size(items)
         at: Sequence[int | None] = budgets if several else budgets[:1] or [None]
         for budget in at:
@@ -77,6 +78,15 @@ def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]
     if twice is not None:
         raise UserError(f"--arms has {twice!r} twice; drop one, or name them: one={twice} two={twice}")
     return found
+
+
+def _check_spelling(items: str) -> None:
+    """A typo ends the run before it begins; what this model or budget does not allow is one arm's matter, later."""
+    from tunescope.registry import parse
+
+    _, rest = _shots(items)
+    if rest not in ("", "head", ZERO_SHOT):
+        parse(rest)
 
 
 def ready(arm: Arm, bench: "Bench") -> Ready:

@@ -151,6 +151,7 @@ def _show(folder: Path, results: Mapping[str, Any]) -> None:
 
 def main() -> None:
     """Run the command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C, 143 for a kill."""
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
