@@ -91,7 +91,7 @@ def resolve(model: Any) -> dict[str, Site]:
     if family is None:
         raise UserError(
             f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(families.names())}. "
-            "Without a map you can use text, soft, prefix and full."
+            "Without a map: bias and full, and text, soft and prefix where its attention is reached."
         )
     sites: dict[str, Site] = {}
     for name, stack in family.stacks.items():
