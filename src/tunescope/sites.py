@@ -21,7 +21,6 @@ from tunescope.errors import UserError
 from tunescope.families import Attention, Slice, Stack
 
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
-NO_INTERFACE = ("gpt_neo", "gptj", "bloom", "falcon", "deberta", "deberta-v2", "mpt", "codegen")
 
 
 @dataclass(frozen=True)
