@@ -33,7 +33,15 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
 
 
 def test_the_benchmarks_are_the_files_of_the_folder():
-    assert names() == ["decoding", "label_words", "partial_labels", "soft_step", "startup", "tuning_step"]
+    assert names() == [
+        "decoding",
+        "label_words",
+        "partial_labels",
+        "seeds_together",
+        "soft_step",
+        "startup",
+        "tuning_step",
+    ]
 
 
 def test_a_ratio_is_the_median_over_rounds_of_the_ratio_within_a_round():

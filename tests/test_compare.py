@@ -101,7 +101,7 @@ def test_the_chosen_rate_is_the_best_on_dev_and_only_chosen_runs_saw_the_test_se
     for one in done.results["arms"]:
         chosen |= {run["id"] for run in one["runs"]}
         if one["trials"]:
-            best = max(one["trials"], key=lambda trial: (trial["dev"], -trial["learning_rate"]))
+            best = max(one["trials"], key=lambda trial: (trial["dev"], -trial["loss"]))
             assert one["learning_rate"] == best["learning_rate"]
             assert best["id"] == one["runs"][0]["id"]
     assert {path.parent.name for path in done.folder.glob("arms/*/test.json")} == chosen
@@ -112,10 +112,15 @@ def test_ties_go_to_the_smaller_rate_the_smaller_arm_and_the_earlier_one(bench, 
     entry = protocol._entry(bench, arms.Arm("lora", "lora", None))
     outcomes = {
         todo.id: {"id": todo.id, "status": "done", "dev": 0.5, "learning_rate": todo.rate, "seed": 0}
+        | {"curve": [{"step": 12, "loss": 1.0, "dev": 0.5}]}
         for todo in entry.trials
     }
     protocol._choose(bench, entry, outcomes)
-    assert entry.standing.learning_rate == min(todo.rate for todo in entry.trials)
+    rates = [todo.rate for todo in entry.trials]
+    assert entry.standing.learning_rate == min(rates)
+    outcomes[entry.trials[rates.index(max(rates))].id]["curve"][-1]["loss"] = 0.9
+    protocol._choose(bench, entry, outcomes)
+    assert entry.standing.learning_rate == max(rates)  # of equal scores the lower loss
 
     def standing(name, stored):
         return Standing(name, parameters={"stored": stored}, runs=[{"dev": 0.5}])

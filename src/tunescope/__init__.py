@@ -17,6 +17,7 @@ _PLACES = {
     "Full": "tunescope.deltas.full",
     "Head": "tunescope.deltas.head",
     "Infix": "tunescope.contexts.infix",
+    "Inputs": "tunescope.contexts.inputs",
     "LoRA": "tunescope.deltas.lora",
     "Prefix": "tunescope.contexts.prefix",
     "Soft": "tunescope.contexts.soft",

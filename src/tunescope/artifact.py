@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 Params = dict[str, Tensor]
 KeysValues = dict[str, tuple[Tensor, Tensor]]
+Project = Callable[[str, Tensor], tuple[Tensor, Tensor]]  # module name, inputs (n, width) -> its key and value of them
 
 
 class SiteShape(NamedTuple):
@@ -45,7 +46,9 @@ class Base:
     layers: Mapping[str, LayerShape]  # "decoder.0.self" -> shape, in order of depth
     embed: Callable[[Tensor], Tensor]  # ids (n,) -> (n, width), at the scale the model's first layer sees
     keys_values: Callable[[Tensor], KeysValues]  # ids (n,) -> what every attention module makes of them
+    input_width: Callable[[str], int]  # of what an attention module makes its keys and values from, by its name
     vocabulary: int
+    positions: int | None = None  # the most that a text may take; None: no limit known
     tokenizer: Any = None
 
 
@@ -139,7 +142,7 @@ class KVContext(Context):
     positions: str = "same"
 
     @abstractmethod
-    def keys_values(self, p: Params, stack: str) -> KeysValues:
+    def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         """ "decoder.0.self" -> (kv_heads, n, d_key), (kv_heads, n, d_value), for the modules of one stack."""
 
 

@@ -24,7 +24,7 @@ from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
 from tunescope.hooks import acting, frozen, logits_at, patched, pooled
-from tunescope.lowered import check_in_force, embedder, extras_of, in_force, run_tokens
+from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
 from tunescope.reach import reached
 from tunescope.sites import kind
@@ -46,13 +46,16 @@ class Attached:
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts)
         self.positions = sum(_positions(model, artifact) for artifact in contexts)
         self._stack = ExitStack()
+        self._enter_or_leave()
+
+    def _enter_or_leave(self) -> None:
         try:
-            self._enter(contexts)
+            self._enter()
         except BaseException:
             self._stack.close()
             raise
 
-    def _enter(self, contexts: list[Artifact]) -> None:
+    def _enter(self) -> None:
         if "_tunescope_attached" in self.model.__dict__:
             raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
         check_in_force(self.model, self.artifacts)
@@ -89,6 +92,15 @@ class Attached:
 
     def eval(self) -> Attached:
         return self.train(False)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within it the model is bare; afterwards what was attached stands in it again, in the same tensors."""
+        self._stack.close()
+        try:
+            yield
+        finally:
+            self._enter_or_leave()
 
     def detach(self) -> None:
         """Give the model back, bit-identical to before; the artifacts keep their tensors."""
@@ -158,7 +170,7 @@ def _positions(model: Any, artifact: Artifact) -> int:
     if not isinstance(artifact.spec, KVContext) or artifact.spec.positions != "after":
         return 0
     with torch.no_grad():
-        made = artifact.spec.keys_values(artifact.tensors, "decoder")
+        made = artifact.spec.keys_values(artifact.tensors, "decoder", projector(model))
     return next(iter(made.values()))[0].shape[1]
 
 

@@ -74,6 +74,7 @@ def attention(
     wants_weights = state.asked or bool(kwargs.get("output_attentions"))
     wants_weights = wants_weights or (state.keep is not None and state.keeps_weights)
     few = query.shape[1] // key.shape[1] * query.shape[2] < FEW * query.shape[3]
+    scores: Tensor | None = None
     weights: Tensor | None = None
     if wants_weights or softcap is not None or (state.extras and (few or bias is not None)):
         hidden = context_visible(state.extras, query, key, kwargs)
@@ -84,7 +85,8 @@ def attention(
     else:
         out = _fused(query, key, value, attention_mask, state.extras, kwargs, (dropout, scaling, bias))
     if state.keep is not None:
-        state.keep(module, {"query": query, "key": key, "value": value, "weights": weights, "output": out})
+        kept = {"query": query, "key": key, "value": value, "scores": scores, "weights": weights, "output": out}
+        state.keep(module, kept)
     return out.transpose(1, 2).contiguous(), weights
 
 

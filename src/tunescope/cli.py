@@ -1,15 +1,16 @@
 """The command line: each verb one thin function. torch and transformers are imported when a verb needs them."""
 
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from cyclopts import App, CycloptsError
 
-from tunescope import __version__
+from tunescope import __version__, probe_list
 from tunescope.errors import UserError
 from tunescope.options import ProtocolOptions, TaskOptions, TrainingOptions, question
 
@@ -43,6 +44,7 @@ def compare(
     protocol: ProtocolOptions | None = None,
     task: TaskOptions | None = None,
     training: TrainingOptions | None = None,
+    pilot: bool = False,
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -51,12 +53,15 @@ def compare(
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope import comparison
+    from tunescope.pilot import piloted
 
     asked = question(model, data, protocol, task, training)
+    asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else comparison.default_folder(asked)
     found = comparison.ask(asked, folder, workers=workers or _workers(model))
     _show(found.folder, found.results)
@@ -111,6 +116,81 @@ def report(run: str, /) -> None:
     results = store.read_results(Path(run))
     page.write(results, Path(run) / "report.html")
     _show(Path(run), results)
+
+
+@app.command
+def reproduce(
+    name: str | None = None,
+    /,
+    *,
+    protocol: Literal["tuned", "paper"] = "tuned",
+    quick: bool = False,
+    seeds: int | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    out: str | None = None,
+    workers: int = 0,
+) -> None:
+    """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
+
+    Args:
+        name: a recipe.
+        protocol: tuned (learning rates tried, early stop) or paper (published steps and rates).
+        quick: a small size, minutes.
+        seeds: how many.
+        model: for recipes on a given model: a folder, or a name on the Hugging Face hub.
+        data: for recipes on given data: a file.
+        out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
+        workers: processes, each with one thread (0: one a core).
+    """
+    from tunescope import machine
+    from tunescope.reproducing import running
+    from tunescope.reproducing.recipe import Ask, listing
+
+    if name is None:
+        print(listing())
+        return
+    ask = Ask(name, protocol, quick, seeds, model, data)
+    folder = Path(out) if out else running.default_folder(ask)
+    running.reproduce(ask, folder, workers or machine.cores(), lambda line: print(line, flush=True))
+    print(f"\nresult: {folder / 'result.json'}")
+
+
+@app.command(help_epilogue="Probes:\n\n" + "\n\n".join(probe_list.lines()))
+def probe(
+    name: str = "",
+    /,
+    *,
+    model: str = "",
+    artifact: str = "",
+    text: tuple[str, ...] = (),
+    data: str | None = None,
+    rows: int = 8,
+    out: str | None = None,
+) -> None:
+    """Look into attention: what a saved artifact does there, as a table, a page with pictures, and JSON.
+
+    Args:
+        name: a probe; without one they are listed.
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        artifact: the folder of a saved artifact, such as RUN/best.
+        text: a text for the model to read; give it again for more.
+        data: texts from a file of rows instead: JSONL, CSV or TSV, plain or gzipped.
+        rows: how many rows of it are read.
+        out: the folder for what is written (default: runs/probe-NAME).
+    """
+    if not name:
+        print("\n".join(probe_list.lines()))
+        return
+    probe_list.check(name)
+    missing = [option for option, given in (("--model", model), ("--artifact", artifact)) if not given]
+    if missing:
+        raise UserError(f"probe {name} needs {' and '.join(missing)}: tunescope probe {name} --model M --artifact DIR")
+    from tunescope import probe_run, show
+
+    asked = probe_run.Asked(name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]]))
+    finding, page = probe_run.run(asked)
+    print(f"{show.finding(finding)}\n\npage: {page}")
 
 
 @app.command

@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tunescope import files, machine, plan, show, store
+from tunescope import files, inside, machine, plan, show, store
 from tunescope.bench import Bench, open_bench
 from tunescope.errors import UserError
 from tunescope.lock import locked
+from tunescope.pilot import piloted
 from tunescope.plan import Plan
 from tunescope.protocol import entered, keep_best, tried
 from tunescope.results import assemble, best_on_dev
@@ -63,6 +64,7 @@ def compare(
     threads: int = 1,
     device: str | None = None,
     quiet: bool = False,
+    pilot: bool = False,
 ) -> Comparison:
     """Which way of adapting `model` to `data` is enough. A run already begun in `out` is gone on with.
 
@@ -78,6 +80,7 @@ def compare(
         settings: all of the training, instead of `steps` and `batch_size` alone.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
+        pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
         threads: of each arm run; results do not depend on `workers`, but their last bits may on this.
 
     Raises:
@@ -97,6 +100,7 @@ def compare(
         device=device or machine.default_device().type,
         settings=settings or default_settings(steps, batch_size),
     )
+    question = piloted(question) if pilot else question
     if not named and workers != 1:
         raise UserError(f"compare(workers={workers}) needs the model by name or folder: each process loads its own.")
     folder = Path(out) if out is not None else default_folder(plan.check(question))
@@ -153,7 +157,7 @@ def run(
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
         best = best_on_dev(standings)
-        results = assemble(bench, standings, best)
+        results = assemble(bench, standings, best) | {"inside": inside.pictures(bench, standings, folder)}
         if best and not keep_best(folder, best):
             results["best"]["path"] = None
         finish(folder, results)

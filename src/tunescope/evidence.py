@@ -29,6 +29,7 @@ class Arm:
     learnt: bool
     rise: float | None  # dev score, third quarter of the steps to the last; None where it was not measured
     fall: float | None  # the same of the training loss, as a share of it
+    last_loss: float | None  # training loss since the last evaluation but one
     shift: float | None  # how much attention over the content changed
     shown: str
 
@@ -63,6 +64,7 @@ class Evidence:
     scale: float
     seeds: int
     rows: int
+    layers: int  # of the model; 1 where it is not told
     floor: str
     losses: str  # the arms that did not finish, in words
     latency: str  # whether the frozen model can do it unaided, in words
@@ -121,6 +123,7 @@ def gather(results: Result, margin: float) -> Evidence:
         scale=reader.scale,
         seeds=len(results.get("protocol", {}).get("seeds") or [0]),
         rows=scored_rows(results),
+        layers=int((results.get("model") or {}).get("layers") or 1),
         floor=reader.floor(),
         losses=reader.losses(),
         latency=reader.latency(),
@@ -216,6 +219,7 @@ class _Reader:
             learnt=self._learnt(raw, interval),
             rise=_mean(after - before for before, after in _quarters(raw["runs"], "dev")),
             fall=_mean(1 - after / before for before, after in _quarters(raw["runs"], "loss") if before > 0),
+            last_loss=_mean(finite(run["curve"][-1].get("loss")) for run in raw["runs"] if run.get("curve")),
             shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in raw["runs"]),
             shown=shown,
         )

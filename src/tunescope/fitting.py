@@ -110,7 +110,9 @@ def base_of(model: Any, tokenizer: Any = None) -> Base:
         layers={found.name: found.shape for found in reached(model)},
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
+        input_width=lambda name: resolve(model)[f"{name}.k"].x.width,
         vocabulary=int(model.config.vocab_size),
+        positions=getattr(model.config, "max_position_embeddings", None),
         tokenizer=tokenizer,
     )
 

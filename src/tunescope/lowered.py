@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tunescope import families
 from tunescope.artifact import (
     Artifact,
     Context,
     KeysValues,
     KVContext,
+    Project,
     TokenContext,
     fingerprint,
     hash_tensors,
@@ -25,6 +27,7 @@ from tunescope.artifact import (
 from tunescope.attention import STATE, Extra, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import entries
+from tunescope.sites import Site, resolve
 
 Extras = dict[str, tuple[Extra, ...]]
 
@@ -41,6 +44,24 @@ def embedder(model: Any) -> Callable[[Tensor], Tensor]:
     return embed
 
 
+def projector(model: Any) -> Project:
+    """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
+
+    sites = resolve(model) if families.find(model.config.model_type) else {}
+
+    def mapped(site: Site, x: Tensor) -> Tensor:
+        weight = site.h.module.weight
+        assert isinstance(weight, Tensor)
+        out = site.h.read(site.h.module(x.to(weight.dtype)))
+        assert site.query is not None
+        return out.view(len(x), -1, site.query.width // site.n_heads).transpose(0, 1)
+
+    def project(name: str, x: Tensor) -> tuple[Tensor, Tensor]:
+        return mapped(sites[f"{name}.k"], x), mapped(sites[f"{name}.v"], x)
+
+    return project
+
+
 def extras_of(
     model: Any, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]
 ) -> tuple[Extras, int]:
@@ -53,7 +74,7 @@ def extras_of(
     for artifact in artifacts:
         spec = artifact.spec
         if isinstance(spec, KVContext):
-            made = spec.keys_values(artifact.tensors, stack)
+            made = spec.keys_values(artifact.tensors, stack, projector(model))
             start = used if artifact.in_force else None
             for name, (key, value) in made.items():
                 extras[name] += (Extra(key, value, start, spec.infix),)

@@ -199,14 +199,14 @@ def _joined(given: dict[str, Any], rows: Tensor, model: Any, takes: list[str]) -
                     "left-padded text would stand too far off. Pad the text on the right (padding_side='right')."
                 )
             at = text_positions(given["attention_mask"], 0, len(rows) + n_tokens, text.device)
-            given["position_ids"] = at + _first_position(model)
+            given["position_ids"] = at + first_position(model)
     if given.get("token_type_ids") is not None:
         types = given["token_type_ids"]
         given["token_type_ids"] = torch.cat([types.new_zeros(batch, len(rows)), types], 1)
     return given
 
 
-def _first_position(model: Any) -> int:
+def first_position(model: Any) -> int:
     """RoBERTa and its kin count positions from after the padding index."""
     padding = getattr(getattr(model.base_model, "embeddings", None), "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
@@ -214,7 +214,7 @@ def _first_position(model: Any) -> int:
 
 def _check_room(model: Any, n_tokens: int, used: int) -> None:
     limit = getattr(model.config, "max_position_embeddings", None)
-    limit = None if limit is None else limit - _first_position(model)
+    limit = None if limit is None else limit - first_position(model)
     if limit is not None and n_tokens + used > limit:
         raise UserError(
             f"The text has {n_tokens} tokens and the context in front of it {used}: together more than the {limit} "

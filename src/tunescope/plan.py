@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,18 @@ TASK_OPTIONS = {  # a task's field -> the option that sets it
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What a pilot cuts short: the full comparison's steps, seeds, stopping and learning rates."""
+
+    steps: int
+    seeds: tuple[int, ...]
+    eval_every: int
+    patience: int
+    trials: int
+    rates: tuple[float, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Everything that a run's numbers depend on, but for the contents of the files it names.
@@ -33,6 +45,7 @@ class Plan:
     budgets: stored parameters; () leaves every size as typed.
     rates: learning rates instead of each method's own grid; () means the grid.
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
+    pilot_of: in a pilot, the comparison that it stands for.
     """
 
     model: str
@@ -46,6 +59,7 @@ class Plan:
     threads: int = 1
     device: str = "cpu"
     settings: Settings = field(default_factory=Settings)
+    pilot_of: Whole | None = None
 
 
 def check(plan: Plan) -> Plan:
@@ -115,6 +129,13 @@ def command(plan: Plan) -> str:
     """The command that asks the same, with file names but no folders: results are shared, paths are private."""
     import shlex
 
+    if plan.pilot_of is not None:
+        own = {name: getattr(plan.pilot_of, name) for name in ("seeds", "trials", "rates")}
+        own["settings"] = replace(
+            plan.settings,
+            **{name: getattr(plan.pilot_of, name) for name in ("steps", "eval_every", "patience")},
+        )
+        return command(replace(plan, pilot_of=None, **own)) + " --pilot"
     words = ["tunescope", "compare", model_name(plan.model), Path(plan.data["train"]).name]
     for part in ("dev", "test"):
         words += [f"--{part}", Path(plan.data[part]).name] if part in plan.data else []

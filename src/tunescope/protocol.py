@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tunescope import arms, files, store
 from tunescope.arms import Ready
@@ -15,7 +16,7 @@ from tunescope.results import Standing
 from tunescope.run_arm import Job, Outcome, job
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve")
+RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
 
 
 @dataclass
@@ -108,27 +109,37 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
 
 
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
-    """The learning rate with the best development score, ties to the smaller; then one run a seed."""
+    """The learning rate with the best development score, ties to the lower loss; then one run a seed."""
     standing, arm = entry.standing, entry.arm
     if arm is None:
         return
     if arm.trained:
-        standing.trials = [{key: outcomes[todo.id].get(key) for key in TRIAL} for todo in entry.trials]
+        standing.trials = [_trial(outcomes[todo.id]) for todo in entry.trials]
         done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
         if not done:
             _fail(standing, outcomes[entry.trials[0].id])
             return
-        best = max(done, key=lambda todo: outcomes[todo.id]["dev"])  # the first of equals: rates ascend
+        best = max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])))
         entry.chosen, standing.learning_rate = best.rates, best.rate
     varies = arm.trained or arm.shots > 0
     seeds = bench.plan.seeds if varies else bench.plan.seeds[:1]
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
 
 
+def _trial(outcome: Outcome) -> dict[str, Any]:
+    loss = {"loss": _last_loss(outcome)} if outcome["status"] == "done" else {}
+    return {key: outcome.get(key) for key in TRIAL} | loss
+
+
+def _last_loss(outcome: Outcome) -> float:
+    """The training loss since the last but one evaluation: it tells rates apart while every score is still zero."""
+    return float(outcome["curve"][-1]["loss"])
+
+
 def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     """The runs of the chosen rate; an arm that lost one of them has no score, since the others have all theirs."""
     standing, found = entry.standing, [outcomes[todo.id] for todo in entry.runs]
-    standing.runs = [{key: one[key] for key in RUN} for one in found if one["status"] == "done"]
+    standing.runs = [{key: one.get(key) for key in RUN} for one in found if one["status"] == "done"]
     lost = [one for one in found if one["status"] != "done"]
     if lost:
         _fail(standing, lost[0])

@@ -1,7 +1,7 @@
 """results.json, put together from the outcomes of arm runs; only numbers and names, no paths."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +14,7 @@ from tunescope.train import early_stopping
 
 LEVEL = 0.95
 SELECTION = (
-    "the learning rate with the best development score at the first seed, ties to the smaller; "
+    "the learning rate with the best development score at the first seed, ties to the lower last training loss; "
     "the test set is scored only by the chosen runs"
 )
 
@@ -55,6 +55,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "fingerprint": bench.fingerprint,
             "type": bench.model.config.model_type,
             "kind": bench.kind,
+            "layers": int(getattr(bench.model.config, "num_hidden_layers", 1)),
             "parameters": sum(value.numel() for value in bench.model.parameters()),
         },
         "data": _data(bench),
@@ -70,6 +71,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "schedule": plan.settings.schedule,
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),
+            "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
         },
         "arms": [_arm(standing, score) for standing in standings],
         "comparisons": _comparisons(standings, best, score),

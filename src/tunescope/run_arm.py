@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tunescope import files, store
+from tunescope import files, inside, store
 from tunescope.arms import Ready, specs_at
 from tunescope.bench import Bench, room
 from tunescope.errors import UserError
@@ -143,7 +143,13 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
         _, stats = _score(bench, todo, tuned, "test")
         cut = _cut(bench, todo, tuned, "test")
-    return {"test": metrics.aggregate(bench.task.metric, stats), "stats": stats, "cut_test": cut}
+        looked = inside.mechanism(bench, rows_of(bench, todo, tuned, "dev"), tuned) if saved.exists() else None
+    return {
+        "test": metrics.aggregate(bench.task.metric, stats),
+        "stats": stats,
+        "cut_test": cut,
+        "mechanism": looked,
+    }
 
 
 @dataclass(frozen=True)

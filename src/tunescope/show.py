@@ -1,18 +1,32 @@
 """A finished comparison as text for a terminal; reads results.json alone, so torch is not needed."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tunescope.finding import Finding
 
 
 def table(results: Mapping[str, Any]) -> str:
     """The final table, at least 120 columns wide, so that lines in a file or a pipe stay whole."""
-    from rich.console import Console
-
     from tunescope import report
+
+    return _printed(report.table(dict(results)))
+
+
+def finding(found: "Finding") -> str:
+    """What a probe found: the claim, its numbers, and what they do not say."""
+    from tunescope.report import probe
+
+    return "\n\n".join([found.says, _printed(probe.table(found)), f"Not said: {found.not_said}"])
+
+
+def _printed(table: Any) -> str:
+    from rich.console import Console
 
     console = Console(width=max(120, Console().width), no_color=True)
     with console.capture() as captured:
-        console.print(report.table(dict(results)))
+        console.print(table)
     return captured.get().rstrip()
 
 

@@ -1,4 +1,4 @@
-"""results.json -> "context suffices" | "weights needed" | "no verdict", with three sentences.
+"""results.json -> "context suffices" | "weights needed" | "no verdict", with three sentences (a pilot's has four).
 
 The rule, in the order in which it is asked. MARGIN is 0.02 of the metric's scale; "clear of" means that the
 whole 95 % interval is; "best" is by the dev score, never by the test score.
@@ -13,6 +13,8 @@ whole 95 % interval is; "best" is by the dev score, never by the test score.
 5. A head on frozen features is as good as the best trained arm (as in 2): no verdict, the head did it.
 6. Best context minus best delta. All above -MARGIN and the context above its floor: context suffices. All
    below -MARGIN and the delta above its floor: weights needed. Otherwise: no verdict.
+   Of a pilot none of these is asked, but the calibrated forecast (`forecast.py`): context suffices, or
+   weights needed, at a probability of 0.9 or more, else no verdict.
 7. What 2 or 6 found is withdrawn if the trained arm that came out behind, or was matched, was still learning
    when it stopped: from the third quarter of its steps to the last its dev score grew by more than MARGIN, or
    it is not above its floor but its training loss fell by more than a tenth.
@@ -25,26 +27,44 @@ from __future__ import annotations
 
 from typing import Any
 
+from tunescope import forecast
 from tunescope.evidence import Arm, Evidence, Pair, gather
 
 MARGIN = 0.02
+ROUNDING = 1e-5  # of an attention weight in float32
 
 Answer = tuple[str, str, str]  # the answer, the reason in two words, the first sentence
 
 
 def decide(results: dict[str, Any], margin: float = MARGIN) -> dict[str, Any]:
-    """The verdict on a results.json dict: {"answer", "sentences": [3], "evidence"}.
+    """The verdict on a results.json dict: {"answer", "sentences": [3, of a pilot 4], "forecast", "evidence"}.
 
     Args:
         margin: what counts as no worse, as a share of the metric's scale: 0.02 is 2 points of BLEU.
     """
-    evidence = gather(results, margin)
-    answer, reason, why = _answer(evidence)
+    evidence, protocol = gather(results, margin), results.get("protocol") or {}
+    chance = forecast.of(evidence)
+    answer, reason, why = _foreseen(evidence, chance) if protocol.get("pilot_of") else _answer(evidence)
+    outlook = [_outlook(results, answer)] if protocol.get("pilot_of") else []
     return {
         "answer": answer,
-        "sentences": [why, _support(evidence), _limits(evidence, results.get("protocol") or {})],
+        "sentences": [why, _support(evidence, chance), _limits(evidence, protocol), *outlook],
+        "forecast": chance,
         "evidence": {"reason": reason, **evidence.describe()},
     }
+
+
+def _foreseen(e: Evidence, chance: dict[str, Any] | None) -> Answer:
+    """Of a pilot: what the whole comparison would find."""
+    if chance is None:
+        return _none("missing arms", f"A pilot needs a context arm and a delta arm that finished{e.losses}.")
+    chances = chance["probabilities"]
+    parts = ", ".join(f"{name} {p:.2f}" for name, p in chances.items())
+    told = f"the probabilities for the full comparison are: {parts} ({chance['reasons']})"
+    answer = forecast.answer(chances)
+    if answer == "no verdict":
+        return _none("forecast undecided", f"From the pilot it cannot be told: {told}.")
+    return answer, "forecast", f"From the pilot, {told}."
 
 
 def _answer(e: Evidence) -> Answer:
@@ -116,20 +136,43 @@ def _undertrained(arm: Arm) -> Answer:
     )
 
 
+def _outlook(results: dict[str, Any], answer: str) -> str:
+    """What the whole comparison would take, by the pilot's own runs, and whether it is worth it."""
+    protocol = results["protocol"]
+    whole, seeds = protocol["pilot_of"], len(protocol["pilot_of"]["seeds"])
+    longer, tries = whole["steps"] / protocol["steps"], len(whole["rates"]) or whole["trials"]
+    seconds = 0.0
+    for arm in results["arms"]:
+        own = sum(run.get("seconds") or 0.0 for run in arm.get("runs") or ())
+        seconds += own * (longer * (tries + seeds - 1) if arm.get("trials") else seeds)
+    worth = (
+        "it is worth it, for the pilot does not tell"
+        if answer == "no verdict"
+        else "for the answer alone it is not needed; it would give scores with intervals, and an artifact to keep"
+    )
+    return (
+        f"The whole comparison, {whole['steps']} steps and {seeds} seed{'s' * (seeds != 1)}, would take about "
+        f"{seconds / 60:.1f} minutes of one worker; {worth}."
+    )
+
+
 def _none(reason: str, why: str) -> Answer:
     return "no verdict", reason, why
 
 
-def _support(e: Evidence) -> str:
-    """What else bears on it: whether the skill is latent, the yardsticks, the mechanism."""
+def _support(e: Evidence, chance: dict[str, Any] | None) -> str:
+    """What else bears on it: whether the skill is latent, the yardsticks, the mechanism, the forecast."""
     parts = [e.latency]
     if e.yardsticks:
         parts.append("yardsticks: " + ", ".join(arm.shown for arm in e.yardsticks))
     if e.full_pair and e.full_pair.low > e.margin:
         parts.append(f"full tuning is clearly ahead of both kinds at this budget ({e.full_pair.told})")
-    if e.shifts:
-        moved = " and ".join(f"{shift:.2g} in {name}" for name, shift in e.shifts.items())
+    if any(shift > ROUNDING for shift in e.shifts.values()):
+        moved = " and ".join(f"{shift if shift > ROUNDING else 0:.2g} in {name}" for name, shift in e.shifts.items())
         parts.append(f"attention over the content moved by {moved}, which a prefix cannot do in its own layer")
+    if chance is not None:
+        told = ", ".join(f"{name} {p:.2f}" for name, p in chance["probabilities"].items())
+        parts.append(f"a forecast for more steps, fitted on small lab worlds alone: {told}")
     text = "; ".join(parts) + "."
     return text[0].upper() + text[1:]
 

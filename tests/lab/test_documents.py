@@ -33,4 +33,4 @@ def test_labels_are_the_targets_and_one_end_and_nothing_else() -> None:
     ids, labels = document(sequences, sequences + 1, world)
     learned = labels != IGNORED
     assert torch.equal(labels[learned], ids[learned])
-    assert labels[learned].tolist() == [*(sequences + 1)[0, 0].tolist(), *(sequences + 1)[0, 1].tolist(), 12]
+    assert labels[learned].tolist() == [*(sequences + 1)[0, 0].tolist(), *(sequences + 1)[0, 1].tolist(), 13]

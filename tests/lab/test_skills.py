@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tunescope.errors import UserError
-from tunescope.lab.skills import SKILLS, find
+from tunescope.lab.skills import COMPOSED, SKILLS, find
 from tunescope.lab.world import World
 
 BY_HAND = {
@@ -15,6 +15,18 @@ BY_HAND = {
     "reverse": [2, 3, 7, 1, 5, 0, 3, 7, 1, 3],
     "rotate": [1, 7, 3, 0, 5, 1, 7, 3, 2, 3],
     "double_histogram": [3, 2, 2, 3, 1, 1, 2, 2, 3, 1],
+    "ascending_add1": [1, 2, 2, 3, 4, 4, 4, 6, 8, 8],
+    "descending_add1": [8, 8, 6, 4, 4, 4, 3, 2, 2, 1],
+    "ascending_add2": [2, 3, 3, 4, 5, 5, 5, 7, 9, 9],
+    "descending_add2": [9, 9, 7, 5, 5, 5, 4, 3, 3, 2],
+    "add1_add2": [6, 4, 10, 6, 3, 8, 4, 10, 6, 5],
+    "swap_pairs": [1, 3, 3, 7, 5, 0, 7, 1, 2, 3],
+    "running_maximum": [3, 3, 7, 7, 7, 7, 7, 7, 7, 7],
+    "rank": [4, 1, 8, 4, 0, 7, 1, 8, 4, 3],
+    "occurrence": [1, 1, 1, 2, 1, 1, 2, 2, 3, 1],
+    "minimum": [0] * 10,
+    "copy_first": [3] * 10,
+    "larger_of_two": [3, 3, 7, 7, 3, 5, 5, 7, 7, 3],
 }
 
 
@@ -37,6 +49,13 @@ def test_skills_agree_with_plain_python() -> None:
         assert find("double_histogram")(sequence).tolist() == [plain.count(digit) for digit in plain]
         assert find("reverse")(sequence).tolist() == plain[::-1]
         assert find("rotate")(sequence).tolist() == [*plain[1:], plain[0]]
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_a_composed_skill_is_its_two_parts_in_a_row(name: str) -> None:
+    many = World().draw(50, np.random.default_rng(0))
+    first, second = map(find, COMPOSED[name])
+    assert np.array_equal(find(name)(many), second(first(many)))
 
 
 def test_ten_equal_digits_count_to_ten() -> None:

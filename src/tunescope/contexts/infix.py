@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import torch
 
-from tunescope.artifact import Base, KeysValues, KVContext, Params
-from tunescope.contexts.prefix import direct_shapes, paired
+from tunescope.artifact import Base, KeysValues, KVContext, Params, Project
+from tunescope.contexts.prefix import direct_shapes, paired, sample_size
 from tunescope.errors import UserError
 
 
@@ -35,11 +35,11 @@ class Infix(KVContext):
         return direct_shapes(base.layers, self.length)
 
     def init(self, base: Base) -> Params:
-        own = base.keys_values(torch.randint(base.vocabulary, (max(self.length, 16),)))
+        own = base.keys_values(torch.randint(base.vocabulary, (sample_size(base),)))
         scales = {
             f"{site}.{which}": pair[i].std() for site, pair in own.items() for i, which in enumerate(("key", "value"))
         }
         return {name: scales[name] * torch.randn(shape) for name, shape in self.shapes(base).items()}
 
-    def keys_values(self, p: Params, stack: str) -> KeysValues:
+    def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         return paired(p, stack)

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from tunescope.artifact import Base, Context, KeysValues, KVContext, LayerShape, Params
+from tunescope.artifact import Base, Context, KeysValues, KVContext, LayerShape, Params, Project
 from tunescope.contexts.text import token_ids
 from tunescope.errors import UserError
 
@@ -59,7 +59,7 @@ class Prefix(KVContext):
             return {name: _pick(own, name).std() * torch.randn(shape) for name, shape in shapes.items()}
         return {name: _pick(own, name).clone() for name in shapes}
 
-    def keys_values(self, p: Params, stack: str) -> KeysValues:
+    def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         if self.mlp is not None:
             p = {name: value for name, value in self.fold(p).items() if name.startswith(stack)}
         return paired(p, stack)
@@ -76,14 +76,26 @@ class Prefix(KVContext):
         return made
 
     def _ids(self, base: Base) -> Tensor:
-        if self.init_from != "text":
-            return torch.randint(base.vocabulary, (max(self.length, 16) if self.init_from == "noise" else self.length,))
+        if self.init_from == "noise":
+            return torch.randint(base.vocabulary, (sample_size(base),))
+        if base.positions is not None and self.length > base.positions:
+            raise UserError(
+                f"Prefix(length={self.length}, init_from={self.init_from!r}) needs the keys of {self.length} tokens; "
+                f"the model has {base.positions} positions. Use init_from='noise', or a shorter prefix."
+            )
+        if self.init_from == "tokens":
+            return torch.randint(base.vocabulary, (self.length,))
         if base.tokenizer is None or not self.text:
             raise UserError("Prefix(init_from='text') needs text=... and the model's tokenizer.")
         ids = token_ids(base.tokenizer, self.text)
         if len(ids) < self.length:
             raise UserError(f"Prefix(length={self.length}, init_from='text'): the text has only {len(ids)} tokens.")
         return torch.tensor(ids[: self.length])
+
+
+def sample_size(base: Base) -> int:
+    """How many sampled tokens the scale of a model's own keys and values is measured on."""
+    return min(16, base.positions or 16)
 
 
 def direct_shapes(layers: object, length: int) -> dict[str, tuple[int, ...]]:

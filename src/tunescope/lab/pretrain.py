@@ -43,6 +43,7 @@ class Recipe:
     examples: int = 64
     learning_rate: float = 2e-3
     seed: int = 0
+    mix: tuple[str, ...] = MIX
 
 
 def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -64,11 +65,11 @@ def new_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCau
     return LlamaForCausalLM(config)
 
 
-def mixed(sequences: Sequences) -> Sequences:
-    """The targets of (documents, examples, length), the four skills taking turns over the documents."""
+def mixed(sequences: Sequences, mix: tuple[str, ...]) -> Sequences:
+    """The targets of (documents, examples, length), the skills of the mix taking turns over the documents."""
     targets = np.empty_like(sequences)
-    for turn, skill in enumerate(MIX):
-        targets[turn :: len(MIX)] = find(skill)(sequences[turn :: len(MIX)])
+    for turn, skill in enumerate(mix):
+        targets[turn :: len(mix)] = find(skill)(sequences[turn :: len(mix)])
     return targets
 
 
@@ -82,7 +83,7 @@ def batches(world: World, recipe: Recipe) -> Iterator[tuple[Tensor, Tensor]]:
         each = int(generator.choice(SHOWN)) + 1
         chosen, pool = np.split(pool, [recipe.examples // each * each])
         sequences = chosen.reshape(-1, each, world.length)
-        yield document(sequences, mixed(sequences), world)
+        yield document(sequences, mixed(sequences, recipe.mix), world)
 
 
 def train(model: LlamaForCausalLM, world: World, recipe: Recipe) -> None:

@@ -31,8 +31,8 @@ class World:
 
     @property
     def largest(self) -> int:
-        """The largest number any skill can produce: a sum or a count."""
-        return max(self.digits + 1, self.length)
+        """The largest number any skill can produce: a digit plus three, or a count."""
+        return max(self.digits + 2, self.length)
 
     def draw(self, count: int, generator: np.random.Generator) -> Sequences:
         """(count, length) by the rejection rule, all parts mixed."""

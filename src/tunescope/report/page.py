@@ -12,7 +12,8 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from tunescope.report import charts, text
+from tunescope.finding import AttentionMap, HeatMap, Pair, Picture
+from tunescope.report import charts, pictures, text
 from tunescope.report.view import View, view
 
 
@@ -30,15 +31,16 @@ def write(results: dict[str, Any], path: str | Path) -> Path:
 def html(results: dict[str, Any]) -> str:
     """The page. Equal results give equal bytes."""
     v = view(results)
-    style, script = _file("page.css"), _file("page.js")
+    style, script = file("page.css") + file("pictures.css"), file("page.js")
     page: str = _template().render(
         v=v,
         style=Markup(style),
         script=Markup(script),
-        policy=_policy(style, script),
+        policy=policy(style, script),
         budget_chart=charts.budget(v.done, v.frame) if v.done else None,
         strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
         panels=_panels(v),
+        inside=_inside(v.raw.get("inside") or {}),
     )
     return page
 
@@ -53,12 +55,22 @@ def _panels(v: View) -> list[dict[str, Any]]:
     return panels
 
 
-def _policy(style: str, script: str) -> str:
-    """Nothing is fetched, and only these two inline blocks count: injected markup could do nothing."""
-    return (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+def _inside(found: dict[str, Any]) -> dict[str, Any] | None:
+    """The pictures of what the best arms did inside attention, drawn; None where there are none."""
+    if not found.get("figure"):
+        return None
+    shares = [HeatMap(**found["shares"])] if found.get("shares") else []
+    whole = [AttentionMap(**one) for one in found["figure"]]
+    pairs = [Pair(one["title"], AttentionMap(**one["before"]), AttentionMap(**one["after"])) for one in found["pairs"]]
+    shown: list[Picture] = [*whole, *pairs, *shares]
+    drawings = [{"title": one.title, "drawn": pictures.draw(one)} for one in shown]
+    return {"where": f"{found['layer']}, head {found['head']}", "drawings": drawings}
+
+
+def policy(style: str, script: str = "") -> str:
+    """Nothing is fetched, and only these inline blocks count: injected markup could do nothing."""
+    scripts = f" script-src '{_hash(script)}';" if script else ""
+    return f"default-src 'none'; style-src '{_hash(style)}';{scripts} base-uri 'none'; form-action 'none'"
 
 
 def _hash(source: str) -> str:
@@ -66,7 +78,7 @@ def _hash(source: str) -> str:
 
 
 @cache
-def _file(name: str) -> str:
+def file(name: str) -> str:
     return files("tunescope.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -81,4 +93,4 @@ def _template() -> Any:
         "short": text.short,
         "fact": text.fact,
     }
-    return environment.from_string(_file("page.html.j2"))
+    return environment.from_string(file("page.html.j2"))

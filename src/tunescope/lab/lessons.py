@@ -1,0 +1,106 @@
+"""Lessons: token sequences whose last tokens are to be learned, and the one way in which a model learns them.
+
+A lesson is a tensor of ids, one sequence a row, input then answer, nothing between or around them: there is no task
+indicator and no padding, as in Petrov et al. 2023, section 5, but for their padding that pretraining could attend to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.lab.skills import find
+from tunescope.lab.world import Part, World
+from tunescope.train import Problem
+
+ROWS = 2**17  # training sequences; at 64 a step, 2,048 steps see none twice
+WATCHED = 500  # rows of a development score
+TOGETHER = 500  # rows of one evaluation pass
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Rows to learn from, and rows of the development part to watch progress on; the last `answer` ids are learned."""
+
+    train: Tensor
+    dev: Tensor
+    answer: int
+
+
+def vocabulary(world: World) -> int:
+    """Numbers from 0 to the largest that a skill makes."""
+    return world.largest + 1
+
+
+def digits(world: World, skills: tuple[str, ...], part: Part, count: int, seed: int) -> Tensor:
+    """(count, 2 length) ids: sequences of `part` and their answers, the skills taking turns, never named."""
+    sequences = world.sequences(part, count, seed)
+    targets = np.empty_like(sequences)
+    for turn, skill in enumerate(skills):
+        targets[turn :: len(skills)] = find(skill)(sequences[turn :: len(skills)])
+    return torch.from_numpy(np.concatenate([sequences, targets], -1))
+
+
+def lesson(world: World, skills: tuple[str, ...], count: int, seed: int) -> Lesson:
+    """A lesson in the digit world, `count` training rows drawn by `seed`; the development rows are always the same."""
+    return Lesson(
+        train=digits(world, skills, "train", count, seed),
+        dev=digits(world, skills, "dev", WATCHED, seed=0),
+        answer=world.length,
+    )
+
+
+def check_room(model: Any, ids: Tensor) -> None:
+    """UserError where the model's vocabulary or positions are too few for the ids."""
+    needed, has = int(ids.max()) + 1, int(model.config.vocab_size)
+    if needed > has:
+        raise UserError(f"This lesson needs {needed} symbols; the model's vocabulary has {has}.")
+    length, room = ids.shape[1], int(model.config.max_position_embeddings)
+    if length > room:
+        raise UserError(f"This lesson has sequences of {length} tokens; the model has {room} positions.")
+
+
+def answer_logits(model: Any, ids: Tensor, answer: int) -> Tensor:
+    """(rows, answer, vocabulary): what the model says of each answer token given all before it."""
+    logits: Tensor = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=answer).logits
+    return logits
+
+
+def problem(model: Any, parameters: Mapping[str, Tensor], rate: float | Mapping[str, float], given: Lesson) -> Problem:
+    """The lesson on this model as the training loop wants it; its score is the share of right answer tokens."""
+    check_room(model, given.train)
+
+    def loss(rows: list[int]) -> Tensor:
+        ids = given.train[rows]
+        logits = answer_logits(model, ids, given.answer)
+        return F.cross_entropy(logits.flatten(0, 1), ids[:, -given.answer :].flatten())
+
+    return Problem(
+        parameters=parameters,
+        rates=dict.fromkeys(parameters, rate) if isinstance(rate, (int, float)) else rate,
+        loss=loss,
+        score=lambda: float(right(model, given.dev, given.answer).double().mean()),
+        lengths=[given.train.shape[1]] * len(given.train),
+        labelled=[given.answer] * len(given.train),
+    )
+
+
+@torch.no_grad()
+def right(model: Any, ids: Tensor, answer: int) -> Tensor:
+    """(rows, answer): whether each answer token has the highest logit, the right answer so far given.
+
+    A row that is all True is one that greedy decoding gets whole, and the other way round.
+    """
+    parts = [answer_logits(model, part, answer).argmax(-1) == part[:, -answer:] for part in torch.split(ids, TOGETHER)]
+    return torch.cat(parts)
+
+
+def exact(model: Any, ids: Tensor, answer: int) -> list[int]:
+    """One number a row: 1 where greedy decoding writes the whole answer."""
+    found: list[int] = right(model, ids, answer).all(-1).int().tolist()
+    return found

@@ -1,0 +1,110 @@
+"""A probe's finding as a table, a page, pictures and JSON. Never imports torch."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+from rich.table import Table
+from rich.text import Text
+
+from tunescope.finding import AttentionMap, Cell, Finding, Pair
+from tunescope.report import text
+from tunescope.report.page import file, policy
+from tunescope.report.pictures import draw, number
+
+
+def page(finding: Finding, facts: Mapping[str, Any], texts: Sequence[str] = (), command: str = "") -> str:
+    """One self-contained page; equal findings give equal bytes. `facts`: model, attached, and what else is known."""
+    style = file("page.css") + file("pictures.css") + file("probe.css")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"fact": text.fact}
+    drawn = [{"title": text.clean(one.title), "drawn": draw(one)} for one in finding.pictures]
+    made: str = environment.from_string(file("probe.html.j2")).render(
+        policy=policy(style),
+        style=Markup(style),
+        heading=text.clean(finding.heading),
+        says=text.clean(finding.says),
+        not_said=text.clean(finding.not_said),
+        columns=text.clean(finding.columns),
+        rows=[[{"shown": shown(cell), "is_number": not isinstance(cell, str)} for cell in row] for row in finding.rows],
+        pictures=drawn,
+        legend=any(isinstance(one, AttentionMap | Pair) for one in finding.pictures),
+        facts=text.clean(dict(facts)),
+        texts=text.clean(list(texts)),
+        command=text.clean(command),
+    )
+    return made
+
+
+def table(finding: Finding) -> Table:
+    """The finding's rows for the terminal."""
+    out = Table(title=Text(finding.heading), box=None)
+    for index, name in enumerate(finding.columns):
+        is_number = bool(finding.rows) and not isinstance(finding.rows[0][index], str)
+        out.add_column(Text(str(text.clean(name))), justify="right" if is_number else "left", overflow="fold")
+    for row in finding.rows:
+        out.add_row(*(Text(shown(cell)) for cell in row))
+    return out
+
+
+def shown(cell: Cell) -> str:
+    if isinstance(cell, str):
+        return str(text.clean(cell))
+    return str(cell) if isinstance(cell, int) else number(cell)
+
+
+def write(
+    finding: Finding, folder: Path, facts: Mapping[str, Any], texts: Sequence[str] = (), command: str = ""
+) -> Path:
+    """probe.html, probe.json and picture-N.svg in the folder, in the place of earlier ones; the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("picture-*.svg"):
+        old.unlink()
+    for index, picture in enumerate(finding.pictures, 1):
+        (folder / f"picture-{index}.svg").write_text(standalone(draw(picture)), encoding="utf-8")
+    numbers = {
+        "version": 1,
+        "heading": finding.heading,
+        "facts": dict(facts),
+        "command": command,
+        "texts": list(texts),
+        "columns": list(finding.columns),
+        "rows": [list(row) for row in finding.rows],
+        "numbers": finding.numbers,
+        "not_said": finding.not_said,
+    }
+    written = json.dumps(_finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / "probe.json").write_text(written.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
+    path = folder / "probe.html"
+    path.write_text(page(finding, facts, texts, command), encoding="utf-8")
+    return path
+
+
+def standalone(drawing: Markup) -> str:
+    """The same drawing as a file of its own: with a name space, a background, and the colours written out."""
+    style = re.sub(r"var\(--[\w-]+, ([^)]+)\)", r"\1", file("pictures.css"))
+    inside = f'<style>{style}</style><rect width="100%" height="100%" fill="#fdfcfa"/>'
+    drawn = str(drawing).replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    start = drawn.index(">") + 1
+    return f"{drawn[:start]}{inside}{drawn[start:]}\n"
+
+
+def _finite(value: Any) -> Any:
+    """Numbers that JSON has no word for become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return value
+
+
+__all__ = ["page", "standalone", "table", "write"]

@@ -1,0 +1,120 @@
+"""How often the verdict of a pilot is that of the full comparison, on lab worlds whose truth a long run tells."""
+
+import tempfile
+from collections import Counter
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from tunescope.forecast import probabilities
+from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+
+TITLE = "The verdict of a pilot against the full comparison, on lab worlds"
+SOURCE = "ours; the worlds are after Petrov et al. 2023, section 5"
+TAKES = ("quick",)
+
+ARMS = ("zero-shot", "demos:k=3", "prefix", "lora")
+
+
+def settings(ask: Ask) -> Settings:
+    return {
+        "models": 1 if ask.quick else 16,
+        "pretraining_steps": 200 if ask.quick else 2000,
+        "steps": 100 if ask.quick else 1000,
+        "batch_size": 16,
+        "rates": [1e-2, 5e-2],
+        "prefix": 20,
+        "arms": list(ARMS),
+    }
+
+
+def worlds(settings: Settings) -> list[Any]:
+    return []
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    from tunescope.lab.trials import trials
+
+    return [{"model": trial.model, "skill": trial.skill} for trial in trials(settings["models"])]
+
+
+def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+    from tunescope.lab import trials
+    from tunescope.lab.pretrain import Recipe
+
+    folder = trials.folder(unit["model"], settings["pretraining_steps"])
+    made: Recipe = trials.recipe(unit["model"])
+    with tempfile.TemporaryDirectory() as scratch:
+        data = trials.data(unit["skill"], Path(scratch))
+        question = _question(settings, folder, data, made)
+        return {name: _asked(one, Path(scratch) / name) for name, one in question.items()}
+
+
+def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any) -> dict[str, Any]:
+    from tunescope.pilot import piloted
+    from tunescope.plan import Plan
+    from tunescope.train import Settings as Training
+
+    steps = settings["steps"]
+    full = Plan(
+        model=str(folder),
+        data=data,
+        task={"kind": "generation"},
+        arms=tuple(settings["arms"]),
+        budgets=(2 * made.layers * made.width * settings["prefix"],),
+        seeds=(0, 1, 2),
+        rates=tuple(settings["rates"]),
+        settings=Training(steps=steps, batch_size=settings["batch_size"], eval_every=steps // 5, patience=6),
+    )
+    return {"pilot": piloted(full), "full": replace(full, seeds=(0,))}
+
+
+def _asked(question: Any, out: Path) -> dict[str, Any]:
+    """Of results.json what calibration reads, and the verdict that the run came to by itself."""
+    from tunescope import comparison
+
+    results = dict(comparison.ask(question, out, quiet=True).results)
+    return {
+        "task": {"metric": results["task"]["metric"]},
+        "steps": results["protocol"]["steps"],
+        "verdict": results["verdict"]["answer"],
+        "arms": [_arm(arm) for arm in results["arms"]],
+    }
+
+
+def _arm(arm: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: arm[name] for name in ("name", "group", "status", "learning_rate", "score")}
+    shown = ("seed", "dev", "curve", "mechanism")
+    return kept | {"runs": [{name: run[name] for name in shown} for run in arm["runs"]]}
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """By weights that never saw the world's model (each left out in turn), and by weights fitted on all."""
+    from tunescope.lab.calibration import case, fit, held_out, judged, reliability
+    from tunescope.report.reliability import diagram
+
+    cases = [case(unit, outcome) for unit, outcome in found]
+    weights, outside = fit(cases), held_out(cases)
+    bins = reliability(cases, outside)
+    rows = [
+        ("held out, each model's worlds in turn", _row(judged(cases, outside))),
+        ("fitted on all", _row(judged(cases, [probabilities(one.features, weights) for one in cases]))),
+    ]
+    truths = Counter(one.truth for one in cases)
+    worlds = [
+        {**unit, "truth": one.truth, "context": one.context, "delta": one.delta}
+        | {"features": asdict(one.features), "held_out": chances}
+        for (unit, _), one, chances in zip(found, cases, outside, strict=True)
+    ]
+    return Table(
+        ("worlds", "somebody learned it", "decided", "right", "right when it decides", "undecided of the learned"),
+        rows,
+        [f"Truths by the long runs: {', '.join(f'{name} {count}' for name, count in truths.items())}."],
+        {"weights": weights, "reliability": bins, "worlds": worlds},
+        {"reliability.svg": diagram(bins)},
+    )
+
+
+def _row(judgement: dict[str, float]) -> list[Cell]:
+    counts = [Cell(text=f"{judgement[name]:.0f}") for name in ("worlds", "learned", "decided", "right")]
+    return [*counts, Cell((judgement["share_right"],)), Cell((judgement["share_undecided"],))]

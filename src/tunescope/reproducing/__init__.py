@@ -1,0 +1,1 @@
+"""What recipes are made of and how they are run."""

@@ -1,0 +1,146 @@
+"""A recipe run: its pieces done in processes of one thread each, kept as they are done, then the table."""
+
+import multiprocessing
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tunescope import files, store
+from tunescope.reproducing.given import portable
+from tunescope.reproducing.recipe import Ask, Found, Settings, Table, check, find
+from tunescope.reproducing.showing import as_json, told
+
+Say = Callable[[str], None]
+
+
+def reproduce(ask: Ask, out: Path, workers: int, say: Say = print) -> dict[str, Any]:
+    """Run the recipe in the folder `out`, or go on with it there; writes and returns result.json.
+
+    Raises:
+        UserError: no such recipe, an option it does not take, or a folder that holds another configuration.
+    """
+    recipe = find(ask.name)
+    check(ask, recipe)
+    settings = recipe.settings(ask)
+    config = {"version": store.VERSION, "recipe": ask.name, "settings": settings}
+    out.mkdir(parents=True, exist_ok=True)
+    store.check_config(out, config)
+    store.write_config(out, config)
+    started = time.monotonic()
+    found = _found(recipe, settings, out, workers, say)
+    table = recipe.table(settings, found)
+    result = _result(ask, recipe, settings, table, found) | {"workers": workers}
+    for measure in ("seconds", "cpu_seconds"):
+        result[f"{measure}_of_pieces"] = round(sum(outcome.get(measure, 0.0) for _, outcome in found), 1)
+    result["seconds_of_this_go"] = round(time.monotonic() - started, 1)
+    files.put_json(out / "result.json", result)
+    for name, drawn in table.pictures.items():
+        files.put(out / name, drawn.encode())
+    say(told(recipe.TITLE, table))
+    return result
+
+
+def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -> Found:
+    units = recipe.units(settings)
+    paths = [out / "units" / f"{store.identity(unit)}.json" for unit in units]
+    (out / "units").mkdir(exist_ok=True)
+    missing = [i for i, path in enumerate(paths) if not path.exists()]
+    if missing:
+        with _pool(workers) as pool:
+            worlds = recipe.worlds(settings)
+            _ended((pool.submit(_world, world) for world in worlds), len(worlds), "world", say)
+            name = recipe.__name__
+            todo = (pool.submit(_unit, name, settings, units[i], paths[i]) for i in missing)
+            _ended(todo, len(missing), "piece", say)
+    return [(unit, files.read_json(path)) for unit, path in zip(units, paths, strict=True)]
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_single)
+    try:
+        yield pool
+    except BaseException:
+        processes = list((pool._processes or {}).values())  # gone after the shutdown
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+def _single() -> None:
+    """One thread a process: small models gain nothing from more."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import torch
+    from transformers.utils import logging
+
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+
+
+def _ended(futures: Iterable[Future[str]], total: int, what: str, say: Say) -> None:
+    for number, future in enumerate(as_completed(list(futures)), 1):
+        say(f"{what} {number} of {total}: {future.result()}")
+
+
+def _world(world: Any) -> str:
+    from tunescope.lab.pretrained import pretrained
+
+    started = time.monotonic()
+    pretrained(world)
+    return f"{world} ({time.monotonic() - started:.0f} s)"
+
+
+def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> str:
+    import importlib
+
+    started, worked = time.monotonic(), time.process_time()
+    outcome = importlib.import_module(name).work(settings, unit)
+    outcome["seconds"] = round(time.monotonic() - started, 1)
+    outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
+    files.put_json(path, outcome)
+    return f"{', '.join(f'{key} {value}' for key, value in unit.items())} ({outcome['seconds']:.0f} s)"
+
+
+def _result(ask: Ask, recipe: Any, settings: Settings, table: Table, found: Found) -> dict[str, Any]:
+    import torch
+
+    from tunescope import machine
+
+    return {
+        "version": store.VERSION,
+        "recipe": ask.name,
+        "title": recipe.TITLE,
+        "source": recipe.SOURCE,
+        "command": command(ask),
+        "settings": portable(settings),
+        "table": as_json(table),
+        "units": [{"unit": unit, "outcome": outcome} for unit, outcome in found],
+        "versions": machine.versions(),
+        "machine": machine.describe(torch.device("cpu"), 1),
+    }
+
+
+def command(ask: Ask) -> str:
+    """The line that asks for this; paths by their last name alone."""
+    parts = ["tunescope", "reproduce", ask.name]
+    parts += ["--protocol", ask.protocol] if ask.protocol != "tuned" else []
+    parts += ["--quick"] if ask.quick else []
+    parts += ["--seeds", str(ask.seeds)] if ask.seeds is not None else []
+    parts += ["--model", Path(ask.model).name] if ask.model else []
+    parts += ["--data", Path(ask.data).name] if ask.data else []
+    return shlex.join(parts)
+
+
+def default_folder(ask: Ask) -> Path:
+    """runs/reproduce/NAME, the protocol and size in the name where they are not the usual ones."""
+    tags = [ask.name, *([ask.protocol] if ask.protocol != "tuned" else []), *(["quick"] if ask.quick else [])]
+    tags += [Path(ask.model).name] if ask.model else []
+    return Path("runs") / "reproduce" / "-".join(tags)

@@ -1,0 +1,44 @@
+"""Rank, effective rank and span of the bias."""
+
+import math
+
+import pytest
+import tiny
+import torch
+from probe_tools import FAMILIES, away
+
+from tunescope.probes.subspace import subspace
+from tunescope.seeing import see
+
+
+def test_effective_rank_is_the_exponential_of_the_entropy_of_the_singular_values():
+    g = torch.Generator().manual_seed(0)
+    left, _ = torch.linalg.qr(torch.randn(3, 13, 5, generator=g, dtype=torch.float64))
+    right, _ = torch.linalg.qr(torch.randn(3, 7, 5, generator=g, dtype=torch.float64))
+    values = torch.tensor([[1.0, 1, 1, 1, 1], [4, 2, 1, 1, 0], [3, 0, 0, 0, 0]], dtype=torch.float64)
+    got = subspace(left * values[:, None] @ right.mT, right.mT)
+    shares = [0.5, 0.25, 0.125, 0.125]
+    expected = [5.0, math.exp(-sum(s * math.log(s) for s in shares)), 1.0]
+    torch.testing.assert_close(got.effective_rank, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert got.rank.tolist() == [5, 4, 1]
+    assert got.span.tolist() == [5, 5, 5]
+    assert got.outside.max() <= 1e-12
+
+
+def test_what_no_combination_of_the_values_gives_is_outside_and_no_bias_has_rank_zero():
+    values = torch.eye(4, dtype=torch.float64)[None, :2]
+    bias = torch.tensor([[[1.0, 2, 0, -3], [0, 1, 0, 0]]], dtype=torch.float64)
+    assert subspace(bias, values).outside.tolist() == [3.0]
+    none = subspace(torch.zeros_like(bias), values)
+    assert (none.rank.item(), none.effective_rank.item(), none.outside.item()) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_bias_lies_in_the_span_of_the_prefix_values_in_every_module(family):
+    model = tiny.make(family)
+    seen = see(model, away(model, "prefix:length=3"), tiny.batch(model))
+    for name, layer in seen.along.items():
+        got = subspace(layer.at_real(layer.bias), layer.values[0, :, :3])
+        assert got.outside.max() <= 1e-12, name
+        assert (got.rank <= 3).all() and (got.span == 3).all(), name
+        assert ((got.effective_rank >= 1) & (got.effective_rank <= got.rank + 1e-9)).all(), name

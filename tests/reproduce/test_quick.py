@@ -1,0 +1,37 @@
+"""The quick sizes of Table 1 and of the LoRA comparison, run whole: the direction of the effect, with its interval."""
+
+import pytest
+
+from tunescope.reproducing.recipe import Ask, Cell
+from tunescope.reproducing.running import reproduce
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path / "cache"))
+
+    def of(name):
+        result = reproduce(Ask(name, quick=True), tmp_path / "run", workers=1, say=lambda line: None)
+        return [(piece["unit"], piece["outcome"]) for piece in result["units"]]
+
+    return of
+
+
+def test_full_tuning_learns_to_sort_down_and_a_prefix_does_not(run):
+    found = [outcome for _, outcome in run("petrov-table1")]
+    asked = {arm: Cell.of(found, arm, "exact", "descending") for arm in ("pretrained", "full", "inputs:length=1")}
+    assert Cell.of(found, "pretrained", "exact", "ascending").interval[0] > 0.9
+    assert asked["full"].interval[0] > 0.8
+    assert asked["inputs:length=1"].interval[1] < 0.05
+    assert asked["pretrained"].interval[1] < 0.05
+
+
+def test_at_equal_parameters_lora_gets_more_of_a_new_skill_than_a_prefix(run):
+    found = run("petrov-lora")
+    assert len({outcome["trained"] for _, outcome in found}) == 1
+    arms = sorted({unit["arm"] for unit, _ in found})
+    assert [arm.partition(":")[0] for arm in arms] == ["inputs", "lora"]
+    tokens = [[outcome["dev"] for unit, outcome in found if unit["arm"] == arm] for arm in arms]
+    assert len(tokens[0]) == 3
+    gain = Cell(tuple(lora - prefix for prefix, lora in zip(*tokens, strict=True)))
+    assert gain.interval[0] > 0, gain.values

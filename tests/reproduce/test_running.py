@@ -1,0 +1,177 @@
+"""Recipes as commands: found by name, refused what they do not take, gone on with, and shown beside the paper."""
+
+import json
+import time
+
+import pytest
+from scipy.stats import ttest_1samp
+
+import tunescope as ts
+from tunescope.reproducing import running
+from tunescope.reproducing.recipe import Ask, Cell, Table, check, find, listing, recipes
+from tunescope.reproducing.showing import as_json, told
+
+NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
+
+
+def test_every_recipe_has_what_the_runner_asks_for():
+    assert set(recipes()) >= NEEDED
+    for name in recipes():
+        recipe = find(name)
+        assert recipe.TITLE and recipe.SOURCE and set(recipe.TAKES) <= {"protocol", "quick", "seeds", "model", "data"}
+        assert all(callable(getattr(recipe, part)) for part in ("settings", "worlds", "units", "work", "table"))
+        assert name in listing()
+
+
+@pytest.mark.parametrize("name", sorted(NEEDED))
+def test_settings_and_units_are_json_and_each_unit_is_asked_once(name):
+    recipe = find(name)
+    for quick in (False, True):
+        settings = recipe.settings(Ask(name, quick=quick))
+        units = recipe.units(settings)
+        assert json.loads(json.dumps(settings)) == settings
+        assert len({json.dumps(unit, sort_keys=True) for unit in units}) == len(units) > 0
+
+
+@pytest.mark.parametrize("name", ["petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora"])
+def test_the_two_protocols_are_not_mixed(name):
+    paper, tuned = (find(name).settings(Ask(name, protocol=each)) for each in ("paper", "tuned"))
+    assert all(len(plan["rates"]) == 1 and plan["trial"] == 0 for plan in paper["plans"].values())
+    assert any(len(plan["rates"]) > 1 for plan in tuned["plans"].values())
+
+
+def test_published_settings_are_those_of_the_paper():
+    plans = {name: find(name).settings(Ask(name, protocol="paper"))["plans"] for name in sorted(NEEDED)[:4]}
+    told = {
+        name: {arm: (plan["steps"], *plan["rates"], plan["batch_size"]) for arm, plan in each.items()}
+        for name, each in plans.items()
+    }
+    assert told["petrov-table1"] == {
+        "pretraining": (20_000, 5e-4, 64),
+        "full": (10_000, 5e-4, 64),
+        "inputs:length=1": (40_000, 5e-4, 64),
+    }
+    assert told["petrov-table2"] == {"pretraining": (20_000, 5e-4, 64), "inputs:length=1": (30_000, 5e-5, 64)}
+    assert told["petrov-table3"] == {
+        "pretraining": (40_000, 5e-4, 64),
+        "seen": (20_000, 5e-5, 64),
+        "new": (500_000, 5e-5, 64),
+    }
+    lora = "lora:rank=1,alpha=1.0,sites=attn.o,ffn.in,ffn.out"
+    assert told["petrov-lora"] == {
+        "pretraining": (40_000, 5e-4, 64),
+        "inputs:length=12": (100_000, 5e-5, 64),
+        lora: (10_000, 5e-3, 64),
+    }
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (Ask("petrov-tabel1"), "There is no recipe 'petrov-tabel1'. Did you mean 'petrov-table1'"),
+        (
+            Ask("petrov-table1", model="gpt2"),
+            "petrov-table1 has no use for --model; it takes --protocol, --quick",
+        ),
+        (Ask("petrov-table1", protocol="own"), "--protocol own is not known; it is 'tuned' or 'paper'"),
+        (Ask("petrov-table1", seeds=0), "--seeds 0: at least one"),
+        (Ask("petrov-table1", protocol="paper", quick=True), "--quick is a small size of the tuned protocol"),
+    ],
+)
+def test_what_a_recipe_cannot_use_is_refused_in_one_line(ask, message):
+    with pytest.raises(ts.UserError, match=message) as refused:
+        check(ask, find(ask.name))
+    assert "\n" not in str(refused.value)
+
+
+class Toy:
+    """A recipe that counts how often it worked."""
+
+    __name__ = "toy"
+    TITLE, SOURCE, TAKES = "Toy", "nowhere", ("seeds",)
+    done = 0
+
+    @staticmethod
+    def settings(ask):
+        return {"seeds": ask.seeds or 2}
+
+    @staticmethod
+    def worlds(settings):
+        return []
+
+    @staticmethod
+    def units(settings):
+        return [{"seed": seed} for seed in range(settings["seeds"])]
+
+    @staticmethod
+    def table(settings, found):
+        return Table(("score",), [("toy", [Cell.of([outcome for _, outcome in found], "a", "b", paper=".5")])])
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """The toy with its two pieces done, as a killed run would leave them: nothing is left to work on."""
+    monkeypatch.setattr(running, "find", lambda name: Toy)
+    for unit in Toy.units({"seeds": 2}):
+        path = tmp_path / "units" / f"{running.store.identity(unit)}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"a": {"b": 0.25 + unit["seed"] / 2}, "seconds": 1.5}))
+    return tmp_path
+
+
+def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(toy):
+    said = []
+    result = running.reproduce(Ask("toy"), toy, workers=1, say=said.append)
+    assert json.loads((toy / "result.json").read_text()) == result
+    assert result["table"]["rows"][0]["cells"][0] == {
+        "mean": 0.5,
+        "interval": [0.0, 1.0],
+        "seeds": 2,
+        "values": [0.25, 0.75],
+        "paper": ".5",
+        "text": "",
+    }
+    assert result["command"] == "tunescope reproduce toy"
+    assert {"versions", "machine", "settings", "units", "source", "workers"} <= set(result)
+    assert result["seconds_of_pieces"] == 3.0
+    assert "0.500 [0.000, 1.000] (paper: .5)" in said[-1]
+
+
+def test_a_folder_with_another_configuration_is_refused(toy):
+    running.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    with pytest.raises(ts.UserError, match="holds another"):
+        running.reproduce(Ask("toy", seeds=3), toy, workers=1, say=lambda line: None)
+
+
+def test_the_interval_is_students_and_stays_within_what_the_value_can_be():
+    values = (0.2, 0.5, 0.4, 0.45)
+    low, high = ttest_1samp(values, 0).confidence_interval(0.95)
+    assert Cell(values).interval == pytest.approx((low, high))
+    assert Cell((0.9, 1.0), bounds=(0.0, 1.0)).interval == (pytest.approx(0.95 - 12.706 * 0.05, abs=1e-3), 1.0)
+    assert Cell((0.9,)).interval is None
+
+
+def test_a_table_is_told_with_the_papers_words_and_as_json_with_every_value():
+    table = Table(("a", "b"), [("row", [Cell((0.5, 0.7), ".6"), Cell(text="1,024")])], ["a note"])
+    lines = told("Title", table).splitlines()
+    assert lines[0] == "Title" and lines[-1] == "a note"
+    assert "(paper: .6)" in lines[3] and lines[3].endswith("1,024")
+    assert as_json(table)["rows"][0]["cells"][0]["values"] == [0.5, 0.7]
+
+
+def test_a_run_that_is_stopped_leaves_no_process_behind():
+    left = []
+
+    def stopped():
+        with running._pool(1) as pool:
+            pool.submit(int).result()
+            left.extend(pool._processes.values())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    (process,) = left
+    until = time.monotonic() + 30
+    while process.exitcode is None and time.monotonic() < until:
+        time.sleep(0.05)  # not join: the pool's own thread waits for the process too, and one of the two learns nothing
+    assert process.exitcode not in (None, 0)
