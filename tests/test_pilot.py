@@ -11,7 +11,7 @@ from test_verdict import LORA, PREFIX, ZERO, results
 from tunescope import comparison, forecast, plan
 from tunescope.evidence import gather
 from tunescope.forecast import Features, answer, probabilities
-from tunescope.pilot import LONGEST, piloted
+from tunescope.pilot import piloted
 from tunescope.train import Settings
 from tunescope.verdict import decide
 
@@ -37,28 +37,25 @@ def asked(**changes) -> plan.Plan:
 
 def test_it_takes_at_most_a_tenth_of_the_steps_of_the_whole():
     whole, cut = asked(), piloted(asked())
-    assert cut.settings.steps * cut.trials * len(cut.seeds) * 10 <= whole.settings.steps * (
-        whole.trials + len(whole.seeds) - 1
-    )
-    assert (cut.settings.steps, cut.seeds, cut.trials) == (437 // LONGEST, (4,), 2)
+    assert (cut.trial_steps, cut.settings.steps, cut.seeds, cut.trials) == (14, 174, (4,), 3)
+    taken = cut.trials * cut.trial_steps + cut.settings.steps * len(cut.seeds)
+    assert taken * 10 <= whole.settings.steps * (whole.trials + len(whole.seeds) - 1)
     assert cut.settings.patience > cut.settings.steps / cut.settings.eval_every  # never stopped early
 
 
 @pytest.mark.parametrize(
-    ("changes", "steps"),
+    ("changes", "trial", "steps"),
     [
-        ({"seeds": (0,), "trials": 1}, 43),  # a tenth of one run
-        ({"seeds": (0, 1, 2), "rates": (1e-4, 1e-3, 1e-2)}, 87),  # a fifth
-        ({"seeds": (0, 1), "trials": 2}, 65),  # two runs are a tenth of three
+        ({"seeds": (0,), "trials": 1}, None, 43),  # a tenth of one run, and no rate to choose
+        ({"seeds": (0,), "trials": 2}, 8, 71),  # 87 in all: two trials of a fifth together, and the rest
+        ({"seeds": (0, 1), "trials": 2}, 13, 105),
+        ({"seeds": tuple(range(10))}, 34, 174),  # no run longer than two fifths
+        ({"seeds": (0, 1, 2), "rates": (1e-4, 1e-3, 1e-2, 1e-1)}, 13, 174),
     ],
 )
-def test_the_length_of_its_runs(changes, steps):
-    assert piloted(asked(**changes)).settings.steps == steps
-
-
-def test_of_rates_that_were_given_it_takes_the_ends():
-    assert piloted(asked(rates=(1e-4, 1e-3, 1e-2))).rates == (1e-4, 1e-2)
-    assert piloted(asked(rates=(1e-3,))).rates == (1e-3,)
+def test_the_length_of_its_trials_and_runs(changes, trial, steps):
+    cut = piloted(asked(**changes))
+    assert (cut.trial_steps, cut.settings.steps, cut.rates) == (trial, steps, asked(**changes).rates)
 
 
 def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
@@ -156,7 +153,11 @@ def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_att
     )
     whole = {"steps": 100, "seeds": [0, 1], "eval_every": 10, "patience": 5, "trials": 2, "rates": []}
     assert found.results["protocol"]["pilot_of"] == whole
-    assert found.results["protocol"]["steps"] == 15  # two runs of it are a tenth of three of 100
+    protocol = found.results["protocol"]
+    assert (protocol["trial_steps"], protocol["steps"]) == (3, 24)  # two trials and a run: a tenth of three of 100
+    taken = [json.loads(path.read_text())["steps"] for path in (tmp_path / "run" / "arms").glob("*/result.json")]
+    assert sorted(taken) == [0, 3, 3, 3, 3, 24, 24]
+    assert [one["runs"][0]["steps"] for one in found.results["arms"]] == [0, 24, 24]
     assert found.results["command"].endswith("--pilot")
     assert len(found.results["verdict"]["sentences"]) == 4
     prefix, lora = (one["runs"][0]["mechanism"] for one in found.results["arms"][1:])

@@ -12,6 +12,7 @@ from tunescope.bench import Bench
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.optimizers import make
+from tunescope.plan import Plan
 from tunescope.run_arm import Job, attached, job, problem_of, rows_of
 from tunescope.train import OutOfMemory, memory_errors_named, one_step
 
@@ -62,16 +63,24 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
             middle = max(0, len(by_length) - settings.batch_size) // 2
             rows = by_length[middle : middle + settings.batch_size]
             optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
-            steps = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
-            step_seconds = median(steps[1:])
+            timed = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
+            step_seconds = median(timed[1:])
             tuned.eval()
         score_seconds = _score_seconds(bench, todo, tuned)
     sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
-    runs = len(plan.seeds) + (len(plan.rates) or plan.trials) - 1 if prepared.trained else len(plan.seeds)
-    evaluations = -(-settings.steps // settings.eval_every) if prepared.trained else 1
-    a_run = settings.steps * step_seconds + evaluations * sizes["dev"] * score_seconds
-    total = runs * a_run + len(plan.seeds) * sizes["test"] * score_seconds
+    score = sizes["dev"] * score_seconds
+    total = len(plan.seeds) * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
+    for steps in _runs(plan) if prepared.trained else ():
+        total += steps * step_seconds + -(-steps // settings.eval_every) * score
     return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter())
+
+
+def _runs(plan: Plan) -> list[int]:
+    """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
+    rates, steps = len(plan.rates) or plan.trials, plan.settings.steps
+    if plan.trial_steps is None:
+        return [steps] * (rates + len(plan.seeds) - 1)
+    return [plan.trial_steps] * rates + [steps] * len(plan.seeds)
 
 
 def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:

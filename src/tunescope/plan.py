@@ -46,6 +46,7 @@ class Plan:
     rates: learning rates instead of each method's own grid; () means the grid.
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
     pilot_of: in a pilot, the comparison that it stands for.
+    trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
     model: str
@@ -60,6 +61,7 @@ class Plan:
     device: str = "cpu"
     settings: Settings = field(default_factory=Settings)
     pilot_of: Whole | None = None
+    trial_steps: int | None = None
 
 
 def check(plan: Plan) -> Plan:
@@ -135,7 +137,7 @@ def command(plan: Plan) -> str:
             plan.settings,
             **{name: getattr(plan.pilot_of, name) for name in ("steps", "eval_every", "patience")},
         )
-        return command(replace(plan, pilot_of=None, **own)) + " --pilot"
+        return command(replace(plan, pilot_of=None, trial_steps=None, **own)) + " --pilot"
     words = ["tunescope", "compare", model_name(plan.model), Path(plan.data["train"]).name]
     for part in ("dev", "test"):
         words += [f"--{part}", Path(plan.data[part]).name] if part in plan.data else []

@@ -95,7 +95,7 @@ def _entry(bench: Bench, arm: arms.Arm) -> Entry:
     if prepared.trained:
         seed = bench.plan.seeds[0]
         rates = arms.grid(prepared, bench.plan.trials, bench.plan.rates)
-        entry.trials = [job(bench, prepared, rate, seed) for rate in rates]
+        entry.trials = [job(bench, prepared, rate, seed, steps=bench.plan.trial_steps) for rate in rates]
     return entry
 
 
@@ -105,7 +105,7 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
     if arm is None:
         return []
     rates = [trial.rates for trial in entry.trials] or [()]
-    return [job(bench, arm, rate, seed) for rate in rates for seed in seeds]
+    return [*entry.trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
 
 
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:

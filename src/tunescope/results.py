@@ -67,6 +67,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "batch_size": plan.settings.batch_size,
             "seeds": list(plan.seeds),
             "trials_per_arm": len(plan.rates) or plan.trials,
+            "trial_steps": plan.trial_steps or plan.settings.steps,
             "optimizer": plan.settings.optimizer,
             "schedule": plan.settings.schedule,
             "selection": SELECTION,

@@ -4,7 +4,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Job:
     arm: Ready
     rates: tuple[float, ...]  # of each spec
     seed: int
+    steps: int  # at most
     test: bool = False
 
     @property
@@ -40,13 +41,16 @@ class Job:
         return next((rate for rate, trains in zip(self.rates, self.arm.trains, strict=False) if trains), None)
 
 
-def job(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: bool = False) -> Job:
-    """The job, its id the hash of all that its numbers depend on."""
+def job(
+    bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: bool = False, steps: int | None = None
+) -> Job:
+    """The job, its id the hash of all that its numbers depend on; `steps` where they are not the plan's."""
+    settings = replace(bench.plan.settings, steps=steps or bench.plan.settings.steps)
     depends_on = {
         "arm": arm.label,
         "rates": rates,
         "seed": seed,
-        "settings": asdict(bench.plan.settings),
+        "settings": asdict(settings),
         "task": bench.task.describe(),
         "data": dict(bench.sha256),
         "base": bench.fingerprint,
@@ -54,7 +58,7 @@ def job(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: 
         "threads": bench.plan.threads,
         "tunescope": version("tunescope"),
     }
-    return Job(store.identity(depends_on), arm, rates, seed, test)
+    return Job(store.identity(depends_on), arm, rates, seed, settings.steps, test)
 
 
 def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
@@ -106,7 +110,7 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 
 
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
-    settings = bench.plan.settings
+    settings = replace(bench.plan.settings, steps=todo.steps)
     meter = memory_meter(bench.device)
     with torch.random.fork_rng(), attached(bench, todo, specs_at(todo.arm, bench, todo.seed)) as tuned:
         torch.manual_seed(todo.seed)

@@ -1,4 +1,7 @@
-"""Lab worlds for calibration: small models with some skills, each asked for one that it may or may not have."""
+"""Lab worlds for calibration: small models with some skills, each asked for one that it may or may not have.
+
+The worlds of the first `FITTED` models are fitted on, each held out in its turn; the others are only ever asked.
+"""
 
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -43,7 +46,18 @@ MODELS: tuple[tuple[int, int, int, tuple[str, ...], tuple[str, ...]], ...] = (
         ("double_histogram", "descending_add1", "swap_pairs", "rank"),
     ),
     (1, 8, 96, ("descending", "add2", "copy_first"), ("copy_first", "descending_add2", "reverse", "occurrence")),
+    (1, 2, 96, ("add1", "swap_pairs"), ("swap_pairs", "ascending", "reverse", "add2")),
+    (2, 4, 64, ("ascending", "rotate", "add2"), ("rotate", "ascending_add2", "running_maximum", "descending")),
+    (
+        3,
+        4,
+        96,
+        ("descending", "occurrence", "add1", "reverse"),
+        ("occurrence", "descending_add1", "larger_of_two", "swap_pairs"),
+    ),
+    (4, 8, 64, ("ascending", "minimum", "swap_pairs"), ("minimum", "add1", "double_histogram", "reverse")),
 )
+FITTED = 16
 
 
 @dataclass(frozen=True)

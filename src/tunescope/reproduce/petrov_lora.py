@@ -41,10 +41,11 @@ TUNED = {
         rates=(1e-2, 5e-2, 2e-1) if arm.startswith("inputs") and "+" not in arm else (3e-3, 1e-2, 3e-2),
         trial=600,
         batch_size=32,
+        precision="bfloat16",
     )
     for arm in ARMS
 }
-TUNED["pretraining"] = Plan(steps=2000, rates=(1e-3,), batch_size=32)
+TUNED["pretraining"] = Plan(steps=2000, rates=(1e-3,), batch_size=32, precision="bfloat16")
 QUICK = {
     PREFIX: Plan(steps=1200, rates=(5e-2,), batch_size=32),
     WITH_O: Plan(steps=1200, rates=(2e-2,), batch_size=32),

@@ -81,7 +81,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     bench = _bench(settings)
     arm = ready(Arm("prefix", f"prefix:length={LENGTH}"), bench)
-    todo = Job("", arm, (settings["rate"],) * len(arm.specs), unit["seed"])
+    todo = Job("", arm, (settings["rate"],) * len(arm.specs), unit["seed"], bench.plan.settings.steps)
     with torch.random.fork_rng(), attached(bench, todo, arm.specs) as tuned:
         torch.manual_seed(unit["seed"])
         inputs = [row.input_ids for row in rows_of(bench, todo, tuned, "test")][: settings["inputs"]]

@@ -27,8 +27,8 @@ PAPER = {
 def settings(ask: Ask) -> Settings:
     plans = {
         "tuned": {
-            "pretraining": Plan(steps=3000, rates=(1e-3,), batch_size=32),
-            PREFIX: Plan(steps=500, rates=(1e-2, 5e-2, 2e-1), trial=100, batch_size=32),
+            "pretraining": Plan(steps=3000, rates=(1e-3,), batch_size=32, precision="bfloat16"),
+            PREFIX: Plan(steps=500, rates=(1e-2, 5e-2, 2e-1), trial=100, batch_size=32, precision="bfloat16"),
         },
         "paper": {
             "pretraining": Plan(steps=20_000, rates=(5e-4,)),

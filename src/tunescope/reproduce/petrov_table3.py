@@ -26,9 +26,9 @@ PAPER |= {
 def settings(ask: Ask) -> Settings:
     plans = {
         "tuned": {
-            "pretraining": Plan(steps=2000, rates=(1e-3,), batch_size=32),
-            "seen": Plan(steps=300, rates=(1e-2, 5e-2), trial=75, batch_size=32),
-            "new": Plan(steps=2000, rates=(1e-2, 5e-2), trial=200, batch_size=32),
+            "pretraining": Plan(steps=2000, rates=(1e-3,), batch_size=32, precision="bfloat16"),
+            "seen": Plan(steps=300, rates=(1e-2, 5e-2), trial=75, batch_size=32, precision="bfloat16"),
+            "new": Plan(steps=2000, rates=(1e-2, 5e-2), trial=200, batch_size=32, precision="bfloat16"),
         },
         "paper": {
             "pretraining": Plan(steps=40_000, rates=(5e-4,)),

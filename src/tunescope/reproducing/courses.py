@@ -20,16 +20,22 @@ PATIENCE, EVALUATIONS = 8, 20
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps of the run, learning rates to try, steps of a trial, rows of a batch."""
+    """Steps of the run, learning rates to try, steps of a trial, rows of a batch, and what the products are made in.
+
+    Under "bfloat16" parameters, losses and scores stay in float32 (torch's autocast); it is for sizes where float32
+    would take hours on a CPU.
+    """
 
     steps: int
     rates: tuple[float, ...]
     trial: int = 0
     batch_size: int = 64
+    precision: str = "float32"
 
     def to_json(self, quick: bool = False) -> dict[str, Any]:
-        """As a recipe keeps it; the quick size has half the rows and two thirds of the steps."""
-        plan = replace(self, batch_size=self.batch_size // 2, steps=2 * self.steps // 3) if quick else self
+        """As a recipe keeps it; the quick size has half the rows, two thirds of the steps, and float32."""
+        small = replace(self, batch_size=self.batch_size // 2, steps=2 * self.steps // 3, precision="float32")
+        plan = small if quick else self
         return asdict(plan) | {"rates": list(plan.rates)}
 
 
@@ -55,6 +61,7 @@ def _training(settings: dict[str, Any], plan: dict[str, Any], decay: float) -> T
         return Training(
             steps=steps,
             batch_size=batch_size,
+            precision=plan["precision"],
             schedule="constant",
             warmup=0.0,
             weight_decay=decay,
@@ -62,4 +69,11 @@ def _training(settings: dict[str, Any], plan: dict[str, Any], decay: float) -> T
             patience=steps,
         )
     every = max(25, steps // EVALUATIONS)
-    return Training(steps=steps, batch_size=batch_size, schedule="cosine", eval_every=every, patience=PATIENCE)
+    return Training(
+        steps=steps,
+        batch_size=batch_size,
+        precision=plan["precision"],
+        schedule="cosine",
+        eval_every=every,
+        patience=PATIENCE,
+    )
