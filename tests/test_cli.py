@@ -15,9 +15,10 @@ from types import SimpleNamespace
 import pytest
 import tinyrun
 
-from tunescope import cli, plan
-from tunescope.comparison import default_settings
-from tunescope.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope import cli
+from tunescope.comparing import plan
+from tunescope.comparing.comparison import default_settings
+from tunescope.comparing.options import ProtocolOptions, TaskOptions, TrainingOptions, question
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
 
@@ -106,7 +107,7 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     monkeypatch.chdir(Path(model).parent)
     seen = []
     done = SimpleNamespace(folder=None, results=None)
-    monkeypatch.setattr("tunescope.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
+    monkeypatch.setattr("tunescope.comparing.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
     monkeypatch.setattr(cli, "_show", lambda folder, results: None)
     monkeypatch.setattr(sys, "argv", shlex.split(plan.command(asked)))
     handler = signal.getsignal(signal.SIGTERM)

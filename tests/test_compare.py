@@ -16,12 +16,13 @@ import torch
 import transformers
 
 import tunescope as ts
-from tunescope import arms, comparison, files, plan, pool, protocol, run_arm, store, train
-from tunescope.bench import open_bench
-from tunescope.comparison import ask, compare, default_settings, resume
+from tunescope import files, store, train
+from tunescope.comparing import arms, comparison, plan, pool, protocol, run_arm
+from tunescope.comparing.bench import open_bench
+from tunescope.comparing.comparison import ask, compare, default_settings, resume
+from tunescope.comparing.results import Standing, best_on_dev
 from tunescope.deltas.lora import LoRA
 from tunescope.errors import UserError
-from tunescope.results import Standing, best_on_dev
 
 ARMS = ("zero-shot", "demos:k=1", "soft", "lora")
 
@@ -329,9 +330,10 @@ def test_a_context_that_fills_the_model_is_refused(bench, material, tmp_path):
 KILLED = """
 import os, signal, sys, json
 from pathlib import Path
-from tunescope import files, run_arm, train
-from tunescope.comparison import ask
-from tunescope.plan import from_json
+from tunescope import files, train
+from tunescope.comparing import run_arm
+from tunescope.comparing.comparison import ask
+from tunescope.comparing.plan import from_json
 run_arm.SAVE_EVERY = 0.0
 plain, left = train.one_step, int(sys.argv[2])
 def step(*given):

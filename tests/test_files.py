@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from tunescope import files
+from tunescope.comparing.lock import locked
 from tunescope.errors import UserError
-from tunescope.lock import locked
 
 
 @pytest.mark.parametrize("step", ["write", "sync", "rename"])
@@ -83,7 +83,7 @@ def test_a_file_that_is_not_ours_is_refused_by_name(tmp_path, content, message):
 HOLD = """
 import sys, time
 from pathlib import Path
-from tunescope.lock import locked
+from tunescope.comparing.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -8,12 +8,12 @@ import pytest
 import tinyrun
 from test_verdict import LORA, PREFIX, ZERO, results
 
-from tunescope import comparison, forecast, plan
-from tunescope.evidence import gather
-from tunescope.forecast import Features, answer, probabilities
-from tunescope.pilot import piloted
+from tunescope.comparing import comparison, forecast, plan
+from tunescope.comparing.evidence import gather
+from tunescope.comparing.forecast import Features, answer, probabilities
+from tunescope.comparing.pilot import piloted
+from tunescope.comparing.verdict import decide
 from tunescope.train import Settings
-from tunescope.verdict import decide
 
 WEIGHTS = {
     "context suffices": {"constant": 1.0, "context": 2.0, "delta": -1.0, "context_loss": -3.0, "delta_loss": 2.0}

@@ -8,7 +8,7 @@ import torch
 from test_cli import call
 
 import tunescope as ts
-from tunescope import probe_list
+from tunescope.looking import probe_list
 
 
 @pytest.fixture(scope="module")

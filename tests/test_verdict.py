@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from tunescope import evidence
-from tunescope.verdict import decide
+from tunescope.comparing import evidence
+from tunescope.comparing.verdict import decide
 
 RISING = (0.5, 0.6, 0.7, 0.8)  # dev at each quarter of the steps
 FLAT = (0.5, 0.8, 0.8, 0.8)

@@ -24,11 +24,11 @@ _PLACES = {
     "Text": "tunescope.contexts.text",
     "UserError": "tunescope.errors",
     "attach": "tunescope.attached",
-    "compare": "tunescope.comparison",
+    "compare": "tunescope.comparing.comparison",
     "load": "tunescope.saving",
     "lower": "tunescope.attached",
     "merge": "tunescope.merging",
-    "resume": "tunescope.comparison",
+    "resume": "tunescope.comparing.comparison",
     "save": "tunescope.saving",
 }
 

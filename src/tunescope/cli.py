@@ -10,9 +10,10 @@ from typing import Any, Literal, NoReturn
 
 from cyclopts import App, CycloptsError
 
-from tunescope import __version__, probe_list
+from tunescope import __version__
+from tunescope.comparing.options import ProtocolOptions, TaskOptions, TrainingOptions, question
 from tunescope.errors import UserError
-from tunescope.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope.looking import probe_list
 
 app = App(
     name="tunescope",
@@ -57,8 +58,8 @@ def compare(
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
-    from tunescope import comparison
-    from tunescope.pilot import piloted
+    from tunescope.comparing import comparison
+    from tunescope.comparing.pilot import piloted
 
     asked = question(model, data, protocol, task, training)
     asked = piloted(asked) if pilot else asked
@@ -84,8 +85,8 @@ def check(
         model: a folder with a transformers model, or a name on the Hugging Face hub.
     """
     from tunescope import machine
-    from tunescope.bench import open_bench
-    from tunescope.check import lines
+    from tunescope.comparing.bench import open_bench
+    from tunescope.comparing.check import lines
 
     asked = question(model, data, protocol, task, training)
     with machine.threads(asked.threads):
@@ -100,7 +101,8 @@ def resume(run: str, /, *, workers: int = 0) -> None:
     Args:
         workers: processes, each with one thread (0: as cores and memory allow).
     """
-    from tunescope import comparison, store
+    from tunescope import store
+    from tunescope.comparing import comparison
 
     config = store.read_config(Path(run))
     found = comparison.resume(run, workers=workers or _workers(str(config.get("model"))))
@@ -186,7 +188,8 @@ def probe(
     missing = [option for option, given in (("--model", model), ("--artifact", artifact)) if not given]
     if missing:
         raise UserError(f"probe {name} needs {' and '.join(missing)}: tunescope probe {name} --model M --artifact DIR")
-    from tunescope import probe_run, show
+    from tunescope.comparing import show
+    from tunescope.looking import probe_run
 
     asked = probe_run.Asked(name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]]))
     finding, page = probe_run.run(asked)
@@ -222,7 +225,7 @@ def _workers(model: str) -> int:
 
 
 def _show(folder: Path, results: Mapping[str, Any]) -> None:
-    from tunescope import show
+    from tunescope.comparing import show
 
     print(f"{show.everything(results)}\n\npage: {folder / 'report.html'}")
     if (folder / "best").exists():

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from tunescope.forecast import OUTCOMES, Features, probabilities
+from tunescope.comparing.forecast import OUTCOMES, Features, probabilities
 from tunescope.lab import trials
 from tunescope.lab.calibration import RIDGE, Case, fit, held_out, judged, reliability, truth
 from tunescope.lab.skills import SKILLS

@@ -10,10 +10,11 @@ import torch
 from probe_tools import FAMILIES, away
 
 import tunescope as ts
-from tunescope import probe_list, probes, registry
-from tunescope.finding import Finding
+from tunescope import probes, registry
+from tunescope.looking import probe_list
+from tunescope.looking.finding import Finding
+from tunescope.looking.seeing import see
 from tunescope.report import probe as page
-from tunescope.seeing import see
 
 NAMES = registry.names("probes")
 

@@ -5,8 +5,8 @@ import tiny
 import torch
 
 import tunescope as ts
+from tunescope.looking.seeing import see
 from tunescope.probes.neighbours import look, neighbours
-from tunescope.seeing import see
 
 
 def test_they_are_those_of_a_search_one_pair_at_a_time():

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from probe_tools import FAMILIES, away, literally
 
 import tunescope as ts
+from tunescope.looking.seeing import see
 from tunescope.probes.prefix_bias import prefix_bias
-from tunescope.seeing import see
 
 
 @pytest.mark.parametrize("n_context", [0, 1, 5])

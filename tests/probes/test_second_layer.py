@@ -6,13 +6,13 @@ import torch
 from probe_tools import FAMILIES, away
 
 import tunescope as ts
-from tunescope.maps import maps
+from tunescope.looking.maps import maps
+from tunescope.looking.seeing import see
 from tunescope.probes import second_layer as probe
 from tunescope.probes.prefix_bias import prefix_bias
 from tunescope.probes.second_layer import second_layer
 from tunescope.reach import reached
 from tunescope.record import record
-from tunescope.seeing import see
 from tunescope.sites import resolve
 
 DECODERS = [family for family in FAMILIES if tiny.is_decoder(tiny.make(family))]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tunescope import stats
-from tunescope.verdict import decide
+from tunescope.comparing.verdict import decide
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS, ROWS, CHANCE = 600, 400, 0.5

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from test_page import HOSTILE, Tags
 
-from tunescope.finding import AttentionMap, Finding, HeatMap, Pair
+from tunescope.looking.finding import AttentionMap, Finding, HeatMap, Pair
 from tunescope.report import probe
 from tunescope.report.pictures import draw, number
 
@@ -127,8 +127,8 @@ def test_a_drawing_as_a_file_of_its_own_needs_no_page():
 
 def test_drawing_never_imports_torch():
     code = (
-        "import sys; from tunescope.report import probe, pictures; from tunescope import probe_list\n"
-        "from tunescope.finding import HeatMap; pictures.draw(HeatMap('x', ['a'], ['b'], [[1.0]]))\n"
+        "import sys; from tunescope.report import probe, pictures; from tunescope.looking import probe_list\n"
+        "from tunescope.looking.finding import HeatMap; pictures.draw(HeatMap('x', ['a'], ['b'], [[1.0]]))\n"
         "probe_list.lines()\n"
         "bad = [m for m in ('torch', 'transformers', 'matplotlib') if m in sys.modules]; sys.exit(', '.join(bad) or 0)"
     )

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunescope.evidence import gather
-from tunescope.forecast import OUTCOMES, Features, Weights, answer, features, probabilities
+from tunescope.comparing.evidence import gather
+from tunescope.comparing.forecast import OUTCOMES, Features, Weights, answer, features, probabilities
 from tunescope.lab.trials import MODELS
 
 MARGIN = 0.05  # of whole answers: a context no further behind suffices; 300 test rows tell no less apart

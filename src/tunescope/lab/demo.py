@@ -86,7 +86,7 @@ def run(folder: Path, from_scratch: bool = False) -> None:
 def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
     """One task's comparison, its run in ``folder``. No run is stopped early: scores stay at zero for long."""
     from tunescope import machine
-    from tunescope.comparison import compare
+    from tunescope.comparing.comparison import compare
     from tunescope.train import Settings
 
     every = -(-one["steps"] // setup.evaluations)

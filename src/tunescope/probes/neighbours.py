@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from tunescope.errors import UserError
-from tunescope.finding import Finding
-from tunescope.seen import Seen
+from tunescope.looking.finding import Finding
+from tunescope.looking.seen import Seen
 
 NEEDS_TEXT = False
 

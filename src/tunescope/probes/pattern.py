@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.finding import Finding, HeatMap, Pair
-from tunescope.seen import Layer, Seen, as_numbers, attention_map, summary
+from tunescope.looking.finding import Finding, HeatMap, Pair
+from tunescope.looking.seen import Layer, Seen, as_numbers, attention_map, summary
 
 
 class PatternShift(NamedTuple):

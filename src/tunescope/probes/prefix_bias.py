@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from tunescope.finding import AttentionMap, Finding, HeatMap
-from tunescope.seen import Layer, Seen, as_numbers, attention_map, summary, with_context
+from tunescope.looking.finding import AttentionMap, Finding, HeatMap
+from tunescope.looking.seen import Layer, Seen, as_numbers, attention_map, summary, with_context
 
 
 class PrefixBias(NamedTuple):

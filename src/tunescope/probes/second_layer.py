@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.finding import Finding, HeatMap
-from tunescope.seen import Layer, Maps, Seen, as_numbers
+from tunescope.looking.finding import Finding, HeatMap
+from tunescope.looking.seen import Layer, Maps, Seen, as_numbers
 
 NAMES = ("context, context", "content, context", "context, content", "content, content")
 LAYERS = ("decoder.0.self", "decoder.1.self")

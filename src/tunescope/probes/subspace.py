@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.finding import Finding, HeatMap
-from tunescope.seen import Layer, Seen, as_numbers, summary, with_context
+from tunescope.looking.finding import Finding, HeatMap
+from tunescope.looking.seen import Layer, Seen, as_numbers, summary, with_context
 
 
 class Subspace(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from tunescope.finding import AttentionMap, HeatMap, Pair, Picture
+from tunescope.looking.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report import charts, pictures, text
 from tunescope.report.view import View, view
 

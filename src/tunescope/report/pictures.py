@@ -9,7 +9,7 @@ from functools import singledispatch
 
 from markupsafe import Markup
 
-from tunescope.finding import AttentionMap, HeatMap, Pair, Picture
+from tunescope.looking.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report import svg, text
 
 CHARACTER = 7.0  # the width of one, at 12 px

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
-from tunescope.finding import AttentionMap, Cell, Finding, Pair
+from tunescope.looking.finding import AttentionMap, Cell, Finding, Pair
 from tunescope.report import text
 from tunescope.report.page import file, policy
 from tunescope.report.pictures import draw, number

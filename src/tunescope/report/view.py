@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from tunescope import evidence, stats
+from tunescope import stats
+from tunescope.comparing import evidence
+from tunescope.comparing.verdict import decide
 from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
 from tunescope.tasks.metrics import SCALES
-from tunescope.verdict import decide
 
 VERSION = 1
 Json = dict[str, Any]

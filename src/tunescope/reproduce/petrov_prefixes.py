@@ -18,7 +18,7 @@ from tunescope.reproducing.given import data_settings, model_settings
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
 if TYPE_CHECKING:
-    from tunescope.bench import Bench
+    from tunescope.comparing.bench import Bench
 
 TITLE = "How attention on a trained prefix of 10 varies over inputs, and how many directions its bias uses"
 SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), appendix B"
@@ -74,9 +74,9 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tunescope.arms import Arm, ready
+    from tunescope.comparing.arms import Arm, ready
+    from tunescope.comparing.run_arm import Job, attached, problem_of, rows_of
     from tunescope.reproducing.prefix_use import as_json, prefix_use
-    from tunescope.run_arm import Job, attached, problem_of, rows_of
     from tunescope.train import train
 
     bench = _bench(settings)
@@ -151,8 +151,8 @@ def _task(data: str) -> dict[str, Any]:
 
 
 def _bench(settings: Settings) -> "Bench":
-    from tunescope.bench import open_bench
-    from tunescope.plan import Plan
+    from tunescope.comparing.bench import open_bench
+    from tunescope.comparing.plan import Plan
     from tunescope.train import Settings as Training
 
     steps = settings["steps"]

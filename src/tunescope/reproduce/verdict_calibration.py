@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.forecast import probabilities
+from tunescope.comparing.forecast import probabilities
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
 TITLE = "The verdict of a pilot against the full comparison, on lab worlds"
@@ -54,8 +54,8 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
 
 def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any) -> dict[str, Any]:
-    from tunescope.pilot import piloted
-    from tunescope.plan import Plan
+    from tunescope.comparing.pilot import piloted
+    from tunescope.comparing.plan import Plan
     from tunescope.train import Settings as Training
 
     steps = settings["steps"]
@@ -73,7 +73,7 @@ def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any)
 
 def _asked(question: Any, out: Path) -> dict[str, Any]:
     """Of results.json what calibration reads, and the verdict that the run came to by itself."""
-    from tunescope import comparison
+    from tunescope.comparing import comparison
 
     results = dict(comparison.ask(question, out, quiet=True).results)
     return {

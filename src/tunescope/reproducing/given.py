@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.comparing.plan import model_name
 from tunescope.errors import UserError
-from tunescope.plan import model_name
 from tunescope.tasks.reading import FORMATS, read, sha256, value
 
 PATHS = ("model", "data")  # settings that may be paths of this machine
@@ -36,7 +36,7 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
     from tunescope.artifact import fingerprint
-    from tunescope.bench import load_model
+    from tunescope.comparing.bench import load_model
     from tunescope.sites import kind
 
     found, _ = load_model(model)

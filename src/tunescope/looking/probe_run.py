@@ -13,13 +13,14 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import files, machine, probe_list, saving, tasks
-from tunescope.bench import load_model
+from tunescope import files, machine, saving, tasks
+from tunescope.comparing.bench import load_model
 from tunescope.contexts.text import Text
 from tunescope.errors import UserError
-from tunescope.finding import Finding
+from tunescope.looking import probe_list
+from tunescope.looking.finding import Finding
+from tunescope.looking.seeing import see
 from tunescope.report import probe as report
-from tunescope.seeing import see
 from tunescope.sites import kind
 from tunescope.tasks import prompts, reading
 from tunescope.tasks.batching import decoder_keywords, pad_id, padded

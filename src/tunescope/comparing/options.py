@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
-    from tunescope.plan import Plan
+    from tunescope.comparing.plan import Plan
 
 Many = Parameter(consume_multiple=True, negative="", show_default=False)
 
@@ -111,8 +111,9 @@ def question(
     training: TrainingOptions | None,
 ) -> "Plan":
     """What was asked, checked; nothing is loaded yet."""
-    from tunescope import machine, plan
-    from tunescope.comparison import default_settings, with_settings
+    from tunescope import machine
+    from tunescope.comparing import plan
+    from tunescope.comparing.comparison import default_settings, with_settings
 
     protocol, training = protocol or ProtocolOptions(), training or TrainingOptions()
     parts = {"train": data, "dev": protocol.dev, "test": protocol.test}
@@ -133,7 +134,7 @@ def question(
 
 def _task(options: TaskOptions) -> dict[str, Any]:
     """Only what was given: the rest is the task's own default."""
-    from tunescope.plan import TASK_OPTIONS, one_of
+    from tunescope.comparing.plan import TASK_OPTIONS, one_of
 
     one_of("task", options.task, ("classification", "generation"))
     fields: dict[str, dict[str, Any]] = {

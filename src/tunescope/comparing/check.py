@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tunescope.bench import Bench
-from tunescope.estimate import HOW, Estimate, estimates
-from tunescope.progress import duration
+from tunescope.comparing.bench import Bench
+from tunescope.comparing.estimate import HOW, Estimate, estimates
+from tunescope.comparing.progress import duration
 
 
 def lines(bench: Bench) -> Iterator[str]:

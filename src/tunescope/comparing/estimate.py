@@ -7,13 +7,13 @@ from statistics import median
 
 import torch
 
-from tunescope import arms
-from tunescope.bench import Bench
+from tunescope.comparing import arms
+from tunescope.comparing.bench import Bench
+from tunescope.comparing.plan import Plan
+from tunescope.comparing.run_arm import Job, attached, job, problem_of, rows_of
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.optimizers import make
-from tunescope.plan import Plan
-from tunescope.run_arm import Job, attached, job, problem_of, rows_of
 from tunescope.train import OutOfMemory, memory_errors_named, one_step
 
 STEPS = 3  # the first warms up and is not counted

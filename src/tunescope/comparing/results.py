@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from tunescope import machine, stats, store
-from tunescope.bench import Bench
-from tunescope.plan import command, model_name
+from tunescope.comparing.bench import Bench
+from tunescope.comparing.plan import command, model_name
 from tunescope.train import early_stopping
 
 LEVEL = 0.95

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tunescope.finding import Finding
+    from tunescope.looking.finding import Finding
 
 
 def table(results: Mapping[str, Any]) -> str:

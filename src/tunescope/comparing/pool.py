@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from tunescope.bench import Bench, open_bench
-from tunescope.plan import Plan
-from tunescope.progress import at_most_every
-from tunescope.run_arm import Job, Outcome, run
+from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.plan import Plan
+from tunescope.comparing.progress import at_most_every
+from tunescope.comparing.run_arm import Job, Outcome, run
 from tunescope.train import Progress
 
 OnProgress = Callable[[Job, Progress], None]

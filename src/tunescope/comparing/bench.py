@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from tunescope.comparing.plan import PARTS, Plan, one_of
 from tunescope.errors import UserError
-from tunescope.plan import PARTS, Plan, one_of
 
 
 @dataclass

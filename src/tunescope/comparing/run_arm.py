@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
-from tunescope import files, inside, store
-from tunescope.arms import Ready, specs_at
-from tunescope.bench import Bench, room
+from tunescope import files, store
+from tunescope.comparing import inside
+from tunescope.comparing.arms import Ready, specs_at
+from tunescope.comparing.bench import Bench, room
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
-    from tunescope.bench import Bench
+    from tunescope.comparing.bench import Bench
 
 ZERO_SHOT = "zero-shot"
 DEFAULT = {

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tunescope import arms, files, store
-from tunescope.arms import Ready
-from tunescope.bench import Bench
+from tunescope import files, store
+from tunescope.comparing import arms
+from tunescope.comparing.arms import Ready
+from tunescope.comparing.bench import Bench
+from tunescope.comparing.pool import OnDone, OnProgress, runner
+from tunescope.comparing.progress import Display, display
+from tunescope.comparing.results import Standing
+from tunescope.comparing.run_arm import Job, Outcome, job
 from tunescope.errors import UserError
-from tunescope.pool import OnDone, OnProgress, runner
-from tunescope.progress import Display, display
-from tunescope.results import Standing
-from tunescope.run_arm import Job, Outcome, job
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")

@@ -7,14 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tunescope import files, inside, machine, plan, show, store
-from tunescope.bench import Bench, open_bench
+from tunescope import files, machine, store
+from tunescope.comparing import inside, plan, show
+from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.lock import locked
+from tunescope.comparing.pilot import piloted
+from tunescope.comparing.plan import Plan
+from tunescope.comparing.protocol import entered, keep_best, tried
+from tunescope.comparing.results import assemble, best_on_dev
 from tunescope.errors import UserError
-from tunescope.lock import locked
-from tunescope.pilot import piloted
-from tunescope.plan import Plan
-from tunescope.protocol import entered, keep_best, tried
-from tunescope.results import assemble, best_on_dev
 from tunescope.train import Settings
 
 
@@ -167,7 +168,7 @@ def run(
 def finish(folder: Path, results: dict[str, Any]) -> None:
     """The verdict, results.json and the page."""
     from tunescope import report
-    from tunescope.verdict import decide
+    from tunescope.comparing.verdict import decide
 
     results["verdict"] = decide(results)
     files.put_json(folder / "results.json", results)

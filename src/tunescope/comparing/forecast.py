@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tunescope.evidence import Evidence
+from tunescope.comparing.evidence import Evidence
 
 OUTCOMES = ("context suffices", "weights needed", "neither learns it")
 SURE = 0.9  # a pilot decides at this probability

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.finding import AttentionMap
+from tunescope.looking.finding import AttentionMap
 
 SHOWN = 48  # tokens of a text in a picture
 

@@ -12,13 +12,13 @@ from torch import Tensor
 from tunescope.artifact import Artifact, Spec, TokenContext
 from tunescope.attached import Attached, attach
 from tunescope.hooks import argument_names, entries
+from tunescope.looking.maps import maps, vocabulary
+from tunescope.looking.seen import Layer, Seen
 from tunescope.lowered import embedder
-from tunescope.maps import maps, vocabulary
 from tunescope.placing import first_position, text_positions
 from tunescope.reach import reached, resting
 from tunescope.record import Call, record, record_calls, replay
 from tunescope.registry import show
-from tunescope.seen import Layer, Seen
 from tunescope.sites import kind
 
 What = Attached | Sequence[Artifact | Spec]

@@ -27,8 +27,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tunescope import forecast
-from tunescope.evidence import Arm, Evidence, Pair, gather
+from tunescope.comparing import forecast
+from tunescope.comparing.evidence import Arm, Evidence, Pair, gather
 
 MARGIN = 0.02
 ROUNDING = 1e-5  # of an attention weight in float32

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
-    from tunescope.bench import Bench
-    from tunescope.finding import AttentionMap
-    from tunescope.results import Standing
-    from tunescope.seen import Seen
+    from tunescope.comparing.bench import Bench
+    from tunescope.comparing.results import Standing
+    from tunescope.looking.finding import AttentionMap
+    from tunescope.looking.seen import Seen
 
 ROWS = 8
 LONGEST = 32  # tokens of the pictured row
@@ -24,7 +24,7 @@ def mechanism(bench: Bench, rows: Sequence[Any], tuned: Any) -> dict[str, Any]:
 
     Where they cannot be looked at, None and the reason: the arm's score does not hang on it.
     """
-    from tunescope import probing
+    from tunescope.looking import probing
 
     try:
         found = probing.mechanism(bench.model, tuned, _inputs(bench, rows[:ROWS], with_target=True))
@@ -69,8 +69,8 @@ def _best(standings: Sequence[Standing], group: str) -> Standing | None:
 def _seen(bench: Bench, one: Standing, folder: Path) -> Seen:
     """The arm's artifact of the first seed on the shortest development row, its answer left out."""
     from tunescope import store
+    from tunescope.looking.seeing import see
     from tunescope.saving import load
-    from tunescope.seeing import see
 
     artifacts = load(store.folder(folder, one.runs[0]["id"]) / "artifact")
     rows = sorted(bench.encoded("dev", bos=True, room=None), key=lambda row: len(row.input_ids))
@@ -90,7 +90,7 @@ def _moved_most(seen: Seen) -> tuple[str, int]:
 
 
 def _shares(seen: Seen, arm: str) -> dict[str, Any]:
-    from tunescope.finding import HeatMap
+    from tunescope.looking.finding import HeatMap
 
     heads = {name: layer.at_real(layer.share).mean(-1) for name, layer in seen.along.items() if layer.n_context}
     columns = [f"head {head}" for head in range(max(map(len, heads.values()), default=0))]
@@ -99,7 +99,7 @@ def _shares(seen: Seen, arm: str) -> dict[str, Any]:
 
 
 def _figure(seen: Mapping[str, Seen], named: Mapping[str, str], name: str, head: int) -> list[dict[str, Any]]:
-    from tunescope.seen import attention_map
+    from tunescope.looking.seen import attention_map
 
     first = next(iter(seen.values()))
     maps = [("the model as it is", attention_map(first, "bare", name, head))]
@@ -108,7 +108,7 @@ def _figure(seen: Mapping[str, Seen], named: Mapping[str, str], name: str, head:
 
 
 def _pair(seen: Seen, arm: str, name: str, head: int) -> dict[str, Any]:
-    from tunescope.seen import attention_map
+    from tunescope.looking.seen import attention_map
 
     before, after = (attention_map(seen, run, name, head, content=True) for run in ("bare", "held"))
     title = f"Attention over the text alone, {arm}"

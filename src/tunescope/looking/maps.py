@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from tunescope import families
+from tunescope.looking.seen import Maps
 from tunescope.reach import reached
-from tunescope.seen import Maps
 from tunescope.sites import Site, Tap, is_transposed, kind, resolve
 
 

@@ -7,10 +7,10 @@ from math import isfinite
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.looking.seeing import What, see
+from tunescope.looking.seen import Seen, summary
 from tunescope.probes.pattern import between
 from tunescope.reach import reached
-from tunescope.seeing import What, see
-from tunescope.seen import Seen, summary
 
 
 def mechanism(model: Any, what: What, batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tunescope.plan import Plan, Whole
+from tunescope.comparing.plan import Plan, Whole
 
 TENTH = 10  # all steps of a pilot, of all steps of the comparison
 TRYING = 5  # of those, a fifth goes to the learning rates

@@ -1,0 +1,1 @@
+"""A comparison: what was asked, the runs at one budget, what came of them, and the verdict."""
