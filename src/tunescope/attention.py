@@ -40,14 +40,30 @@ class Extra:
     infix: bool = False
 
 
+Changed = Callable[[Tensor, dict[str, Any]], Tensor]
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change to one layer's attention, contexts' columns first; both get the keywords of the call.
+
+    scores: (batch, heads, query, n_context + keys) before softmax, the lowest number where a key is hidden.
+    weights: the same after it; what leaves the layer is made with what comes back, whatever it sums to.
+    """
+
+    scores: Changed | None = None
+    weights: Changed | None = None
+
+
 @dataclass
 class LayerState:
-    """What `attach` leaves on an attention module for the time being."""
+    """What is left on an attention module for the time being, by `attach` and by `editing`."""
 
     extras: tuple[Extra, ...] = ()
     keep: Callable[[nn.Module, dict[str, Tensor | None]], None] | None = None
     keeps_weights: bool = True  # False: `keep` has no use for the attention weights, so they need not be made
     asked: bool = False  # the model was called with output_attentions, which some families do not pass on
+    edits: tuple[Edit, ...] = ()
 
 
 def attention(
@@ -72,15 +88,15 @@ def attention(
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
     wants_weights = state.asked or bool(kwargs.get("output_attentions"))
-    wants_weights = wants_weights or (state.keep is not None and state.keeps_weights)
+    wants_weights = wants_weights or bool(state.edits) or (state.keep is not None and state.keeps_weights)
     few = query.shape[1] // key.shape[1] * query.shape[2] < FEW * query.shape[3]
     scores: Tensor | None = None
     weights: Tensor | None = None
     if wants_weights or softcap is not None or (state.extras and (few or bias is not None)):
         hidden = context_visible(state.extras, query, key, kwargs)
         scores = _scores(query, key, attention_mask, state.extras, hidden, scaling, bias, softcap)
-        exact = torch.promote_types(scores.dtype, torch.float32)
-        weights = F.dropout(scores.softmax(-1, dtype=exact).to(query.dtype), dropout, dropout > 0)
+        scores, weights = _weights(scores, query.dtype, state.edits, kwargs)
+        weights = F.dropout(weights, dropout, dropout > 0)
         out = _mix(weights, value, state.extras)
     else:
         out = _fused(query, key, value, attention_mask, state.extras, kwargs, (dropout, scaling, bias))
@@ -185,6 +201,18 @@ def _scores(
     if visible is not None:
         joined = joined.masked_fill(~visible, lowest)
     return torch.cat([joined, content], -1)
+
+
+def _weights(
+    scores: Tensor, dtype: torch.dtype, edits: tuple[Edit, ...], kwargs: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """The scores and what softmax makes of them, each edited in turn."""
+    for edit in edits:
+        scores = scores if edit.scores is None else edit.scores(scores, kwargs)
+    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(dtype)
+    for edit in edits:
+        weights = weights if edit.weights is None else edit.weights(weights, kwargs)
+    return scores, weights
 
 
 def _capped(scores: Tensor, softcap: float | None) -> Tensor:

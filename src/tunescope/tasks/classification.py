@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks import prompts
+from tunescope.tasks.demonstrations import Demonstration, joined, solved
 from tunescope.tasks.label_words import notes as word_notes
 from tunescope.tasks.label_words import word_tokens
 from tunescope.tasks.reading import line_of, place, value
@@ -146,6 +147,10 @@ class Classification(Task):
         ]
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
+        """The text of `demonstrated`."""
+        return joined(self.demonstrated(rows, k, seed))
+
+    def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:
         """``k`` random rows of each label, mixed, each the filled template and its label word."""
         by_label: dict[str, list[Mapping[str, Any]]] = {}
         for index, row in enumerate(rows):
@@ -159,7 +164,7 @@ class Classification(Task):
                 )
             chosen += [(label, row) for row in random.sample(members, k)]
         random.shuffle(chosen)
-        return "".join(self._solved(row, label) + "\n\n" for label, row in chosen)
+        return [self._solved(row, label) for label, row in chosen]
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -197,9 +202,9 @@ class Classification(Task):
     def _tokens(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
-    def _solved(self, row: Mapping[str, Any], label: str) -> str:
-        filled = prompts.fill(self.template, {name: value(row, name, 0) for name in self.fields()})
-        return filled + prompts.separator(self.template) + self.words.get(label, label)
+    def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:
+        values = {name: value(row, name, 0) for name in self.fields()}
+        return solved(self.template, values, label, self.words.get(label, label))
 
     def _index(self, label: str, where: str) -> int:
         if label not in self.words:
