@@ -6,13 +6,15 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.comparing.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope.anchors import sections
+from tunescope.comparing.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
 from tunescope.errors import UserError
+from tunescope.folder import lines as lines_of
 from tunescope.looking import probe_list
 
 app = App(
@@ -194,6 +196,48 @@ def probe(
     asked = probe_run.Asked(name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]]))
     finding, page = probe_run.run(asked)
     print(f"{show.finding(finding)}\n\npage: {page}")
+
+
+@app.command(help_epilogue="Sections:\n\n" + "\n\n".join(lines_of(sections)))
+def anchors(
+    model: str,
+    data: str,
+    /,
+    *,
+    k: int = 1,
+    rows: int = 100,
+    seeds: Annotated[tuple[int, ...], Many] = (5,),
+    only: Annotated[tuple[str, ...], Many] = (),
+    test: str | None = None,
+    task: TaskOptions | None = None,
+    out: str | None = None,
+) -> None:
+    """Look into demonstrations: where information flows, what can be cut or kept, which classes are confused.
+
+    Args:
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        data: rows with a label: JSONL, CSV or TSV, plain or gzipped.
+        k: demonstrations of each class.
+        rows: test rows that are asked, behind the demonstrations (0: all).
+        seeds: draws of demonstrations, how many or which.
+        only: sections, such as flow isolate (default: all).
+        test: test rows (default: a tenth of the rows).
+        out: the folder for what is written (default: runs/anchors).
+    """
+    from tunescope.anchors import study
+    from tunescope.comparing import show
+    from tunescope.report import probe as page
+
+    plan = question(model, data, ProtocolOptions(test=test, seeds=seeds), task, None)
+    asked = study.Asked(plan, k, rows, only)
+    found = study.study(asked, lambda line: print(line, flush=True))
+    place = Path(out) if out else Path("runs") / "anchors"
+    command = shlex.join(["tunescope", *sys.argv[1:]])
+    heading = f"Demonstrations on {found.facts['model']}"
+    written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
+    for finding in found.findings.values():
+        print(f"\n{show.finding(finding)}")
+    print(f"\npage: {written}")
 
 
 @app.command

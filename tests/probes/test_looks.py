@@ -55,7 +55,7 @@ def test_every_probe_finds_plain_data_or_says_in_one_line_why_not(family, arm):
         assert plain(asdict(found)), name
         assert all(len(row) == len(found.columns) for row in found.rows)
         assert found.rows and found.says.endswith(".") and found.not_said.endswith(".")
-        assert page.page(found, {"model": family, "attached": arm}).endswith("</html>")
+        assert page.page([found], {"model": family, "attached": arm}).endswith("</html>")
 
 
 @pytest.mark.parametrize("name", NAMES)

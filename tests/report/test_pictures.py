@@ -76,7 +76,7 @@ def test_numbers_are_short(value, wanted):
 
 def test_equal_findings_give_equal_bytes_and_are_left_as_they_were():
     again = copy.deepcopy(FOUND)
-    assert probe.page(FOUND, FACTS) == probe.page(again, FACTS)
+    assert probe.page([FOUND], FACTS) == probe.page([again], FACTS)
 
 
 def test_the_page_is_one_well_formed_file_that_asks_for_nothing_and_runs_nothing(tmp_path):
@@ -107,7 +107,7 @@ def test_strings_of_others_are_shown_and_never_run(poison, tmp_path):
         [mapped, HeatMap(poison, [poison], [poison], [[1.0]])],
     )
     html = probe.write(found, tmp_path, {"model": poison, "attached": poison}, [poison], poison).read_text("utf-8")
-    clean = Tags(probe.page(FOUND, FACTS))
+    clean = Tags(probe.page([FOUND], FACTS))
     parsed = Tags(html)
     assert parsed.open == []
     assert {tag for tag, _ in parsed.tags} <= {tag for tag, _ in clean.tags} | {"pre"}

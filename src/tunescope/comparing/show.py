@@ -18,7 +18,8 @@ def finding(found: "Finding") -> str:
     """What a probe found: the claim, its numbers, and what they do not say."""
     from tunescope.report import probe
 
-    return "\n\n".join([found.says, _printed(probe.table(found)), f"Not said: {found.not_said}"])
+    parts = [found.heading.upper(), found.says, _printed(probe.table(found)), f"Not said: {found.not_said}"]
+    return "\n\n".join(parts)
 
 
 def _printed(table: Any) -> str:

@@ -48,7 +48,47 @@ class Pair:
     after: AttentionMap
 
 
-Picture = HeatMap | AttentionMap | Pair
+@dataclass(frozen=True)
+class Line:
+    """A curve: a value for every x, and the least and the most where there were several runs.
+
+    style: "context", "delta" or "text", which colour it has.
+    """
+
+    name: str
+    values: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    style: str = "text"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves over the same x, such as layers; the y axis goes from `low` to `high`."""
+
+    title: str
+    x_axis: str
+    y_axis: str
+    x: Sequence[str]
+    lines: Sequence[Line]
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Parts of a text in a row, and what flows from one to another: (from, to, strength), strengths from 0.
+
+    marked: the parts to set off from the others.
+    """
+
+    title: str
+    parts: Sequence[str]
+    arcs: Sequence[tuple[int, int, float]]
+    marked: Sequence[int] = ()
+
+
+Picture = HeatMap | AttentionMap | Pair | Curves | Arcs
 
 
 @dataclass(frozen=True)

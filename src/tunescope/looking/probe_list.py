@@ -1,16 +1,13 @@
-"""The probes with a line each, read from their files without importing them: `tunescope probe --help` stays quick."""
+"""The probes, read from their folder."""
 
-import ast
-import difflib
-from pathlib import Path
-
-from tunescope import probes
+from tunescope import folder, probes
+from tunescope.anchors import sections
 from tunescope.errors import UserError
 
 
 def lines() -> list[str]:
     """NAME: what it tells, for every probe."""
-    return [f"{path.stem}: {_first_line(path)}" for path in _files()]
+    return folder.lines(probes)
 
 
 def check(name: str) -> str:
@@ -18,22 +15,6 @@ def check(name: str) -> str:
 
     Raises UserError, with the nearest name, where it is not.
     """
-    names = [path.stem for path in _files()]
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        raise UserError(
-            f"There is no probe {name!r}."
-            + (f" Did you mean {near[0]!r}?" if near else "")
-            + f" Probes: {', '.join(names)}."
-        )
-    return name
-
-
-def _files() -> list[Path]:
-    found = [path for folder in probes.__path__ for path in Path(folder).glob("[a-z]*.py")]
-    return sorted(found, key=lambda path: path.stem)
-
-
-def _first_line(path: Path) -> str:
-    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return told.partition("\n")[0]
+    if name in folder.names(sections):
+        raise UserError(f"{name!r} looks at demonstrations: tunescope anchors MODEL DATA --only {name}")
+    return folder.check(probes, name, "probe")

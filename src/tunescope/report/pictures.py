@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from functools import singledispatch
 
 from markupsafe import Markup
 
-from tunescope.looking.finding import AttentionMap, HeatMap, Pair, Picture
-from tunescope.report import svg, text
+from tunescope.looking.finding import Arcs, AttentionMap, Curves, HeatMap, Pair, Picture
+from tunescope.report import flows, svg, text
+from tunescope.report.drawing import CHARACTER, label, number, own_size
 
-CHARACTER = 7.0  # the width of one, at 12 px
 ROOM = 13  # characters of a label
 
 
@@ -25,7 +24,7 @@ def draw(picture: Picture) -> Markup:
 @draw.register
 def heat_map(picture: HeatMap) -> Markup:
     """A cell a value, shaded from `low` to `high`, with the value in it."""
-    rows, columns = ([_label(one, 22) for one in names] for names in (picture.rows, picture.columns))
+    rows, columns = ([label(one, 22) for one in names] for names in (picture.rows, picture.columns))
     wide = max(44.0, CHARACTER * max(map(len, columns), default=0) + 10) if len(columns) <= 16 else 30.0
     upright = len(columns) <= 16
     left, top, tall = CHARACTER * max(map(len, rows), default=0) + 14, 24.0 if upright else 66.0, 26.0
@@ -39,14 +38,14 @@ def heat_map(picture: HeatMap) -> Markup:
                 _cell((left + j * wide, y, wide, tall), value, (picture.low, picture.high), note, written=True)
             )
     size = (left + wide * len(columns) + 6, top + tall * len(rows) + 4)
-    return _figure(size, f"{picture.title}. {_extremes(picture)}", parts)
+    return own_size(size, f"{picture.title}. {_extremes(picture)}", parts)
 
 
 @draw.register
 def attention_map(picture: AttentionMap) -> Markup:
     """Queries by keys, the context's keys first and in their own colour, the marked query's row framed."""
     size, parts = _map(picture)
-    return _figure(size, _told(picture), parts)
+    return own_size(size, _told(picture), parts)
 
 
 @draw.register
@@ -62,31 +61,16 @@ def side_by_side(picture: Pair) -> Markup:
         svg.tag("g", *right, transform=f"translate({width + 24:.0f} 20)"),
     ]
     said = f"{picture.title}. {_told(picture.before)} {_told(picture.after)}"
-    return _figure((width + 24 + more, height + 20), said, parts)
+    return own_size((width + 24 + more, height + 20), said, parts)
 
 
-def _figure(size: tuple[float, float], title: str, parts: Sequence[Markup]) -> Markup:
-    """At its own size, unlike the charts, which fill their column."""
-    box, (width, height) = f"0 0 {size[0]:.0f} {size[1]:.0f}", (round(1.1 * side) for side in size)
-    return svg.tag(
-        "svg", *parts, viewBox=box, width=width, height=height, role="img", aria_label=text.clean(title), class_="grid"
-    )
-
-
-def number(value: float) -> str:
-    """0.42, 3.1e-5, 0 for what is rounding, – for what is not defined."""
-    if not math.isfinite(value):
-        return "–"
-    if abs(value) < 1e-7:
-        return "0"
-    if 0.0005 <= abs(value) < 1000:
-        return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
-    return re.sub(r"e([+-])0", r"e\1", f"{value:.1e}")
+draw.register(Curves, flows.curves)
+draw.register(Arcs, flows.arcs)
 
 
 def _map(picture: AttentionMap, most: float | None = None) -> tuple[tuple[float, float], list[Markup]]:
     most = _most(picture) if most is None else most
-    queries, keys = ([_label(one, ROOM) for one in names] for names in (picture.queries, picture.keys))
+    queries, keys = ([label(one, ROOM) for one in names] for names in (picture.queries, picture.keys))
     side = 16.0 if len(keys) > 24 else 20.0
     left, top = (CHARACTER * max(map(len, names), default=0) + 12 for names in (queries, keys))
     gap = 5.0 if picture.n_context else 0.0  # between context and text
@@ -138,10 +122,6 @@ def _column_label(name: str, x: float, y: float, upright: bool) -> Markup:
     if upright:
         return svg.label(x, y, name, "tick", "middle")
     return svg.tag("text", name, x=x + 4, y=y, class_="tick", transform=f"rotate(-90 {x + 4:.1f} {y:.1f})")
-
-
-def _label(one: str, limit: int) -> str:
-    return text.short(str(text.clean(one)), limit)
 
 
 def _most(picture: AttentionMap) -> float:

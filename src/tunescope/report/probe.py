@@ -16,26 +16,31 @@ from rich.text import Text
 
 from tunescope.looking.finding import AttentionMap, Cell, Finding, Pair
 from tunescope.report import text
+from tunescope.report.drawing import number
 from tunescope.report.page import file, policy
-from tunescope.report.pictures import draw, number
+from tunescope.report.pictures import draw
 
 
-def page(finding: Finding, facts: Mapping[str, Any], texts: Sequence[str] = (), command: str = "") -> str:
-    """One self-contained page; equal findings give equal bytes. `facts`: model, attached, and what else is known."""
+def page(
+    findings: Sequence[Finding],
+    facts: Mapping[str, Any],
+    texts: Sequence[str] = (),
+    command: str = "",
+    heading: str = "",
+) -> str:
+    """One self-contained page; equal findings give equal bytes. `facts`: model, attached, and what else is known.
+
+    heading: of the page; the first finding's, if not given.
+    """
     style = file("page.css") + file("pictures.css") + file("probe.css")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"fact": text.fact}
-    drawn = [{"title": text.clean(one.title), "drawn": draw(one)} for one in finding.pictures]
     made: str = environment.from_string(file("probe.html.j2")).render(
         policy=policy(style),
         style=Markup(style),
-        heading=text.clean(finding.heading),
-        says=text.clean(finding.says),
-        not_said=text.clean(finding.not_said),
-        columns=text.clean(finding.columns),
-        rows=[[{"shown": shown(cell), "is_number": not isinstance(cell, str)} for cell in row] for row in finding.rows],
-        pictures=drawn,
-        legend=any(isinstance(one, AttentionMap | Pair) for one in finding.pictures),
+        heading=text.clean(heading or findings[0].heading),
+        findings=[_shown(one) for one in findings],
+        level=2 if len(findings) == 1 else 3,
         facts=text.clean(dict(facts)),
         texts=text.clean(list(texts)),
         command=text.clean(command),
@@ -43,9 +48,23 @@ def page(finding: Finding, facts: Mapping[str, Any], texts: Sequence[str] = (), 
     return made
 
 
+def _shown(finding: Finding) -> dict[str, Any]:
+    return {
+        "heading": text.clean(finding.heading),
+        "says": text.clean(finding.says),
+        "not_said": text.clean(finding.not_said),
+        "columns": text.clean(finding.columns),
+        "rows": [
+            [{"shown": shown(cell), "is_number": not isinstance(cell, str)} for cell in row] for row in finding.rows
+        ],
+        "pictures": [{"title": text.clean(one.title), "drawn": draw(one)} for one in finding.pictures],
+        "legend": any(isinstance(one, AttentionMap | Pair) for one in finding.pictures),
+    }
+
+
 def table(finding: Finding) -> Table:
     """The finding's rows for the terminal."""
-    out = Table(title=Text(finding.heading), box=None)
+    out = Table(box=None)
     for index, name in enumerate(finding.columns):
         is_number = bool(finding.rows) and not isinstance(finding.rows[0][index], str)
         out.add_column(Text(str(text.clean(name))), justify="right" if is_number else "left", overflow="fold")
@@ -64,12 +83,36 @@ def write(
     finding: Finding, folder: Path, facts: Mapping[str, Any], texts: Sequence[str] = (), command: str = ""
 ) -> Path:
     """probe.html, probe.json and picture-N.svg in the folder, in the place of earlier ones; the page's path."""
+    return write_all({"probe": finding}, folder, "probe", facts, texts, command)
+
+
+def write_all(
+    findings: Mapping[str, Finding],
+    folder: Path,
+    name: str,
+    facts: Mapping[str, Any],
+    texts: Sequence[str] = (),
+    command: str = "",
+    heading: str = "",
+) -> Path:
+    """NAME.html, FINDING.json for each and picture-N.svg in the folder, in the place of earlier ones; the page."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("picture-*.svg"):
         old.unlink()
-    for index, picture in enumerate(finding.pictures, 1):
+    pictures = [picture for finding in findings.values() for picture in finding.pictures]
+    for index, picture in enumerate(pictures, 1):
         (folder / f"picture-{index}.svg").write_text(standalone(draw(picture)), encoding="utf-8")
-    numbers = {
+    for own, finding in findings.items():
+        numbers = _as_json(finding, facts, texts, command)
+        written = json.dumps(_finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
+        (folder / f"{own}.json").write_text(written.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
+    path = folder / f"{name}.html"
+    path.write_text(page(list(findings.values()), facts, texts, command, heading), encoding="utf-8")
+    return path
+
+
+def _as_json(finding: Finding, facts: Mapping[str, Any], texts: Sequence[str], command: str) -> dict[str, Any]:
+    return {
         "version": 1,
         "heading": finding.heading,
         "facts": dict(facts),
@@ -80,11 +123,6 @@ def write(
         "numbers": finding.numbers,
         "not_said": finding.not_said,
     }
-    written = json.dumps(_finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
-    (folder / "probe.json").write_text(written.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
-    path = folder / "probe.html"
-    path.write_text(page(finding, facts, texts, command), encoding="utf-8")
-    return path
 
 
 def standalone(drawing: Markup) -> str:
@@ -107,4 +145,4 @@ def _finite(value: Any) -> Any:
     return value
 
 
-__all__ = ["page", "standalone", "table", "write"]
+__all__ = ["page", "standalone", "table", "write", "write_all"]

@@ -98,7 +98,7 @@ class Classification(Task):
         room: int | None = None,
     ) -> list[Encoded]:
         self._check_kind(model_kind)
-        targets = list(self._tokens(tokenizer, model_kind).values()) if self.by == "words" else []
+        targets = list(self.word_ids(tokenizer, model_kind).values()) if self.by == "words" else []
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
         values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
@@ -135,7 +135,7 @@ class Classification(Task):
             choices = scoring.head_choices(model, rows, tokenizer, batch_size)
         else:
             kind = "encoder-decoder" if model.config.is_encoder_decoder else "decoder"
-            words = list(self._tokens(tokenizer, kind).values())
+            words = list(self.word_ids(tokenizer, kind).values())
             choices = scoring.word_choices(model, rows, words, tokenizer, batch_size)
         return [
             Prediction(
@@ -199,7 +199,7 @@ class Classification(Task):
             places.setdefault(self.label_of(row, index), place(row, index))
         return places
 
-    def _tokens(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
+    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
     def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:

@@ -7,12 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tunescope.errors import UserError
-from tunescope.looking.finding import Finding
-from tunescope.looking.seen import Seen
-
-NEEDS_TEXT = False
-
 
 class Flow(NamedTuple):
     """Mean saliency of three sets of pairs, each (batch,).
@@ -58,11 +52,3 @@ def flow(saliency: Tensor, labels: Tensor, query: int, real: Tensor) -> Flow:
 def _mean(values: Tensor, chosen: Tensor) -> Tensor:
     """(batch,), over the pairs chosen; NaN where there are none."""
     return (values * chosen).sum((-1, -2)) / chosen.sum((-1, -2))
-
-
-def look(seen: Seen) -> Finding:
-    """Not for `tunescope probe`: it looks at demonstrations.
-
-    Raises UserError, always.
-    """
-    raise UserError("Probe flow looks at prompts with demonstrations. Type: tunescope anchors MODEL DATA --only flow")

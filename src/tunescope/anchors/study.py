@@ -1,0 +1,104 @@
+"""`tunescope anchors`: demonstrations drawn, put in front of test rows, and looked into, section by section."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tunescope import folder
+from tunescope.anchors import sections
+from tunescope.anchors.prompts import Prompt, check_room, choices
+from tunescope.anchors.round import Round
+from tunescope.anchors.spans import spans
+from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.plan import Plan
+from tunescope.errors import UserError
+from tunescope.looking.finding import Finding
+from tunescope.tasks.classification import Classification
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed. plan: model, data, task, and the seeds of the draws. k: demonstrations of each class.
+
+    rows: test rows, 0 for all. only: sections, () for all.
+    """
+
+    plan: Plan
+    k: int = 1
+    rows: int = 100
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Studied:
+    """findings: by section. draws: what was measured. facts: on what."""
+
+    findings: dict[str, Finding]
+    draws: dict[str, list[dict[str, Any]]]
+    facts: dict[str, Any]
+
+
+def study(asked: Asked, say: Say = print) -> Studied:
+    """Every section over all draws.
+
+    Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
+    """
+    chosen = [folder.check(sections, name, "section") for name in asked.only] or folder.names(sections)
+    modules = {name: importlib.import_module(f"tunescope.anchors.sections.{name}") for name in chosen}
+    chosen.sort(key=lambda name: modules[name].ORDER)
+    bench = open_bench(asked.plan)
+    rounds = list(_rounds(asked, bench))
+    draws: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
+    findings = {}
+    for name in chosen:
+        section = modules[name]
+        started = time.monotonic()
+        draws[name] = [section.measure(one) for one in rounds]
+        findings[name] = section.told(draws[name])
+        say(f"{name}: {len(rounds)} draws in {time.monotonic() - started:.0f} s")
+    return Studied(findings, draws, _facts(asked, bench, rounds))
+
+
+def _rounds(asked: Asked, bench: Bench) -> Iterator[Round]:
+    task, kind = bench.task, bench.kind
+    if not isinstance(task, Classification) or task.by != "words":
+        raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
+    told_apart = choices(task.word_ids(bench.tokenizer, kind))
+    test = bench.splits.test
+    some = Random(0).sample(range(len(test)), min(asked.rows or len(test), len(test)))
+    rows = [test[index] for index in sorted(some)]
+    queries = task.encode(rows, bench.tokenizer, model_kind=kind, bos=False)
+    for seed in asked.plan.seeds:
+        found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, asked.k, seed))
+        prompts = [Prompt(found, query) for query in queries]
+        check_room(bench.model, prompts, len(told_apart.lead))
+        yield Round(bench.model, bench.tokenizer, told_apart, task.labels, found, prompts, seed)
+
+
+def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any]:
+    from tunescope import machine
+    from tunescope.comparing.plan import model_name
+
+    gold = rounds[0].gold.bincount(minlength=len(rounds[0].labels))
+    accuracy = [float((one.predicted == one.gold).double().mean()) for one in rounds]
+    return {
+        "model": model_name(asked.plan.model),
+        "attached": f"{asked.k} demonstration{'s' * (asked.k != 1)} a class",
+        "data": Path(asked.plan.data["train"]).name,
+        "rows": len(rounds[0].prompts),
+        "draws": len(rounds),
+        "template": bench.task.template,
+        "label words": ", ".join(bench.task.words.values()),
+        "commonest label": round(float(gold.max() / gold.sum()), 3),
+        "accuracy of each draw": ", ".join(f"{one:.3f}" for one in accuracy),
+        "notes": "; ".join(dict.fromkeys(note for one in rounds for note in one.spans.notes)) or "none",
+        **machine.versions(),
+    }
