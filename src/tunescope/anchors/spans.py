@@ -10,6 +10,8 @@ from tunescope.contexts.text import token_ids
 from tunescope.errors import UserError
 from tunescope.tasks.demonstrations import PARTS, Demonstration, joined
 
+Border = tuple[int, int, int, str]  # start, stop, number of the demonstration, part
+
 
 @dataclass(frozen=True)
 class Spans:
@@ -41,7 +43,8 @@ def spans(tokenizer: Any, demonstrations: Sequence[Demonstration]) -> Spans:
     """The demonstrations tokenised as one text.
 
     A token belongs to the part that its characters, white space aside, lie in; one of white space alone to the part
-    that it begins in. A token that reaches from a label word into its neighbour is the label's, and is noted.
+    that it begins in. A token that reaches from a label word into its neighbour is the label's, and is noted; the space
+    before the word is not.
 
     Raises UserError for a tokenizer that tells no offsets, fewer than two labels, and a label word without a token of
     its own.
@@ -59,7 +62,7 @@ def spans(tokenizer: Any, demonstrations: Sequence[Demonstration]) -> Spans:
             continue  # the start token
         touched = _touched(text, start, stop, borders)
         number, part = next((found for found in touched if found[1] == "label"), touched[0])
-        if len(touched) > 1 and part == "label":
+        if part == "label" and len(_between(text, start, stop, borders)) > 1:
             notes.append(f"The label word {demonstrations[number].label!r} shares the token {text[start:stop]!r}.")
         places[number][part] += (at,)
     for place, demonstration in zip(places, demonstrations, strict=True):
@@ -81,8 +84,8 @@ def _tokens(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int,
     return ids, [(0, 0)] * extra + [(int(start), int(stop)) for start, stop in encoded["offset_mapping"]]
 
 
-def _borders(demonstrations: Sequence[Demonstration]) -> list[tuple[int, int, int, str]]:
-    """(start, stop, number of the demonstration, part) of every part that has characters, in order."""
+def _borders(demonstrations: Sequence[Demonstration]) -> list[Border]:
+    """Of every part that has characters, in order."""
     found, start = [], 0
     for number, demonstration in enumerate(demonstrations):
         for part in PARTS:
@@ -93,11 +96,16 @@ def _borders(demonstrations: Sequence[Demonstration]) -> list[tuple[int, int, in
     return found
 
 
-def _touched(text: str, start: int, stop: int, borders: Sequence[tuple[int, int, int, str]]) -> list[tuple[int, str]]:
-    """The parts that a token's characters lie in."""
+def _touched(text: str, start: int, stop: int, borders: Sequence[Border]) -> list[tuple[int, str]]:
+    """The parts that a token's characters lie in, white space around them aside."""
     inside = text[start:stop]
-    if inside.strip():
-        start, stop = start + len(inside) - len(inside.lstrip()), start + len(inside.rstrip())
-    else:
-        stop = start + 1
+    if not inside.strip():
+        return _between(text, start, start + 1, borders)
+    return _between(text, start, start + len(inside.rstrip()), borders)
+
+
+def _between(text: str, start: int, stop: int, borders: Sequence[Border]) -> list[tuple[int, str]]:
+    """The parts from the first character that is no white space; where there is none, from the first."""
+    inside = text[start:stop]
+    start += len(inside) - len(inside.lstrip()) if inside.strip() else 0
     return [(number, part) for low, high, number, part in borders if low < stop and start < high]

@@ -1,0 +1,101 @@
+"""Flow, AUC, R_l, confusion and loyalty against the papers' formulas written out with loops."""
+
+import math
+
+import pytest
+import torch
+from reference import anchors as literal
+
+from tunescope.anchors.auc import auc, cumulative
+from tunescope.anchors.diagnose import actual_confusion, predicted_confusion, rank_correlation
+from tunescope.anchors.flow import flow
+from tunescope.anchors.loyalty import label_loyalty, word_loyalty
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("labels", [[3, 6], [2, 3, 7]])
+def test_flow_is_the_mean_over_the_three_sets_of_pairs_whatever_the_padding(labels):
+    n, pad = 10, 4
+    row = drawn(n, n)
+    padded = torch.full((1, n + pad, n + pad), 1e9, dtype=torch.float64)
+    padded[0, pad:, pad:] = row
+    real, is_label = torch.zeros(1, n + pad, dtype=torch.bool), torch.zeros(1, n + pad, dtype=torch.bool)
+    real[0, pad:] = True
+    is_label[0, torch.tensor(labels) + pad] = True
+    found = flow(padded, is_label, n + pad - 1, real)
+    assert [float(one) for one in found] == pytest.approx(literal.flows(row.tolist(), labels, n - 1), rel=1e-12)
+    assert float(found.shares.sum()) == pytest.approx(1)
+    if labels == [3, 6]:  # of one token each: as the authors count
+        published = literal.published_flows(row.tolist(), labels, n - 1)
+        assert [float(one) for one in found] == pytest.approx(published, rel=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_auc_is_the_share_of_pairs_ranked_rightly(classes):
+    scores = drawn(40, classes, seed=classes)
+    predicted = (drawn(40, seed=9) * classes).long()
+    rows, gold = scores.tolist(), predicted.tolist()
+    if classes == 2:
+        scores = scores.round(decimals=1)  # with ties
+        rows = scores.tolist()
+        ones = [row[1] for row, own in zip(rows, gold, strict=True) if own == 1]
+        expected = literal.area(ones, [row[1] for row, own in zip(rows, gold, strict=True) if own == 0])
+    else:
+        expected = literal.one_against_one(rows, gold)
+    assert auc(scores, predicted) == pytest.approx(expected, rel=1e-12)
+
+
+def test_auc_of_a_class_that_is_never_predicted_takes_no_part_and_of_one_class_there_is_none():
+    scores, predicted = drawn(20, 3) + 0.1, torch.tensor([0, 2] * 10)
+    assert auc(scores, predicted) == pytest.approx(literal.one_against_one(scores.tolist(), predicted.tolist()))
+    assert math.isnan(auc(scores, torch.zeros(20, dtype=torch.long)))
+
+
+def test_r_l_by_hand():
+    found = cumulative(torch.tensor([0.5, 0.75, 1.0], dtype=torch.float64))
+    assert found.tolist() == pytest.approx([0, 1 / 3, 1])
+    assert cumulative(torch.tensor([0.4, 0.5])).isnan().all()
+
+
+@pytest.mark.parametrize("components", [2, 10])
+def test_predicted_confusion_is_the_distance_along_the_queries_principal_directions(components):
+    queries, keys = drawn(30, 6), drawn(4, 6, seed=1)
+    expected = literal.confusion(queries.tolist(), keys.tolist(), components)
+    found = predicted_confusion(queries, keys, components)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-9, atol=1e-12)
+
+
+def test_actual_confusion_is_the_auc_between_two_classes_rows():
+    logits, gold = drawn(30, 3, seed=4), (drawn(30, seed=5) * 3).long()
+    chances = logits.softmax(-1)
+    found = actual_confusion(chances, gold)
+    for a in range(3):
+        for b in range(3):
+            if a != b:
+                ratio = [float(p[a] / (p[a] + p[b])) for p in chances]
+                of_a = [r for r, own in zip(ratio, gold.tolist(), strict=True) if own == a]
+                of_b = [r for r, own in zip(ratio, gold.tolist(), strict=True) if own == b]
+                expected = literal.area(of_a, of_b)  # of a against b; b against a is the same pairs turned round
+                assert float(found[a, b]) == pytest.approx(expected, abs=1e-12)
+    assert found.diagonal().tolist() == [1, 1, 1]
+    assert actual_confusion(chances, torch.zeros(30, dtype=torch.long))[1, 2].isnan()
+
+
+def test_the_rank_correlation_is_over_pairs_of_classes_and_undefined_for_two():
+    predicted = torch.tensor([[1, 0.1, 0.5], [0.1, 1, 0.9], [0.5, 0.9, 1]])
+    assert rank_correlation(predicted, 2 * predicted) == pytest.approx(1)
+    assert rank_correlation(predicted, -predicted) == pytest.approx(-1)
+    assert math.isnan(rank_correlation(predicted[:2, :2], predicted[:2, :2]))
+
+
+def test_loyalty_by_hand():
+    same = torch.tensor([0, 1, 2])
+    assert label_loyalty(same, same) == 1
+    assert label_loyalty(same, torch.tensor([0, 2, 2])) == pytest.approx(2 / 3)
+    logits = drawn(4, 12)
+    assert word_loyalty(logits, logits, 5) == 1
+    one, other = torch.tensor([[4.0, 3, 2, 1, 0, 0.5]]), torch.tensor([[4.0, 0, 2, 3, 1, 0.5]])
+    assert word_loyalty(one, other, 2) == pytest.approx(1 / 3)  # {0, 1} and {0, 3}
