@@ -83,6 +83,10 @@ class Batch:
             found[row, torch.tensor(places, dtype=torch.long, device=found.device) + self.offset[row]] = True
         return found
 
+    def words(self, count: int) -> list[Tensor]:
+        """(batch, columns) for each of the demonstrations, True at its label word."""
+        return [self.columns([prompt.spans.labels[number] for prompt in self.prompts]) for number in range(count)]
+
     @property
     def labels(self) -> Tensor:
         """(batch, columns), True at the tokens of label words."""

@@ -1,4 +1,4 @@
-"""One draw of demonstrations in front of many queries: what every section of a study looks at."""
+"""Queries behind demonstrations: what every section of a study looks at."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from tunescope.anchors.prompts import Batch, Choices, Prompt, batch
 from tunescope.anchors.saliency import answers
-from tunescope.anchors.spans import Spans
 from tunescope.attention import Edit
 from tunescope.editing import editing
 from tunescope.reach import reached, resting
@@ -21,13 +20,15 @@ from tunescope.sites import kind
 
 @dataclass(frozen=True)
 class Round:
-    """seed: of the draw. labels: the classes, in the order of `choices.tokens`. at_once: prompts in one batch."""
+    """One draw of demonstrations in front of many queries, or of as many demonstrations in front of each.
+
+    labels: the classes, in the order of `choices.tokens`. seed: of the draw. at_once: prompts in one batch.
+    """
 
     model: Any
     tokenizer: Any
     choices: Choices
     labels: Sequence[str]
-    spans: Spans
     prompts: Sequence[Prompt]
     seed: int
     at_once: int = 8
@@ -43,8 +44,13 @@ class Round:
 
     @cached_property
     def classes(self) -> Tensor:
-        """(demonstrations,), the class of each."""
-        return torch.tensor([self.labels.index(name) for name in self.spans.names])
+        """(prompts, demonstrations), the class of each."""
+        return torch.tensor([[self.labels.index(name) for name in prompt.spans.names] for prompt in self.prompts])
+
+    @property
+    def shown(self) -> int:
+        """How many demonstrations stand in front of a query."""
+        return len(self.prompts[0].spans.names)
 
     @property
     def tokens(self) -> Tensor:
@@ -84,7 +90,7 @@ class Round:
         """
         found: dict[str, list[Tensor]] = {name: [] for name in self.last}
         for one in self.batches():
-            words = [one.columns([[*word]] * len(one.prompts)) for word in self.spans.labels]
+            words = one.words(self.shown)
 
             def keep(name: str, one: Batch = one, words: Sequence[Tensor] = words) -> Edit:
                 def look(weights: Tensor, _kwargs: Mapping[str, Any]) -> Tensor:

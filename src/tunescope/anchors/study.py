@@ -80,7 +80,7 @@ def _rounds(asked: Asked, bench: Bench) -> Iterator[Round]:
         found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, asked.k, seed))
         prompts = [Prompt(found, query) for query in queries]
         check_room(bench.model, prompts, len(told_apart.lead))
-        yield Round(bench.model, bench.tokenizer, told_apart, task.labels, found, prompts, seed)
+        yield Round(bench.model, bench.tokenizer, told_apart, task.labels, prompts, seed)
 
 
 def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any]:
@@ -99,6 +99,6 @@ def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any
         "label words": ", ".join(bench.task.words.values()),
         "commonest label": round(float(gold.max() / gold.sum()), 3),
         "accuracy of each draw": ", ".join(f"{one:.3f}" for one in accuracy),
-        "notes": "; ".join(dict.fromkeys(note for one in rounds for note in one.spans.notes)) or "none",
+        "notes": "; ".join(dict.fromkeys(note for one in rounds for note in one.prompts[0].spans.notes)) or "none",
         **machine.versions(),
     }

@@ -32,7 +32,7 @@ def measure(round: Round) -> dict[str, Any]:
 def _by_class(round: Round, weights: Tensor) -> Tensor:
     """(prompts, classes): attention (prompts, heads, demonstrations) summed over heads and a class's words."""
     found = torch.zeros(len(weights), len(round.labels), dtype=weights.dtype)
-    return found.index_add_(1, round.classes, weights.sum(1))
+    return found.scatter_add_(1, round.classes, weights.sum(1))
 
 
 def told(found: Sequence[dict[str, Any]]) -> Finding:

@@ -49,18 +49,18 @@ def _vectors(round: Round) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     for batch in round.batches():
         with resting(round.model):
             kept = record(round.model, {**batch.inputs, "use_cache": False}, "query", "key")
-        words = [batch.columns([[*word]] * len(batch.prompts)) for word in round.spans.labels]
+        words = batch.words(round.shown)
         for name in round.last:
             query, key = kept[f"{name}.query"].double(), kept[f"{name}.key"].double()
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
             queries[name].append(query[:, :, batch.answer].flatten(1).cpu())
             means = [(key * word[:, None, :, None]).sum(2) / word.sum(1)[:, None, None] for word in words]
             keys[name].append(torch.stack([one.flatten(1) for one in means], 1).cpu())
-    by_class = torch.nn.functional.one_hot(round.classes, len(round.labels)).double()
-    shares = by_class / by_class.sum(0)
+    by_class = torch.nn.functional.one_hot(round.classes, len(round.labels)).double()  # (prompts, words, classes)
+    shares = by_class / by_class.sum((0, 1))
     return (
         {name: torch.cat(parts) for name, parts in queries.items()},
-        {name: torch.einsum("wd,wc->cd", torch.cat(parts).mean(0), shares) for name, parts in keys.items()},
+        {name: torch.einsum("pwd,pwc->cd", torch.cat(parts), shares) for name, parts in keys.items()},
     )
 
 

@@ -58,19 +58,23 @@ def _ends(round: Round) -> tuple[int, int]:
 
 
 def _names(round: Round) -> list[str]:
-    own = [f"{part} {number}" for number in range(1, len(round.spans.places) + 1) for part in PARTS]
+    own = [f"{part} {number}" for number in range(1, round.shown + 1) for part in PARTS]
     return [*own, "query", "answer"]
 
 
 def _nodes(round: Round, batch: Batch) -> Tensor:
     """(batch, columns, parts), one where a column belongs to a part."""
     last = batch.real.shape[1] - 1
-    places = [place[part] for place in round.spans.places for part in PARTS]
-    found = [batch.columns([one] * len(batch.prompts)) for one in places]
+    found = [
+        batch.columns([prompt.spans.places[number][part] for prompt in batch.prompts])
+        for number in range(round.shown)
+        for part in PARTS
+    ]
     answer = torch.zeros_like(batch.real)
     answer[:, last] = True
     query = batch.real & ~answer
-    query &= torch.arange(last + 1, device=query.device) >= (batch.offset + len(round.spans.ids))[:, None]
+    begins = torch.tensor([len(prompt.spans.ids) for prompt in batch.prompts], device=query.device) + batch.offset
+    query &= torch.arange(last + 1, device=query.device) >= begins[:, None]
     return torch.stack([*found, query, answer], -1).double()
 
 

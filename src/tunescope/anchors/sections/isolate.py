@@ -12,6 +12,7 @@ from tunescope.anchors.isolating import Words, control, isolated
 from tunescope.anchors.loyalty import label_loyalty, word_loyalty
 from tunescope.anchors.round import Round
 from tunescope.anchors.saliency import answers
+from tunescope.anchors.spans import Spans
 from tunescope.anchors.summary import shown
 from tunescope.looking.finding import Finding
 from tunescope.reach import resting
@@ -32,11 +33,8 @@ def measure(round: Round) -> dict[str, Any]:
     for n in counts(len(round.reading)):
         for where in WHERE:
             names = round.reading[:n] if where == "first" else round.reading[-n:]
-            for what, words in (
-                ("label words", round.spans.labels),
-                ("random words", control(round.spans, round.seed)),
-            ):
-                logits = _cut(round, words, names)
+            for what in ("label words", "random words"):
+                logits = _cut(round, what, names)
                 found.append(
                     {
                         "layers": n,
@@ -55,14 +53,19 @@ def measure(round: Round) -> dict[str, Any]:
     }
 
 
-def _cut(round: Round, words: Words, names: Sequence[str]) -> Tensor:
+def _cut(round: Round, what: str, names: Sequence[str]) -> Tensor:
     """(prompts, vocabulary), with these words cut off in these attention modules."""
     logits = []
     for batch in round.batches():
-        cut = isolated(round.model, batch, [words] * len(batch.prompts), names)
+        words = [_words(prompt.spans, what, round.seed) for prompt in batch.prompts]
+        cut = isolated(round.model, batch, words, names)
         with resting(round.model), torch.no_grad(), cut:
             logits.append(answers(round.model, batch).cpu())
     return torch.cat(logits)
+
+
+def _words(spans: Spans, what: str, seed: int) -> Words:
+    return spans.labels if what == "label words" else control(spans, seed)
 
 
 def told(found: Sequence[dict[str, Any]]) -> Finding:
