@@ -246,15 +246,18 @@ def test_decoding_step_by_step_with_a_cache_is_decoding_the_whole_text(form: str
 
 
 def test_free_keys_in_front_move_the_columns() -> None:
-    for family, name in (("t5", "decoder.1.cross"), ("gpt2", "decoder.1.self")):
+    """Those stand before all tokens of an encoder, and in a decoder where they are listed."""
+    prefix, other, soft = ts.Prefix(length=4), text(DEMOS[:2]), ts.Soft(length=2)
+    for family, name, listed_behind in (("t5", "decoder.1.cross", 6), ("gpt2", "decoder.1.self", 2)):
         model = tiny.make(family)
         made = behind(model)
         for value in made.tensors.values():
             value.fill_(-torch.inf)
-        with ts.attach(model, text(DEMOS[:2]), ts.Prefix(length=3), text(), made, ts.Soft(length=2)):
-            weights = record(model, tiny.batch(model, "none"), "weights")[f"{name}.weights"]
-        gone = (weights[:, :, -1] == 0).all(0).all(0).nonzero()[:, 0].tolist()
-        assert gone == [5 + column for columns in WORDS for column in columns]
+        for front, back, n in (([prefix, other], [soft], 6), ([other], [soft, prefix], listed_behind)):
+            with ts.attach(model, *front, text(), made, *back):
+                weights = record(model, tiny.batch(model, "none"), "weights")[f"{name}.weights"]
+            gone = (weights[:, :, -1] == 0).all(0).all(0).nonzero()[:, 0].tolist()
+            assert gone == [n + column for columns in WORDS for column in columns]
 
 
 def test_an_edit_on_top_leaves_it_as_it_was() -> None:

@@ -95,8 +95,7 @@ def _probe(model: Any) -> tuple[Reached, ...]:
     try:
         for module in modules:
             module.__dict__[STATE] = LayerState(keep=keep)
-        device = model.get_input_embeddings().weight.device  # also where tensors are made on "meta" by default
-        with switched(model), resting(model), torch.no_grad(), torch.device(device):
+        with switched(model), resting(model), torch.no_grad():
             _run_tiny(model)
     finally:
         for module in modules:
