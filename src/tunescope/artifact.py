@@ -1,7 +1,7 @@
 """What tuning makes: a spec (a frozen dataclass) and its tensors (a flat dict). Contexts and deltas, and nothing else.
 
 A *context* occupies key positions: something the frozen model is given to attend to. A *delta* never does: it changes
-what passes a site, or a parameter.
+what passes a site, a parameter, or how strongly a context is attended to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -101,6 +101,41 @@ class PatchDelta(Spec):
     def patch(self, p: Params) -> Params:
         """Parameter name -> change, to be added."""
         return p
+
+
+class AttentionDelta(Spec):
+    """A delta of how the output attends to single tokens of the context in front of it.
+
+    A third form, for the other two cannot say it: attention passes no site, being made and used up within one
+    function, and no parameter holds it. It knows no model: it is handed the attention on its columns, and gives it
+    back.
+
+    anchors: for each demonstration in that context, the positions of its label word there: "7", or "15/16" for a word
+        of two tokens.
+    """
+
+    anchors: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def changes(self) -> Literal["scores", "weights"]:
+        """What it is handed and gives back: the scores before the softmax, or the weights after it."""
+
+    @abstractmethod
+    def columns(self) -> tuple[int, ...]:
+        """The positions in the context that it acts on, all different. Raises UserError where they cannot be read."""
+
+    @abstractmethod
+    def init(self, n_heads: int) -> Params:
+        """Fresh tensors for one attention module with that many query heads."""
+
+    @abstractmethod
+    def apply(self, p: Params, attention: Tensor) -> Tensor:
+        """(batch, heads, query, len(columns())) of one attention module -> the same, changed."""
+
+    @abstractmethod
+    def rests(self, p: Params) -> bool:
+        """Whether it changes nothing with these tensors, of one attention module."""
 
 
 class Context(Spec):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tunescope.artifact import (
     Artifact,
+    AttentionDelta,
     Context,
     KVContext,
     Params,
@@ -20,6 +21,7 @@ from tunescope.artifact import (
     TokenContext,
     fingerprint,
 )
+from tunescope.attending import attending
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
@@ -43,7 +45,9 @@ class Attached:
         self.artifacts = tuple(artifacts)
         self.training = False
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
-        self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts)
+        self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
+            kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
+        )
         self.positions = sum(_positions(model, artifact) for artifact in contexts)
         self._stack = ExitStack()
         self._enter_or_leave()
@@ -65,6 +69,7 @@ class Attached:
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), lambda: self.training))
         enter(placed(self.model, self.artifacts))
+        enter(attending(self.model, self.artifacts))
         for artifact in self.artifacts:
             if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites == ("pooled",):
                 enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))

@@ -137,10 +137,7 @@ def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwarg
 def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
     length = query.shape[2]
     if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
-        start = kwargs.get("output_start")
-        start = torch.tensor([length - 1]) if start is None else start
-        follows = torch.arange(length, device=query.device) >= start.to(query.device)[:, None]
-        return follows[:, None, :, None]
+        return is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
     window = kwargs.get("sliding_window")
     if extra.start is None or window is None:
         return None
@@ -150,6 +147,16 @@ def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, A
     at = extra.start + torch.arange(extra.key.shape[1], device=query.device)
     seen: Tensor = positions[:, None, :, None] - at < window
     return seen
+
+
+def is_output(length: int, output_start: Tensor | None, device: torch.device) -> Tensor:
+    """(batch or 1, length), True from the last token of each row's input on; that is the last column if none is told.
+
+    For a text given whole; what is given in a later step of decoding is output altogether.
+    """
+    start = torch.tensor([length - 1]) if output_start is None else output_start
+    found: Tensor = torch.arange(length, device=device) >= start.to(device)[:, None]
+    return found
 
 
 def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tunescope.artifact import (
     Artifact,
+    AttentionDelta,
     Base,
     Context,
     KeysValues,
@@ -22,6 +23,7 @@ from tunescope.artifact import (
     TokenContext,
     fingerprint,
 )
+from tunescope.attending import readers
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, named_parameters
@@ -66,6 +68,12 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
         if not selected:
             raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change.")
         return spec.init({name: value for name, value in selected.items() if value is not None})
+    if isinstance(spec, AttentionDelta):
+        return {
+            f"{found.name}.{key}": value
+            for found in readers(model, spec)
+            for key, value in spec.init(found.n_heads).items()
+        }
     assert isinstance(spec, SiteDelta)
     return {
         f"{name}:{key}": value

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tunescope import families
 from tunescope.artifact import (
     Artifact,
+    AttentionDelta,
     Context,
     KeysValues,
     KVContext,
@@ -128,11 +129,15 @@ def _no_checkpointing(model: Any) -> Iterator[None]:
 
 
 def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
-    """Fingerprint of what decides the keys of the context at `index`: the base, every delta, what stands before it."""
+    """Fingerprint of what decides the keys of the context at `index`: the base, every delta, what stands before it.
+
+    A head and a delta of attention decide none: the one reads the end of the model, the other acts on the output.
+    """
     digest = hashlib.sha256(fingerprint(model).encode())
     for i, artifact in enumerate(artifacts):
         is_context = isinstance(artifact.spec, Context)
-        if type(artifact.spec).__name__ != "Head" and (not is_context or i < index):
+        is_apart = type(artifact.spec).__name__ == "Head" or isinstance(artifact.spec, AttentionDelta)
+        if not is_apart and (not is_context or i < index):
             folded = artifact.fold()
             digest.update(f"{folded.spec}{hash_tensors(folded.tensors)}".encode())
     return digest.hexdigest()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import Artifact, Context, Params, TokenContext
+from tunescope.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import argument_names, entries, trains
@@ -51,9 +51,10 @@ def _keys_placed(
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
         _refuse_reentrant(model)
-        groups = [artifact.tensors for artifact in artifacts]
+        groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
         versions = tuple(value._version for group in groups for value in group.values())
-        now = None if trains(*groups) else versions
+        kept_for = (torch.is_inference_mode_enabled(), versions)
+        now = None if trains(*groups) or entry.training else kept_for  # dropout draws anew
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():
@@ -82,8 +83,8 @@ def _check_output_start(given: dict[str, Any]) -> None:
     """Without a cache every step of decoding reads the whole text again, and cannot tell where the output began."""
     if given.get("output_start") is None:
         raise UserError(
-            "An infix without a cache needs output_start=(batch,), the index of each row's last input token; "
-            "in generate() leave use_cache on."
+            "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "
+            "does a reweight; in generate() leave use_cache on."
         )
 
 

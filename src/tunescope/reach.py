@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +23,22 @@ _SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cro
 
 @dataclass(frozen=True)
 class Reached:
-    """One attention module: its name ("decoder.0.cross"), itself, and the shape of its keys and values."""
+    """One attention module: its name ("decoder.0.cross"), itself, the shape of its keys and values, its query heads."""
 
     name: str
     module: nn.Module
     shape: LayerShape
+    n_heads: int
+
+
+class _Call(NamedTuple):
+    """What the probe saw of one attention module: the lengths of queries and keys, and what `Reached` keeps."""
+
+    module: nn.Module
+    queries: int
+    keys: int
+    shape: LayerShape
+    n_heads: int
 
 
 _REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Reached, ...]] = weakref.WeakKeyDictionary()
@@ -72,13 +83,13 @@ def resting(model: nn.Module) -> Iterator[None]:
 
 
 def _probe(model: Any) -> tuple[Reached, ...]:
-    calls: list[tuple[nn.Module, int, int, LayerShape]] = []
+    calls: list[_Call] = []
 
     def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
         query, key, value = seen["query"], seen["key"], seen["value"]
         assert query is not None and key is not None and value is not None
         shape = LayerShape(key.shape[1], key.shape[3], value.shape[3])
-        calls.append((module, query.shape[2], key.shape[2], shape))
+        calls.append(_Call(module, query.shape[2], key.shape[2], shape, query.shape[1]))
 
     modules = list(model.modules())
     try:
@@ -103,25 +114,25 @@ def _run_tiny(model: Any) -> None:
         model.base_model(input_ids=ids)
 
 
-def _named(model: Any, calls: list[tuple[nn.Module, int, int, LayerShape]]) -> tuple[Reached, ...]:
+def _named(model: Any, calls: list[_Call]) -> tuple[Reached, ...]:
     family, which = model.config.model_type, kind(model)
     if not calls:
         raise UserError(
             f"Family {family!r} computes attention by itself: transformers' attention interface does not reach it, so "
             "text, soft, prefix and infix cannot be attached. What needs no attention still can: bias and full."
         )
-    if any(count > 1 for count in Counter(id(module) for module, *_ in calls).values()):
+    if any(count > 1 for count in Counter(id(call.module) for call in calls).values()):
         raise UserError(
             f"Family {family!r} runs one attention module in several layers: a context has no place of its own there."
         )
     found, depth = [], Counter[str]()
-    for module, queries, keys, shape in calls:
+    for module, queries, keys, shape, n_heads in calls:
         if which != "encoder-decoder":
             prefix, suffix = which, "self"
         elif queries == _SOURCE:
             prefix, suffix = "encoder", "self"
         else:
             prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
-        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", module, shape))
+        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", module, shape, n_heads))
         depth[prefix + suffix] += 1
     return tuple(found)

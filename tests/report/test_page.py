@@ -242,3 +242,18 @@ def test_the_report_and_the_verdict_never_import_torch():
     here = __file__.rpartition("/")[0]
     done = subprocess.run([sys.executable, "-c", code, here], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_balanced_accuracy_has_a_column_where_it_was_computed():
+    heads = Tags(report.html(RESULTS))
+    assert "Balanced" in heads.text
+    rows = re.findall(r"<tr data-arm.*?</tr>", report.html(RESULTS), flags=re.DOTALL)
+    columns = sum(tag == "th" and attrs.get("scope") == "col" for tag, attrs in heads.tags)
+    assert {len(re.findall(r"<t[hd][ >]", row)) for row in rows} == {columns}
+    results = copy.deepcopy(RESULTS)
+    for arm in results["arms"]:
+        for run in arm["runs"]:
+            del run["test"]["balanced_accuracy"]
+    without = Tags(report.html(results))
+    assert "Balanced" not in without.text
+    assert sum(tag == "th" and attrs.get("scope") == "col" for tag, attrs in without.tags) == columns - 1

@@ -26,6 +26,19 @@ def test_a_row_an_arm_with_score_interval_and_difference():
     assert row.rstrip().endswith("done")
 
 
+def test_balanced_accuracy_stands_beside_accuracy_and_only_there():
+    (row,) = [line for line in drawn(RESULTS).splitlines() if line.strip().startswith("lora-2 ") and "0.002" in line]
+    runs = next(arm["runs"] for arm in RESULTS["arms"] if arm["name"] == "lora-2")
+    balanced = sum(run["test"]["balanced_accuracy"] for run in runs) / len(runs)
+    assert row.split()[5] == f"{balanced:.3f}" != row.split()[1]
+    assert "balanced" in drawn(RESULTS)
+    results = copy.deepcopy(RESULTS)
+    for arm in results["arms"]:
+        for run in arm["runs"]:
+            del run["test"]["balanced_accuracy"]
+    assert "balanced" not in drawn(results)
+
+
 def test_arms_that_did_not_finish_say_why():
     text = " ".join(drawn(RESULTS).split())
     assert "out of memory: needs 19.2 GiB, the device has 8 GiB" in text

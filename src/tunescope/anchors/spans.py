@@ -34,6 +34,11 @@ class Spans:
         """The positions of every demonstration's label word."""
         return tuple(place["label"] for place in self.places)
 
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """The same, as `Reweight(anchors=...)` takes them."""
+        return tuple("/".join(map(str, positions)) for positions in self.labels)
+
     def of(self, *parts: str) -> tuple[int, ...]:
         """All positions of these parts, ascending."""
         return tuple(sorted(at for place in self.places for part in parts for at in place[part]))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
@@ -97,6 +97,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     Raises:
         UserError: the text, the family, a site or the budget does not allow it.
     """
+    from tunescope.artifact import AttentionDelta
     from tunescope.budget import count
     from tunescope.deltas.head import Head
     from tunescope.registry import explicit, parse
@@ -109,13 +110,14 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
     if labels is not None and not typed and not only_head:
         raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
-    specs, note = _sized(arm, typed, explicit(rest) if typed else [], model, tokenizer)
+    before, standing = _behind(bench, shots, bench.plan.seeds[0], typed)
+    placed, note = _sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
+    specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
     if head and specs:
         note += f"; beside a head of {count(model, head).stored:,}, the same in every arm"
-    before = _demonstrations(bench, shots, bench.plan.seeds[0])
-    counts = count(model, (*before, *specs) or head, tokenizer)
-    trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*specs, *head))
+    counts = count(model, (*before, *placed) or head, tokenizer)
+    trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*placed, *head))
     group = "head" if only_head else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or shots))
     return Ready(arm, (*specs, *head), trains, shots, group, note, counts._asdict())
 
@@ -180,10 +182,16 @@ def _sized(
 
 
 def _group(trained: Sequence[Any], has_text: bool) -> str:
-    """What is trained, beside a head: none, text, context, delta, both or full."""
-    from tunescope.artifact import Context
+    """What is trained, beside a head: none, text, context, delta, both or full.
+
+    "both" is also what changes how a context is attended to: no weight of the model is changed, so it is no evidence
+    that weights are needed; and it is no context of its own. The verdict counts it for neither.
+    """
+    from tunescope.artifact import AttentionDelta, Context
     from tunescope.deltas.full import Full
 
+    if any(isinstance(spec, AttentionDelta) for spec in trained) and not any(isinstance(s, Full) for s in trained):
+        return "both"
     contexts = sum(isinstance(spec, Context) for spec in trained)
     if any(isinstance(spec, Full) for spec in trained):
         return "full"
@@ -194,10 +202,36 @@ def _group(trained: Sequence[Any], has_text: bool) -> str:
 
 def specs_at(state: Ready, bench: "Bench", seed: int) -> tuple[Any, ...]:
     """The specs to attach, with the demonstrations that the seed draws in front."""
-    return (*_demonstrations(bench, state.shots, seed), *state.specs)
+    before, specs = _behind(bench, state.shots, seed, state.specs)
+    return (*before, *specs)
 
 
-def _demonstrations(bench: "Bench", shots: int, seed: int) -> tuple[Any, ...]:
+def _behind(bench: "Bench", shots: int, seed: int, specs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The demonstrations that the seed draws, and the specs behind them: what acts on label words is told where."""
+    from tunescope.artifact import AttentionDelta
     from tunescope.contexts.text import Text
 
-    return (Text(text=bench.task.demonstrations(bench.splits.train, shots, seed)),) if shots else ()
+    if not shots:
+        return (), specs
+    before = (Text(text=bench.task.demonstrations(bench.splits.train, shots, seed)),)
+    if not any(isinstance(spec, AttentionDelta) and not spec.anchors for spec in specs):
+        return before, specs
+    anchors = _anchors(bench, shots, seed)
+    return before, tuple(_with_anchors(spec, anchors) for spec in specs)
+
+
+def _anchors(bench: "Bench", shots: int, seed: int) -> tuple[str, ...]:
+    """Where the label words of the demonstrations are that the seed draws."""
+    from tunescope.anchors.spans import spans
+    from tunescope.tasks import Classification
+
+    if not isinstance(bench.task, Classification):
+        raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
+    return spans(bench.tokenizer, bench.task.demonstrated(bench.splits.train, shots, seed)).anchors
+
+
+def _with_anchors(spec: Any, anchors: tuple[str, ...]) -> Any:
+    """A spec that acts on label words, told where they are, unless that was typed."""
+    from tunescope.artifact import AttentionDelta
+
+    return replace(spec, anchors=anchors) if isinstance(spec, AttentionDelta) and not spec.anchors else spec  # type: ignore[type-var]

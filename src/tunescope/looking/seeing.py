@@ -23,7 +23,7 @@ from tunescope.sites import kind
 
 What = Attached | Sequence[Artifact | Spec]
 Tensors = dict[str, Tensor]
-NAMES = ("value", "scores", "output", "context_value")
+NAMES = ("value", "scores", "weights", "output", "context_value")
 
 
 def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any = None) -> Seen:
@@ -153,10 +153,8 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
     """The tensors of one run by module; `joined`: tokens of a context among those of an encoder."""
     layers = {}
     for name in dict.fromkeys(key.rpartition(".")[0] for key in kept):
-        scores, value, extra, output = (
-            kept[f"{name}.{kept_as}"] for kept_as in ("scores", "value", "context_value", "output")
-        )
-        weights = scores.double().softmax(-1)  # in float32 what a strong context leaves to the content underflows
+        value, scores, made, output, extra = (kept[f"{name}.{kept_as}"] for kept_as in NAMES)
+        weights = _exact_weights(scores, made)
         stack, _, which = name.split(".")
         if stack == "encoder":
             weights, output = weights[:, :, joined:], output[:, :, joined:]
@@ -168,6 +166,16 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
         is_real = is_real if mask is None else mask.bool()
         layers[name] = Layer(weights, values, output.double(), extra.shape[1] + among, is_real, not among)
     return layers
+
+
+def _exact_weights(scores: Tensor, made: Tensor) -> Tensor:
+    """The weights in float64, for in float32 what a strong context leaves to the content underflows.
+
+    made: those that the layer made; where they are not the softmax of the scores, they were changed by that factor.
+    """
+    plain = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(made.dtype)
+    factor = torch.where(plain == made, 1.0, made.double() / plain.double())
+    return scores.double().softmax(-1) * factor
 
 
 def _tokens(model: Any, batch: Mapping[str, Any], tokenizer: Any) -> dict[str, list[list[str]]]:

@@ -21,12 +21,15 @@ def table(results: dict[str, Any]) -> Table:
     v = view(results)
     out = Table(title=Text(f"{v.answer}: {v.frame.metric} of {v.raw['model'].get('name') or 'the model'}"), box=None)
     out.add_column("arm", overflow="fold")
-    for name in ("score", "95 % interval", f"against {escape(text.short(v.best or '', 20))}", "stored", "rate", "time"):
+    numbers = ["score", "95 % interval", *(["balanced"] if v.is_balanced else [])]
+    numbers += [f"against {escape(text.short(v.best or '', 20))}", "stored", "rate", "time"]
+    for name in numbers:
         out.add_column(name, justify="right", no_wrap=True)
     out.add_column("status", overflow="fold")
     for arm in v.arms:
         status = f"{arm['status']}: {arm['reason']}" if arm["reason"] else arm["status"]
-        cells = [arm["shown"], arm["span"], " ".join(filter(None, _behind(arm))), text.count(arm["stored"])]
+        cells = [arm["shown"], arm["span"], *([arm["balanced_shown"]] if v.is_balanced else [])]
+        cells += [" ".join(filter(None, _behind(arm))), text.count(arm["stored"])]
         cells += [text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)
         out.add_row(*map(Text, [text.short(arm["name"]), *shown, status]), style=None if arm["done"] else "dim")

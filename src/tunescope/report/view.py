@@ -37,6 +37,11 @@ class View:
     def done(self) -> list[Json]:
         return [arm for arm in self.arms if arm["done"]]
 
+    @property
+    def is_balanced(self) -> bool:
+        """Whether balanced accuracy stands beside the score: the labels alike, however many rows each has."""
+        return any(arm["balanced"] is not None for arm in self.done)
+
 
 def view(results: Json) -> View:
     """Raises:
@@ -61,6 +66,7 @@ def view(results: Json) -> View:
     for arm in arms:
         arm["shown"] = text.score(arm["score"], scale)
         arm["span"] = text.span(arm["interval"], scale)
+        arm["balanced_shown"] = text.score(arm["balanced"]) if arm["balanced"] is not None else ""
         arm["behind"] = _behind(arm["name"], best, raw.get("comparisons") or [], scale)
     known = [arm for arm in arms if arm["runs"] or arm["trials"]]
     size = _number(raw["protocol"].get("budget"))
@@ -91,6 +97,7 @@ def _arm(one: Json, index: int, metric: str) -> Json:
         "done": status == "done" and value is not None,
         "score": value,
         "interval": one.get("interval") or None,
+        "balanced": _mean(run["balanced"] for run in scored),
         "trained": int(parameters.get("trained") or 0),
         "stored": int(parameters.get("stored") or 0),
         "live": int(parameters.get("live") or 0),
@@ -106,6 +113,7 @@ def _run(run: Json, metric: str) -> Json:
     return {
         "seed": int(run.get("seed") or 0),
         "score": _number((run.get("test") or {}).get(metric)),
+        "balanced": _number((run.get("test") or {}).get("balanced_accuracy")),
         "seconds": _number(run.get("seconds")),
         "memory": _number(run.get("memory_mb")),
         "curve": [
