@@ -119,9 +119,7 @@ def test_it_is_made_under_deltas_and_behind_contexts_and_refused_under_others(fa
             expected = tiny.real(given, tiny.output(model, given))
         ts.save(tmp_path / "saved", [words, lora, artifact], model=model, tokenizer=tiny.tokenizer())
         loaded = ts.load(tmp_path / "saved")
-        for ready in ([words, lora, artifact], [lora, words, artifact], loaded):
-            if ready[0] is lora:
-                continue  # another order of the fingerprint
+        for ready in ([words, lora, artifact], loaded):
             with ts.attach(model, *ready, tokenizer=tiny.tokenizer()) as again:
                 close(tiny.real(given, tiny.output(model, given)), expected)
     assert again.positions == tuned.positions == 3 + LENGTH
@@ -255,8 +253,10 @@ def test_one_pass_serves_every_choice_of_positions() -> None:
         assert all(torch.equal(value, other.tensors[name]) for name, value in one.tensors.items())
 
 
-def test_compressing_leaves_the_model_as_it_was_in_training_too() -> None:
+def test_compressing_is_without_dropout_and_leaves_a_model_in_training_as_it_was() -> None:
     model = tiny.make("llama").train()
+    for layer in model.model.layers:
+        layer.mlp.act_fn = torch.nn.Sequential(layer.mlp.act_fn, torch.nn.Dropout(0.5)).train()
     model.gradient_checkpointing_enable()
     one, other = (compress(tiny.make("llama"), tiny.tokenizer(), demonstrations(), KEEP), all_of(model))
     assert model.training and model.is_gradient_checkpointing

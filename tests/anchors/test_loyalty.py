@@ -1,5 +1,6 @@
 """Loyalty by hand, importance by autograd through eager attention, and what a measurement says of each way."""
 
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from tunescope.anchors.importance import importance, most_important
 from tunescope.anchors.loyalty import Queries, label_loyalty, measure, trade_off, word_loyalty
 from tunescope.anchors.prompts import Choices, Prompt
 from tunescope.anchors.spans import Spans, spans
+from tunescope.artifact import Artifact
 from tunescope.fitting import initialised
 from tunescope.tasks.demonstrations import Demonstration
 from tunescope.tasks.task import Encoded
@@ -141,23 +143,30 @@ def test_deltas_that_are_in_force_are_in_force_everywhere() -> None:
     assert tuned["anchors"] != bare["anchors"]
 
 
+@pytest.mark.parametrize("before", [(), (60, 61, 62)])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "mistral"])
-def test_importance_is_what_the_queries_take_by_autograd(family: str) -> None:
+def test_importance_is_what_the_queries_take_by_autograd(family: str, before: tuple[int, ...]) -> None:
+    """Also behind a context that is attached, whose keys are no part of the demonstrations."""
     model, found = tiny.make(family), solved()
     eager = tiny.make(family, attention="eager")
-    n = len(found.ids)
-    expected = torch.zeros(n, dtype=torch.float64)
+    first, n = len(before), len(before) + len(found.ids)
+    expected = torch.zeros(len(found.ids), dtype=torch.float64)
     for row in rows():
-        out = eager(input_ids=torch.tensor([[*found.ids, *row.input_ids, *CHOICES.lead]]), output_attentions=True)
+        out = eager(
+            input_ids=torch.tensor([[*before, *found.ids, *row.input_ids, *CHOICES.lead]]), output_attentions=True
+        )
         classes = out.logits[0, -1, list(CHOICES.tokens)]
         loss = F.cross_entropy(classes[None], classes.argmax()[None])
         for weights, slope in zip(
             out.attentions, torch.autograd.grad(loss, out.attentions, allow_unused=True), strict=True
         ):
             if slope is not None:
-                expected += (weights * slope).sum(1).abs()[0, n:, :n].sum(0).detach()
+                expected += (weights * slope).sum(1).abs()[0, n:, first:n].sum(0).detach()
     prompts = [Prompt(found, row) for row in rows()]
-    got = importance(model, tiny.tokenizer(), prompts, CHOICES, at_once=4)
+    with ExitStack() as stack:
+        if before:
+            stack.enter_context(ts.attach(model, Artifact(ts.Text(text="w"), {"ids": torch.tensor(before)})))
+        got = importance(model, tiny.tokenizer(), prompts, CHOICES, at_once=4)
     torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-12)
     assert got.min() > 0 or family == "mistral"  # a window hides the first demonstrations
 
