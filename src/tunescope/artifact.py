@@ -57,7 +57,7 @@ class Spec(ABC):
 
     size: ClassVar[str | None] = None  # the field that a budget sets
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-4, 1e-3, 1e-2)  # its grid in `compare`
-    trains: ClassVar[bool] = True  # False: the model makes its tensors; they are bound to it and never trained
+    bound: ClassVar[bool] = False  # True: the model makes its tensors; they are bound to what is in force, not trained
 
     @property
     def fresh_is_identity(self) -> bool:

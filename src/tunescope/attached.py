@@ -75,7 +75,7 @@ class Attached:
             f"{index}.{name}": value
             for index, artifact in enumerate(self.artifacts)
             for name, value in artifact.tensors.items()
-            if value.is_floating_point() and artifact.spec.trains
+            if value.is_floating_point() and not artifact.spec.bound
         }
 
     def parameters(self) -> list[Tensor]:

@@ -43,7 +43,7 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
             elif isinstance(given, Spec):
                 check_fields(given)
                 made = Artifact(given, _placed_like(model, fresh(model, given, tokenizer)))
-                ready.append(made if given.trains else replace(made, in_force=in_force(model, [made], 0)))
+                ready.append(replace(made, in_force=in_force(model, [made], 0)) if given.bound else made)
             else:
                 raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")
     return ready

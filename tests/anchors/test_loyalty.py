@@ -197,3 +197,8 @@ def test_importance_over_several_demonstrations_is_refused() -> None:
 def test_a_model_that_cannot_compress_is_not_measured(family: str) -> None:
     with pytest.raises(ts.UserError, match="cannot be compressed in an encoder"):
         measure(asked(tiny.make(family)), solved())
+
+
+def test_loyalty_without_queries_is_refused() -> None:
+    with pytest.raises(ts.UserError, match="Loyalty is measured on queries, and there are none"):
+        Queries(tiny.make("gpt2"), tiny.tokenizer(), (), CHOICES)

@@ -19,6 +19,7 @@ from tunescope.anchors.spans import Spans
 from tunescope.artifact import Artifact
 from tunescope.attached import attach
 from tunescope.contexts.anchors import Positions
+from tunescope.errors import UserError
 from tunescope.reach import resting
 from tunescope.tasks.task import Encoded
 
@@ -70,6 +71,10 @@ class Queries:
     k: int = 5
     at_once: int = 8
 
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise UserError("Loyalty is measured on queries, and there are none: give one row at least.")
+
     def logits(self, *context: Artifact) -> Tensor:
         """(rows, vocabulary), where the classes are told apart, on the CPU."""
         with self._attached(context):
@@ -118,7 +123,8 @@ def measure(asked: Queries, spans: Spans, *, seed: int = 0, positions: Positions
     "prompt": in front of every query, read anew. "full": read once, all kept; its answers are those of "prompt".
     "anchors", "labels": by that rule. "text_anchor": the anchors' tokens as a text of their own, read once. "random":
     the mean of the random sets. "random-top": the one of them with the highest label loyalty, chosen on the very rows
-    that it is scored on, as published, so it flatters. "zero-shot": no demonstrations, only the tokenizer's start.
+    that it is scored on, as published, so it flatters. "zero-shot": no demonstrations, only the tokenizer's start. Its
+    loyalty is the floor: of a model that answers most rows with one class, every way is loyal.
 
     Raises UserError as `compress` does.
     """

@@ -30,7 +30,7 @@ class Anchors(KVContext):
     position kept. "zero": at 0, as the released code has it for GPT-2 XL, on top of where the kept keys stand.
     """
 
-    trains: ClassVar[bool] = False
+    bound: ClassVar[bool] = True
 
     keep: tuple[int, ...] = ()
     length: int = 0
@@ -45,7 +45,7 @@ class Anchors(KVContext):
         if not self.keep and not self.text:
             raise UserError(
                 "Anchors holds what is kept of demonstrations: make it with compress(model, tokenizer, spans, "
-                "positions), or type text=..., its length=TOKENS and keep=POSITION,POSITION."
+                "keep), or type text=..., its length=TOKENS and keep=POSITION,POSITION."
             )
         check_keep(self.keep, self.length)
         return direct_shapes(base.layers, len(self.keep))
