@@ -91,7 +91,7 @@ def test_it_is_torch_s_attention_over_contexts_and_text(n: Any, seen: Any, is_fl
 
 
 def test_the_two_forms_agree_with_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    extras = (extra(2, start=0), extra(3, seed=5), extra(2, seed=6, infix=True))
+    extras = (extra(2, at=torch.arange(2)), extra(3, seed=5), extra(2, seed=6, infix=True))
     q, k, v = inputs()
     kwargs = {
         "sliding_window": 4,
@@ -130,7 +130,7 @@ def test_an_infix_is_seen_from_its_row_s_start_on(form: str) -> None:
 
 def test_a_window_hides_keys_at_positions_and_not_free_ones(form: str) -> None:
     q, k, v = inputs()
-    standing, free = extra(3, start=1), extra(2, seed=3)
+    standing, free = extra(3, at=torch.arange(1, 4)), extra(2, seed=3)
     positions = torch.arange(4, 4 + T)[None].expand(B, -1)
     got, _ = attention(module(standing, free), q, k, v, causal(), sliding_window=5, position_ids=positions)
     near = positions[:, None, :, None] - torch.arange(1, 4) < 5

@@ -34,6 +34,7 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
 
 def test_the_benchmarks_are_the_files_of_the_folder():
     assert names() == [
+        "anchors",
         "decoding",
         "label_words",
         "partial_labels",
@@ -58,4 +59,4 @@ def test_a_check_is_met_at_its_bound():
 
 def test_a_benchmark_that_does_not_exist_is_refused_by_name(capsys):
     assert main(["sloth"]) == 2
-    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: decoding, label_words,")
+    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: anchors, decoding, label_words,")

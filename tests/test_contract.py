@@ -34,6 +34,11 @@ VARIANTS = {
     ),
     "text": ("text:text=w5 w6 w7 w8",),
     "infix": ("infix:length=2",),
+    "anchors": (
+        "anchors:text=w5 w6 w7 w8 w9,length=5,keep=1,4",
+        "anchors:text=w5 w6 w7 w8 w9,length=5,keep=0,2,3,positions=packed",
+        "anchors:text=w5 w6 w7 w8 w9,length=5,keep=2,positions=zero",
+    ),
     "lora": ("lora:rank=2,alpha=3,sites=attn.k,attn.o,ffn.in,ffn.out",),
     "adapter": (
         "adapter:bottleneck=3,placement=parallel,scale=4.0",
@@ -56,7 +61,8 @@ def is_refused(arm: str, family: str) -> bool:
     """The refusals that are meant: anything else that refuses is a failure."""
     which = families.find(family).kind
     return (
-        arm == "text"  # its default is no words at all
+        arm in ("text", "anchors")  # their default is no words at all
+        or (arm.startswith("anchors") and which != "decoder")
         or (arm.startswith("infix") and which != "decoder")
         or ("positions=after" in arm and which != "decoder")
         or (arm.startswith("head") and which != "encoder")

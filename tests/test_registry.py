@@ -68,7 +68,7 @@ def test_parse_undoes_show(specs: Any) -> None:
 @pytest.mark.parametrize(
     ("arm", "message"),
     [
-        ("loar", "no method 'loar'. Did you mean 'lora'. Methods: infix, inputs, prefix, soft, text, adapter"),
+        ("loar", "no method 'loar'. Did you mean 'lora'. Methods: anchors, infix, inputs, prefix, soft, text, adapter"),
         ("zzzz", "no method 'zzzz'. Methods: "),
         ("", "no method ''"),
         ("lora:rnak=4", "'lora' has no field 'rnak'. Did you mean 'rank'. Its fields: rank, alpha, dropout, sites"),

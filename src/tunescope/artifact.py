@@ -57,6 +57,7 @@ class Spec(ABC):
 
     size: ClassVar[str | None] = None  # the field that a budget sets
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-4, 1e-3, 1e-2)  # its grid in `compare`
+    bound: ClassVar[bool] = False  # True: the model makes its tensors; they are bound to what is in force, not trained
 
     @property
     def fresh_is_identity(self) -> bool:
@@ -179,6 +180,14 @@ class KVContext(Context):
     @abstractmethod
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         """ "decoder.0.self" -> (kv_heads, n, d_key), (kv_heads, n, d_value), for the modules of one stack."""
+
+    def reach(self, n_keys: int) -> int:
+        """How many positions further on the text begins that follows."""
+        return n_keys if self.positions == "after" else 0
+
+    def standing(self, n_keys: int) -> Tensor:
+        """(n_keys,), where keys that the model made stand, counted from where this context begins."""
+        return torch.arange(n_keys)
 
 
 @dataclass

@@ -80,7 +80,7 @@ class Attached:
             f"{index}.{name}": value
             for index, artifact in enumerate(self.artifacts)
             for name, value in artifact.tensors.items()
-            if value.is_floating_point()
+            if value.is_floating_point() and not artifact.spec.bound
         }
 
     def parameters(self) -> list[Tensor]:
@@ -88,7 +88,7 @@ class Attached:
 
     def train(self, mode: bool = True) -> Attached:
         """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
-        if mode and any(artifact.in_force for artifact in self.artifacts):
+        if mode and self.parameters() and any(artifact.in_force for artifact in self.artifacts):
             raise UserError("Lowered keys and values go stale in training: attach the context itself instead.")
         self.training = mode
         for value in self.parameters():
@@ -172,11 +172,11 @@ def _positions(model: Any, artifact: Artifact) -> int:
     if isinstance(artifact.spec, TokenContext):
         with torch.no_grad():
             return len(artifact.spec.embeddings(artifact.tensors, embedder(model)))
-    if not isinstance(artifact.spec, KVContext) or artifact.spec.positions != "after":
+    if not isinstance(artifact.spec, KVContext):
         return 0
     with torch.no_grad():
         made = artifact.spec.keys_values(artifact.tensors, "decoder", projector(model))
-    return next(iter(made.values()))[0].shape[1]
+    return artifact.spec.reach(next((key.shape[1] for key, _ in made.values()), 0))
 
 
 @contextmanager

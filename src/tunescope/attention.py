@@ -30,13 +30,13 @@ class Extra:
     """One context's keys and values in one layer, the same for every row of the batch.
 
     key: (kv_heads, n, d_key); value: (kv_heads, n, d_value), after rotary positions.
-    start: position of the first key, for keys that stand at positions; None for free ones, which no window hides.
+    at: (n,), the position of each key, for keys that stand at positions; None for free ones, which no window hides.
     infix: seen only from `output_start` on.
     """
 
     key: Tensor
     value: Tensor
-    start: int | None = None
+    at: Tensor | None = None
     infix: bool = False
 
 
@@ -139,13 +139,12 @@ def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, A
     if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
         return is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
     window = kwargs.get("sliding_window")
-    if extra.start is None or window is None:
+    if extra.at is None or window is None:
         return None
     positions = kwargs.get("position_ids")
     if positions is None:
         raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
-    at = extra.start + torch.arange(extra.key.shape[1], device=query.device)
-    seen: Tensor = positions[:, None, :, None] - at < window
+    seen: Tensor = positions[:, None, :, None] - extra.at.to(query.device) < window
     return seen
 
 

@@ -43,7 +43,7 @@ def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
         size = sum(map(prod, shapes.values()))
         if not isinstance(spec, TokenContext):
             stored = sum(map(prod, spec.folded().shapes(base).values()))
-            return Counts(size, stored, stored)
+            return Counts(0 if spec.bound else size, stored, stored)
         made = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
         length = len(spec.embeddings(made, lambda ids: torch.empty(len(ids), base.width, device="meta")))
         parameters = 0 if "ids" in shapes else size

@@ -27,7 +27,7 @@ from tunescope.attending import readers
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, named_parameters
-from tunescope.lowered import embedder
+from tunescope.lowered import embedder, in_force
 from tunescope.reach import reached, resting, switched
 from tunescope.registry import check_fields
 from tunescope.sites import kind, resolve, select
@@ -44,7 +44,8 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
                 ready.append(_moved(model, given))
             elif isinstance(given, Spec):
                 check_fields(given)
-                ready.append(Artifact(given, _placed_like(model, fresh(model, given, tokenizer))))
+                made = Artifact(given, _placed_like(model, fresh(model, given, tokenizer)))
+                ready.append(replace(made, in_force=in_force(model, [made], 0)) if given.bound else made)
             else:
                 raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")
     return ready

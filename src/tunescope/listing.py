@@ -34,7 +34,7 @@ def _method(folder: str, name: str) -> Iterator[str]:
     known: list[Field[Any]] = list(fields(method))  # type: ignore[arg-type]
     if known:
         yield "    fields: " + ", ".join(f"{field.name}={_shown(field)}" for field in known)
-    rates = ", ".join(f"{rate:g}" for rate in method.learning_rates)
+    rates = "none" if method.bound else ", ".join(f"{rate:g}" for rate in method.learning_rates)
     yield f"    a budget sets: {method.size or 'nothing'}; learning rates: {rates}"
     example = next((field for field in known if field.name == method.size), next(iter(known), None))
     if example is not None and _shown(example):

@@ -71,20 +71,21 @@ def extras_of(
     places: attention modules by name ("decoder.0.self"). Token contexts are run here, gradients and all.
     """
     extras: Extras = dict.fromkeys(places, ())
-    used = 0
+    used, device = 0, model.get_input_embeddings().weight.device
     for artifact in artifacts:
         spec = artifact.spec
         if isinstance(spec, KVContext):
             made = spec.keys_values(artifact.tensors, stack, projector(model))
-            start = used if artifact.in_force else None
+            n_keys = next((key.shape[1] for key, _ in made.values()), 0)
+            at = used + spec.standing(n_keys).to(device) if artifact.in_force else None
             for name, (key, value) in made.items():
-                extras[name] += (Extra(key, value, start, spec.infix),)
-            if spec.positions == "after" and made:
-                used += next(iter(made.values()))[0].shape[1]
+                extras[name] += (Extra(key, value, at, spec.infix),)
+            used += spec.reach(n_keys)
         elif isinstance(spec, TokenContext):
             rows = spec.embeddings(artifact.tensors, embedder(model))
+            at = torch.arange(used, used + len(rows), device=device)
             for name, (key, value) in run_tokens(model, rows, used, extras, places).items():
-                extras[name] += (Extra(key, value, used),)
+                extras[name] += (Extra(key, value, at),)
             used += len(rows)
     return extras, used
 
@@ -139,7 +140,7 @@ def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
         is_apart = type(artifact.spec).__name__ == "Head" or isinstance(artifact.spec, AttentionDelta)
         if not is_apart and (not is_context or i < index):
             folded = artifact.fold()
-            digest.update(f"{folded.spec}{hash_tensors(folded.tensors)}".encode())
+            digest.update(f"{folded.spec!r}{hash_tensors(folded.tensors)}".encode())
     return digest.hexdigest()
 
 
@@ -147,7 +148,10 @@ def check_in_force(model: Any, artifacts: Sequence[Artifact]) -> None:
     """UserError for keys and values that were lowered under other weights than are attached now."""
     for index, artifact in enumerate(artifacts):
         if artifact.in_force is not None and artifact.in_force != in_force(model, artifacts, index):
+            made, again = "lowered", "Lower again: lower(model, *artifacts)."
+            if artifact.spec.bound:
+                made, again = "compressed", "Compress again: compress(model, tokenizer, spans, keep, under=...)."
             raise UserError(
-                f"{artifact.spec}: these keys and values were lowered under other weights or contexts than are "
-                "attached now, and would be wrong. Lower again: lower(model, *artifacts)."
+                f"{artifact.spec}: these keys and values were {made} under other weights or contexts than are "
+                f"attached now, and would be wrong. {again}"
             )

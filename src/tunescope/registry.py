@@ -101,7 +101,10 @@ def _written(spec: Spec, written: Callable[[str], str]) -> str:
         value = getattr(spec, field.name)
         default = field.default if field.default is not MISSING else None
         if value != default:
-            shown = written(value) if isinstance(value, str) else ",".join(value) if isinstance(value, tuple) else value
+            if isinstance(value, tuple):
+                shown = ",".join(map(str, value))
+            else:
+                shown = written(value) if isinstance(value, str) else value
             items.append(f"{field.name}={shown}")
     return name_of(type(spec)) + (":" + ",".join(items) if items else "")
 

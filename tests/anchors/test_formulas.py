@@ -1,4 +1,4 @@
-"""Flow, AUC, R_l, confusion and loyalty against the papers' formulas written out with loops."""
+"""Flow, AUC, R_l and confusion against the papers' formulas written out with loops."""
 
 import math
 
@@ -9,7 +9,6 @@ from reference import anchors as literal
 from tunescope.anchors.auc import auc, cumulative
 from tunescope.anchors.diagnose import actual_confusion, predicted_confusion, rank_correlation
 from tunescope.anchors.flow import flow
-from tunescope.anchors.loyalty import label_loyalty, word_loyalty
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -89,13 +88,3 @@ def test_the_rank_correlation_is_over_pairs_of_classes_and_undefined_for_two():
     assert rank_correlation(predicted, 2 * predicted) == pytest.approx(1)
     assert rank_correlation(predicted, -predicted) == pytest.approx(-1)
     assert math.isnan(rank_correlation(predicted[:2, :2], predicted[:2, :2]))
-
-
-def test_loyalty_by_hand():
-    same = torch.tensor([0, 1, 2])
-    assert label_loyalty(same, same) == 1
-    assert label_loyalty(same, torch.tensor([0, 2, 2])) == pytest.approx(2 / 3)
-    logits = drawn(4, 12)
-    assert word_loyalty(logits, logits, 5) == 1
-    one, other = torch.tensor([[4.0, 3, 2, 1, 0, 0.5]]), torch.tensor([[4.0, 0, 2, 3, 1, 0.5]])
-    assert word_loyalty(one, other, 2) == pytest.approx(1 / 3)  # {0, 1} and {0, 3}

@@ -68,8 +68,12 @@ class Round:
         """(prompts,), the class with the highest logit."""
         return self.chosen(self.logits)
 
+    def by_class(self, logits: Tensor) -> Tensor:
+        """(prompts, vocabulary) -> (prompts, classes)."""
+        return logits[:, self.tokens.cpu()]
+
     def chosen(self, logits: Tensor) -> Tensor:
-        return logits[:, self.tokens.cpu()].argmax(-1)
+        return self.by_class(logits).argmax(-1)
 
     @property
     def last(self) -> tuple[str, ...]:

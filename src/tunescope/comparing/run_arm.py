@@ -190,9 +190,10 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
 
 
 def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
+    from tunescope.contexts.anchors import Anchors
     from tunescope.contexts.text import Text
 
-    begun = todo.arm.shots > 0 or any(isinstance(spec, Text) for spec in todo.arm.specs)
+    begun = todo.arm.shots > 0 or any(isinstance(spec, Text | Anchors) for spec in todo.arm.specs)
     return bench.encoded(part, bos=not begun, room=room(bench, tuned.positions))
 
 

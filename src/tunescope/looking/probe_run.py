@@ -15,6 +15,7 @@ from torch import Tensor
 import tunescope as ts
 from tunescope import files, machine, saving, tasks
 from tunescope.comparing.bench import load_model
+from tunescope.contexts.anchors import Anchors
 from tunescope.contexts.text import Text
 from tunescope.errors import UserError
 from tunescope.looking import probe_list
@@ -100,7 +101,7 @@ def _texts(asked: Asked) -> list[str]:
 def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
     """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
     start, end = prompts.edges(tokenizer)
-    if any(isinstance(artifact.spec, Text) for artifact in tuned.artifacts):
+    if any(isinstance(artifact.spec, Text | Anchors) for artifact in tuned.artifacts):
         start = ()  # the words in front have begun the sequence
     if kind(model) == "decoder":
         end = ()

@@ -40,7 +40,7 @@ def measure(round: Round) -> dict[str, Any]:
                         "layers": n,
                         "where": where,
                         "words": what,
-                        "label_loyalty": label_loyalty(round.predicted, round.chosen(logits)),
+                        "label_loyalty": label_loyalty(round.by_class(round.logits), round.by_class(logits)),
                         "word_loyalty": word_loyalty(round.logits, logits, TOP),
                         "accuracy": float((round.chosen(logits) == round.gold).double().mean()),
                     }
