@@ -4,7 +4,7 @@ import pytest
 import tiny
 import transformers as tf
 from anchor_tools import ROWS, TASK, demonstrated
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import tunescope as ts
 from tunescope.anchors.spans import spans
@@ -74,7 +74,7 @@ def test_the_label_is_found_by_place_though_its_word_stands_in_a_text():
 
 def test_a_start_token_stands_for_nothing():
     tokenizer = trained("byte-level")
-    tokenizer.backend_tokenizer.post_processor = __import__("tokenizers").processors.TemplateProcessing(
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
     )
     found = spans(tokenizer, REVIEWS.demonstrated(FILMS, 1, 0))

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from test_page import HOSTILE, Tags
 
-from tunescope.looking.finding import AttentionMap, Finding, HeatMap, Pair
+from tunescope.looking.finding import Arcs, AttentionMap, Curves, Finding, HeatMap, Line, Pair
 from tunescope.report import probe
 from tunescope.report.pictures import draw, number
 
@@ -134,3 +134,42 @@ def test_drawing_never_imports_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+LINES = [Line("up", [0.0, NAN, 1.0], [0.0, NAN, 0.5], [0.2, NAN, 1.0], "context"), Line("flat", [0.5, 0.5, 0.5])]
+CURVES = Curves("Shares", "layer", "share", ["0", "1", "2"], LINES)
+ARCS = Arcs("Flow", ["text", "label 1", "answer"], [(0, 1, 2.0), (1, 2, 4.0), (0, 2, 0.001)], [1])
+
+
+def test_curves_have_a_point_for_every_known_value_at_its_height_and_their_names():
+    drawn = ET.fromstring(draw(CURVES))
+    dots = {one.find("title").text: float(one.get("cy")) for one in drawn.iter("circle")}
+    assert list(dots) == ["up, 0: 0", "up, 2: 1.000", "flat, 0: 0.500", "flat, 1: 0.500", "flat, 2: 0.500"]
+    assert dots["up, 0: 0"] - dots["up, 2: 1.000"] == pytest.approx(2 * (dots["up, 0: 0"] - dots["flat, 0: 0.500"]))
+    assert {"up", "flat", "layer", "share"} <= {one.text for one in drawn.iter("text")}
+    assert drawn.get("aria-label") == "Shares. up: from 0 to 1.000; flat: from 0.500 to 0.500."
+    assert len(list(drawn.iter("polygon"))) == 1  # the range of the one line that has one
+
+
+def test_an_arc_is_as_wide_as_it_is_strong_and_coloured_by_the_marked_part_it_meets():
+    drawn = ET.fromstring(draw(ARCS))
+    arcs = {one.find("title").text: one for one in drawn.iter("path")}
+    assert list(arcs) == ["text to label 1: 2.000", "label 1 to answer: 4.000"]  # the faintest is left out
+    widths = [float(one.get("stroke-width")) for one in arcs.values()]
+    assert widths == [4.0, 7.5]  # half a pixel, and seven for the strongest
+    assert [one.get("class") for one in arcs.values()] == ["arc a-context", "arc a-delta"]
+    assert "Strongest: label 1 to answer 4.000" in drawn.get("aria-label")
+
+
+def test_curves_and_arcs_of_nothing_are_drawn_all_the_same():
+    for empty in (Arcs("x", [], []), Arcs("x", ["a"], []), Curves("x", "", "", ["0"], [Line("a", [NAN])])):
+        ET.fromstring(draw(empty))
+
+
+def test_names_in_curves_and_arcs_are_text_and_never_markup():
+    hostile = "<script>alert(1)</script>"
+    for picture in (
+        Curves(hostile, hostile, hostile, [hostile], [Line(hostile, [0.5])]),
+        Arcs(hostile, [hostile, hostile], [(0, 1, 1.0)], [0]),
+    ):
+        assert "<script" not in draw(picture)
