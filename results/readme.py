@@ -105,13 +105,21 @@ def _identity() -> str:
 def calibration() -> str:
     """What the forecast was fitted on, and how it did on worlds that it was not fitted on."""
     result = json.loads((ROOT / "results" / "verdict-calibration.json").read_text("utf-8"))
-    held = dict(zip(result["table"]["columns"], result["table"]["rows"][0]["cells"], strict=True))
-    undecided = held["undecided of the learned"]["mean"]
+    held, new = (
+        dict(zip(result["table"]["columns"], row["cells"], strict=True)) for row in result["table"]["rows"][:2]
+    )
     return (
-        f"{held['worlds']['text']} lab worlds: with the weights fitted without the world's model it decided "
-        f"{held['decided']['text']}, of these {held['right']['text']} rightly, and left {undecided:.0%} undecided of "
-        "those that somebody learned (`results/verdict-calibration.json`); its features, penalty and the pilot's "
-        "length were chosen on these same worlds, so this is optimistic."
+        f"{held['worlds']['text']} lab worlds: with the weights fitted without the world's model it {_decided(held)} "
+        "(its features, penalty and the pilot's length were chosen on these worlds). On "
+        f"{new['worlds']['text']} worlds of other models, asked once, it {_decided(new)} "
+        "(`results/verdict-calibration.json`)."
+    )
+
+
+def _decided(row: dict[str, Any]) -> str:
+    return (
+        f"decided {row['decided']['text']}, of these {row['right']['text']} rightly, and left "
+        f"{row['undecided of the learned']['mean']:.0%} undecided of those that somebody learned"
     )
 
 

@@ -178,5 +178,5 @@ def test_the_packaged_weights_are_those_of_the_committed_calibration(monkeypatch
     path = Path(__file__).parent.parent / "results" / "verdict-calibration.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     assert result["table"]["numbers"]["weights"] == forecast.WEIGHTS
-    assert len(result["units"]) == 64
+    assert len(result["units"]) == 80
     assert forecast.FITTED_ON.startswith("64 small worlds")

@@ -6,6 +6,7 @@ Everything a run writes goes through `write`, `sync` and `rename` below, so a te
 import errno
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -56,6 +57,17 @@ def put(path: Path, data: bytes) -> None:
 def put_json(path: Path, value: object) -> None:
     """Sorted keys and no NaN: the same value gives the same bytes, and any reader takes them."""
     put(path, _text(value, "\n").encode() + b"\n")
+
+
+def finite(value: Any) -> Any:
+    """The value with every number that JSON has no word for as None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    return value
 
 
 def put_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:

@@ -55,7 +55,7 @@ def study(asked: Asked, say: Say = print) -> Studied:
     modules = {name: importlib.import_module(f"tunescope.anchors.sections.{name}") for name in chosen}
     chosen.sort(key=lambda name: modules[name].ORDER)
     bench = open_bench(asked.plan)
-    rounds = list(_rounds(asked, bench))
+    rounds = list(rounds_of(asked, bench))
     draws: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
     findings = {}
     for name in chosen:
@@ -67,7 +67,11 @@ def study(asked: Asked, say: Say = print) -> Studied:
     return Studied(findings, draws, _facts(asked, bench, rounds))
 
 
-def _rounds(asked: Asked, bench: Bench) -> Iterator[Round]:
+def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
+    """A round for every seed.
+
+    Raises UserError as `study` does.
+    """
     task, kind = bench.task, bench.kind
     if not isinstance(task, Classification) or task.by != "words":
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")

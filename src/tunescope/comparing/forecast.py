@@ -1,10 +1,10 @@
-"""What runs five times as long would find: three probabilities, read from a comparison's curves and scores.
+"""What the full comparison would find: three probabilities, read from a pilot's curves and scores.
 
 They are a softmax over three outcomes, each linear in the six numbers of `Features`; the weights were fitted on lab
 worlds whose outcome a long run told (`tunescope reproduce verdict-calibration`; results/verdict-calibration.json), from
-pilots whose runs had a fifth of the long run's steps. A pilot's verdict rests on them. Shown beside the verdict of a
-full comparison they decide nothing, and were not tested there. Real models, real data, classification and other sizes
-are outside of what they were fitted on; so is a pilot whose runs are shorter than a fifth.
+pilots whose runs had two fifths of the long run's steps. A pilot's verdict rests on them. Shown beside the verdict of
+a full comparison they decide nothing, and were not tested there. Real models, real data, classification and other sizes
+are outside of what they were fitted on; so is a pilot whose runs are shorter than two fifths.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Features:
     depth: log of the number of layers: what a context adds in one layer, the next can work on.
 
     The fall of the context's loss within the run, and how far the delta moved attention over the content, were tried
-    and told nothing more on the lab worlds. Features and penalty were chosen on those same worlds.
+    and told nothing more on the lab worlds. Features and penalty were chosen on earlier runs of those worlds.
     """
 
     context: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
+from tunescope import files
 from tunescope.looking.finding import AttentionMap, Cell, Finding, Pair
 from tunescope.report import text
 from tunescope.report.drawing import number
@@ -104,7 +104,7 @@ def write_all(
         (folder / f"picture-{index}.svg").write_text(standalone(draw(picture)), encoding="utf-8")
     for own, finding in findings.items():
         numbers = _as_json(finding, facts, texts, command)
-        written = json.dumps(_finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
+        written = json.dumps(files.finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
         (folder / f"{own}.json").write_text(written.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
     path = folder / f"{name}.html"
     path.write_text(page(list(findings.values()), facts, texts, command, heading), encoding="utf-8")
@@ -132,17 +132,6 @@ def standalone(drawing: Markup) -> str:
     drawn = str(drawing).replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     start = drawn.index(">") + 1
     return f"{drawn[:start]}{inside}{drawn[start:]}\n"
-
-
-def _finite(value: Any) -> Any:
-    """Numbers that JSON has no word for become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return value
 
 
 __all__ = ["page", "standalone", "table", "write", "write_all"]

@@ -12,7 +12,7 @@ from tunescope.lab.lessons import ROWS, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
-from tunescope.reproducing.courses import Plan, course, pretraining
+from tunescope.reproducing.courses import Plan, course, notes, pretraining
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
 TITLE = "Double histogram, new to four layers pretrained on four other skills, at equal parameters"
@@ -92,7 +92,7 @@ def table(settings: Settings, found: Found) -> Table:
             trained = Cell(text=f"{outcomes[0]['trained']:,}")
             tokens = Cell(tuple(outcome["dev"] for outcome in outcomes))
             rows.append((label, [trained, Cell.of(outcomes, "exact", SKILL, paper=paper), tokens]))
-    return Table(("parameters", "whole answers", "answer tokens (dev)"), rows)
+    return Table(("parameters", "whole answers", "answer tokens (dev)"), rows, notes(settings))
 
 
 def _world(settings: Settings, seed: int) -> Pretraining:

@@ -6,7 +6,7 @@ from tunescope.lab.lessons import ROWS, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
-from tunescope.reproducing.courses import Plan, course, pretraining
+from tunescope.reproducing.courses import Plan, course, notes, pretraining
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
 TITLE = "One layer, four heads, pretrained on four unnamed skills; a prefix of 1 for each: whole answers right"
@@ -73,7 +73,8 @@ def table(settings: Settings, found: Found) -> Table:
             Cell.of(outcomes, "exact", skill, paper=words) for skill, words in zip(SKILLS, PAPER[arm], strict=True)
         ]
         rows.append((arm if arm == "pretrained" else f"prefix for {arm}", cells))
-    return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds; 0 to .01 off the diagonal."])
+    paper = "The paper: mean and deviation over 10 seeds; 0 to .01 off the diagonal."
+    return Table(SKILLS, rows, [paper, *notes(settings)])
 
 
 def _world(settings: Settings, seed: int) -> Pretraining:

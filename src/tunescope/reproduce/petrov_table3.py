@@ -6,7 +6,7 @@ from tunescope.lab.lessons import ROWS, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
-from tunescope.reproducing.courses import Plan, course, pretraining
+from tunescope.reproducing.courses import Plan, course, notes, pretraining
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
 TITLE = "Four layers pretrained on four unnamed skills; a prefix of 10 for each and for two more: whole answers right"
@@ -75,7 +75,7 @@ def table(settings: Settings, found: Found) -> Table:
         tested = zip((*SEEN, *NEW), PAPER[arm], strict=True)
         cells = [Cell.of(outcomes, "exact", skill, paper=words) for skill, words in tested]
         rows.append((arm if arm == "pretrained" else f"prefix for {arm}", cells))
-    return Table((*SEEN, *NEW), rows, ["The paper: means over 3 seeds."])
+    return Table((*SEEN, *NEW), rows, ["The paper: means over 3 seeds.", *notes(settings)])
 
 
 def _world(settings: Settings, seed: int) -> Pretraining:

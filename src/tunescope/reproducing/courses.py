@@ -45,6 +45,13 @@ def course(settings: dict[str, Any], arm: str) -> Course:
     return Course(rates=tuple(plan["rates"]), trial=plan["trial"], settings=_training(settings, plan, decay=0.01))
 
 
+def notes(settings: dict[str, Any]) -> list[str]:
+    """What a reader of a recipe's table should know of how it was computed."""
+    if all(plan["precision"] == "float32" for plan in settings["plans"].values()):
+        return []
+    return ["Matrix products of training in bfloat16; parameters, losses and scores in float32."]
+
+
 def pretraining(
     settings: dict[str, Any], skills: tuple[str, ...], shape: Shape, seed: int, world: World
 ) -> Pretraining:
