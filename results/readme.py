@@ -110,7 +110,7 @@ def calibration() -> str:
     )
     return (
         f"{held['worlds']['text']} lab worlds: with the weights fitted without the world's model it {_decided(held)} "
-        "(its features, penalty and the pilot's length were chosen on these worlds). On "
+        "(its features, penalty, threshold and the pilot's length were chosen on these worlds). On "
         f"{new['worlds']['text']} worlds of other models, asked once, it {_decided(new)} "
         "(`results/verdict-calibration.json`)."
     )

@@ -17,7 +17,7 @@ from typing import Any
 from tunescope.comparing.evidence import Evidence
 
 OUTCOMES = ("context suffices", "weights needed", "neither learns it")
-SURE = 0.9  # a pilot decides at this probability
+SURE = 0.8  # a pilot decides at this probability: there it was right 95 times in 100 on held-out lab worlds
 SMALL = 0.01  # nats a token: losses below it are alike
 
 Weights = Mapping[str, Mapping[str, float]]  # outcome -> feature -> weight; the last outcome's are 0
@@ -46,22 +46,22 @@ class Features:
 
 WEIGHTS: Weights = {
     "context suffices": {
-        "constant": -7.211,
-        "context": 2.658,
-        "context_loss": 0.609,
-        "delta": 2.36,
-        "delta_loss": -3.683,
-        "depth": 3.609,
-        "latent": 0.698,
+        "constant": -5.362,
+        "context": 3.095,
+        "context_loss": -1.106,
+        "delta": 2.191,
+        "delta_loss": -0.655,
+        "depth": 2.68,
+        "latent": 0.641,
     },
     "weights needed": {
-        "constant": -1.31,
-        "context": -2.312,
-        "context_loss": 0.944,
-        "delta": 0.439,
-        "delta_loss": -3.626,
-        "depth": 0.336,
-        "latent": -0.455,
+        "constant": -0.545,
+        "context": -0.358,
+        "context_loss": 0.128,
+        "delta": 1.331,
+        "delta_loss": -1.216,
+        "depth": -0.023,
+        "latent": -0.457,
     },
 }
 FITTED_ON = "64 small worlds of digit sequences, 16 pretrained decoders of 1 to 4 layers"

@@ -14,7 +14,7 @@ whole 95 % interval is; "best" is by the dev score, never by the test score.
 6. Best context minus best delta. All above -MARGIN and the context above its floor: context suffices. All
    below -MARGIN and the delta above its floor: weights needed. Otherwise: no verdict.
    Of a pilot none of these is asked, but the calibrated forecast (`forecast.py`): context suffices, or
-   weights needed, at a probability of 0.9 or more, else no verdict.
+   weights needed, at a probability of 0.8 or more, else no verdict.
 7. What 2 or 6 found is withdrawn if the trained arm that came out behind, or was matched, was still learning
    when it stopped: from the third quarter of its steps to the last its dev score grew by more than MARGIN, or
    it is not above its floor but its training loss fell by more than a tenth.
