@@ -32,6 +32,18 @@ def test_flow_is_the_mean_over_the_three_sets_of_pairs_whatever_the_padding(labe
         assert [float(one) for one in found] == pytest.approx(published, rel=1e-12)
 
 
+def test_flow_where_the_text_reads_both_ways_and_the_answer_stands_apart():
+    n, pad, labels = 9, 3, [1, 5, 6]
+    row = drawn(n, n, seed=2)
+    padded = torch.full((1, n + pad, n + pad), 1e9, dtype=torch.float64)  # padding stands between text and answer
+    keep = [*range(n - 1), n + pad - 1]
+    padded[0, torch.tensor(keep)[:, None], torch.tensor(keep)[None]] = row
+    real, is_label = torch.zeros(1, n + pad, dtype=torch.bool), torch.zeros(1, n + pad, dtype=torch.bool)
+    real[0, keep], is_label[0, labels] = True, True
+    found = flow(padded, is_label, n + pad - 1, real, both_ways=True)
+    assert [float(one) for one in found] == pytest.approx(literal.flows_both_ways(row.tolist(), labels), rel=1e-12)
+
+
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_auc_is_the_share_of_pairs_ranked_rightly(classes):
     scores = drawn(40, classes, seed=classes)

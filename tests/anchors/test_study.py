@@ -4,6 +4,7 @@ import json
 from random import Random
 
 import pytest
+import tiny
 import tinyrun
 import torch
 from scipy.stats import t as student
@@ -114,6 +115,26 @@ def test_what_cannot_be_asked_is_one_clear_line(anchors, words, message):
     code, out, err = anchors(*words)
     assert code == 2 and message in err
     assert "Traceback" not in out + err
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_of_an_encoder_decoder_only_compression_is_left_out_and_that_is_said(tmp_path, family):
+    model = tiny.make(family, dtype=torch.float32)
+    model.config.decoder_start_token_id = 1
+    model.save_pretrained(tmp_path / family)
+    tiny.tokenizer().save_pretrained(tmp_path / family)
+    rows = [{"text": f"w{i} w{i + 1}", "label": "abc"[i % 3]} for i in range(5, 35)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {"kind": "classification", "words": {"a": "w5", "b": "w6 w7", "c": "w8"}}
+    plan = Plan(model=str(tmp_path / family), data={"train": str(tmp_path / "rows.jsonl")}, task=task, seeds=(0,))
+    said = []
+    found = study.study(study.Asked(plan, rows=3), said.append)
+    assert list(found.findings) == ["flow", "isolate", "auc", "diagnose"]
+    assert found.facts["left out"].startswith("compress: Demonstrations cannot be compressed in an encoder-decoder")
+    assert any(line.startswith("left out, compress") for line in said)
+    assert all(sum(layer) == pytest.approx(1) for layer in found.draws["flow"][0]["shares"])
+    with pytest.raises(ts.UserError, match="cannot be compressed"):
+        study.study(study.Asked(plan, rows=3, only=("compress",)), said.append)
 
 
 def test_an_encoder_is_refused(material, monkeypatch, capsys, tmp_path):

@@ -21,6 +21,23 @@ def flows(saliency: list[list[float]], labels: list[int], query: int) -> tuple[f
     return sum(into) / len(into), sum(out) / len(out), sum(rest) / len(rest)
 
 
+def flows_both_ways(saliency: list[list[float]], labels: list[int]) -> tuple[float, float, float]:
+    """The same where text reads both ways and the answer, the last row, only asks: pairs (i, j), j another token."""
+    into, out, rest = [], [], []
+    query = len(saliency) - 1
+    for i in range(query + 1):
+        for j in range(query):
+            if i == j:
+                continue
+            if i in labels:
+                into.append(saliency[i][j])
+            elif i == query and j in labels:
+                out.append(saliency[i][j])
+            else:
+                rest.append(saliency[i][j])
+    return sum(into) / len(into), sum(out) / len(out), sum(rest) / len(rest)
+
+
 def published_flows(saliency: list[list[float]], labels: list[int], query: int) -> tuple[float, float, float]:
     """The same as the authors' code has it: label words of one token, sums over counts of pairs."""
     total = sum(saliency[i][j] for i in range(query + 1) for j in range(i))

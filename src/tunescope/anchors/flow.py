@@ -26,12 +26,15 @@ class Flow(NamedTuple):
         return stacked / stacked.sum(0)
 
 
-def flow(saliency: Tensor, labels: Tensor, query: int, real: Tensor) -> Flow:
-    """S_wp, S_pq and S_ww of one causal layer (Wang et al. 2023, section 2.1).
+def flow(saliency: Tensor, labels: Tensor, query: int, real: Tensor, *, both_ways: bool = False) -> Flow:
+    """S_wp, S_pq and S_ww of one layer (Wang et al. 2023, section 2.1).
 
     A pair (i, j) has j < i, both real. S_wp is the mean over i in the label words, S_pq over i = query and j in the
     label words, S_ww over the rest with i <= query. A label word of several tokens counts as each of them. Saliency
     says how much the loss would move with a weight of attention, not what the weight carries.
+
+    both_ways: for an encoder-decoder, whose encoder reads both ways: a pair then has j != i and j != query, where
+    `query` stands for the decoder's place.
 
     Args:
         saliency: (batch, query, key), |sum over heads of attention times gradient|.
@@ -42,6 +45,8 @@ def flow(saliency: Tensor, labels: Tensor, query: int, real: Tensor) -> Flow:
     n = saliency.shape[-1]
     at = torch.arange(n, device=saliency.device)
     earlier = (at[None, :] < at[:, None]) & (at <= query)[:, None]
+    if both_ways:
+        earlier = (at[None, :] != at[:, None]) & (at != query)[None, :]
     pairs = earlier & real[:, None, :] & real[:, :, None]
     into = pairs & labels[:, :, None]
     out = pairs & labels[:, None, :] & (at == query)[:, None] & ~into

@@ -47,7 +47,7 @@ class Studied:
 
 
 def study(asked: Asked, say: Say = print) -> Studied:
-    """Every section over all draws.
+    """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
 
     Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
     """
@@ -56,15 +56,22 @@ def study(asked: Asked, say: Say = print) -> Studied:
     chosen.sort(key=lambda name: modules[name].ORDER)
     bench = open_bench(asked.plan)
     rounds = list(rounds_of(asked, bench))
-    draws: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
-    findings = {}
+    draws: dict[str, list[dict[str, Any]]] = {}
+    findings, left_out = {}, []
     for name in chosen:
         section = modules[name]
         started = time.monotonic()
-        draws[name] = [section.measure(one) for one in rounds]
+        try:
+            draws[name] = [section.measure(one) for one in rounds]
+        except UserError as problem:
+            if asked.only:
+                raise
+            left_out.append(f"{name}: {problem}")
+            say(f"left out, {left_out[-1]}")
+            continue
         findings[name] = section.told(draws[name])
         say(f"{name}: {len(rounds)} draws in {time.monotonic() - started:.0f} s")
-    return Studied(findings, draws, _facts(asked, bench, rounds))
+    return Studied(findings, draws, _facts(asked, bench, rounds) | {"left out": "; ".join(left_out) or "nothing"})
 
 
 def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:

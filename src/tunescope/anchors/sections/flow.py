@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tunescope.anchors.flow import flow
+from tunescope.anchors.flow import Flow, flow
 from tunescope.anchors.prompts import Batch
 from tunescope.anchors.round import Round
 from tunescope.anchors.saliency import saliency
 from tunescope.anchors.summary import line, shown
-from tunescope.errors import UserError
 from tunescope.looking.finding import Arcs, Curves, Finding
 
 ORDER = 1
@@ -24,23 +25,26 @@ PARTS = ("prefix", "text", "separator", "label")
 def measure(round: Round) -> dict[str, Any]:
     """The shares of the three flows by layer, and the mean flow between the parts of the prompt in two layers.
 
-    Raises UserError for an encoder-decoder, whose layers have no order of tokens to flow along.
+    Layer i of an encoder-decoder is what the encoder's layer i reads and what the decoder's layer i asks of it.
     """
-    if round.last != round.reading:
-        raise UserError("Flow follows one row of tokens: take a decoder; an encoder-decoder reads both ways.")
-    sums: dict[str, list[Tensor]] = {name: [] for name in round.last}
-    grids: dict[str, list[Tensor]] = {name: [] for name in round.last}
+    layers = list(zip(round.reading, round.last, strict=False))
+    sums: list[list[Tensor]] = [[] for _ in layers]
+    grids: list[list[Tensor]] = [[] for _ in layers]
     for start, batch in enumerate(round.batches()):
+        prompt = _Prompt.of(round, batch)
+        waiting: dict[str, Tensor] = {}
+
+        def take(name: str, found: Tensor, prompt: _Prompt = prompt, waiting: dict[str, Tensor] = waiting) -> None:
+            waiting[name] = found
+            for index, (reads, asks) in enumerate(layers):
+                if name in (reads, asks) and reads in waiting and asks in waiting:
+                    square = prompt.square(waiting.pop(reads), waiting.pop(asks, None))
+                    sums[index].append(torch.stack(prompt.flow(square), -1).double().cpu())
+                    grids[index].append(prompt.between(square))
+
         rows = slice(start * round.at_once, start * round.at_once + len(batch.prompts))
-        nodes = _nodes(round, batch)
-
-        def take(name: str, found: Tensor, batch: Batch = batch, nodes: Tensor = nodes) -> None:
-            sums[name].append(torch.stack(flow(found, batch.labels, batch.answer, batch.real), -1).double().cpu())
-            grids[name].append(_between(found, nodes))
-
-        gold = round.gold[rows].to(round.model.device)
-        saliency(round.model, batch, round.tokens, gold, take)
-    totals = [torch.cat(sums[name]).mean(0) for name in round.last]
+        saliency(round.model, batch, round.tokens, round.gold[rows].to(round.model.device), take)
+    totals = [torch.cat(one).mean(0) for one in sums]
     return {
         "seed": round.seed,
         "rows": len(round.prompts),
@@ -48,13 +52,13 @@ def measure(round: Round) -> dict[str, Any]:
         "shares": [(one / one.sum()).tolist() for one in totals],
         "parts": _names(round),
         "marked": [i for i, name in enumerate(_names(round)) if name.startswith("label")],
-        "between": {str(i): torch.stack(grids[round.last[i]]).mean(0).tolist() for i in _ends(round)},
+        "between": {str(i): torch.stack(grids[i]).mean(0).tolist() for i in _ends(len(layers))},
     }
 
 
-def _ends(round: Round) -> tuple[int, int]:
+def _ends(layers: int) -> tuple[int, int]:
     """A shallow and a deep layer: the first, and the last but one (the last sees only what it reads itself)."""
-    return 0, max(0, len(round.last) - 2)
+    return 0, max(0, layers - 2)
 
 
 def _names(round: Round) -> list[str]:
@@ -62,28 +66,54 @@ def _names(round: Round) -> list[str]:
     return [*own, "query", "answer"]
 
 
-def _nodes(round: Round, batch: Batch) -> Tensor:
-    """(batch, columns, parts), one where a column belongs to a part."""
-    last = batch.real.shape[1] - 1
-    found = [
-        batch.columns([prompt.spans.places[number][part] for prompt in batch.prompts])
-        for number in range(round.shown)
-        for part in PARTS
-    ]
-    answer = torch.zeros_like(batch.real)
-    answer[:, last] = True
-    query = batch.real & ~answer
-    begins = torch.tensor([len(prompt.spans.ids) for prompt in batch.prompts], device=query.device) + batch.offset
-    query &= torch.arange(last + 1, device=query.device) >= begins[:, None]
-    return torch.stack([*found, query, answer], -1).double()
+@dataclass(frozen=True)
+class _Prompt:
+    """Where everything stands in a batch: the text's columns and, for an encoder-decoder, one more for its answer.
 
+    nodes: (batch, columns, parts), one where a column belongs to a part.
+    """
 
-def _between(found: Tensor, nodes: Tensor) -> Tensor:
-    """(parts, parts): the mean saliency of a pair of tokens, from a column's part to a row's, over the batch."""
-    total = torch.einsum("bqk,bqi,bkj->ij", found.double(), nodes, nodes)
-    earlier = torch.ones(found.shape[1:], dtype=torch.float64, device=found.device).tril(-1)
-    pairs = torch.einsum("qk,bqi,bkj->ij", earlier, nodes, nodes)
-    return (total / pairs.clamp(min=1)).cpu()
+    labels: Tensor
+    real: Tensor
+    nodes: Tensor
+    answer: int
+    row: int | None  # of the decoder, where the answer is read; None where decoder and text are one
+
+    @classmethod
+    def of(cls, round: Round, batch: Batch) -> _Prompt:
+        apart = round.last != round.reading
+        real, labels = F.pad(batch.real, (0, int(apart)), value=True), F.pad(batch.labels, (0, int(apart)))
+        last = real.shape[1] - 1
+        at = torch.arange(last + 1, device=real.device)
+        begins = torch.tensor([len(prompt.spans.ids) for prompt in batch.prompts], device=real.device) + batch.offset
+        places = [
+            batch.columns([prompt.spans.places[number][part] for prompt in batch.prompts])
+            for number in range(round.shown)
+            for part in PARTS
+        ]
+        query, answer = real & (at >= begins[:, None]) & (at < last), (at == last).expand_as(real)
+        nodes = torch.stack([*(F.pad(one, (0, int(apart))) for one in places), query, answer], -1).double()
+        return cls(labels, real, nodes, last, batch.answer if apart else None)
+
+    def square(self, reads: Tensor, asks: Tensor | None) -> Tensor:
+        """(batch, columns, columns) of one layer; in an encoder-decoder its answer is the last row."""
+        if self.row is None or asks is None:
+            return reads
+        whole = F.pad(reads, (0, 1, 0, 1))
+        whole[:, -1, :-1] = asks[:, self.row]
+        return whole
+
+    def flow(self, square: Tensor) -> Flow:
+        return flow(square, self.labels, self.answer, self.real, both_ways=self.row is not None)
+
+    def between(self, square: Tensor) -> Tensor:
+        """(parts, parts): the mean saliency of a pair of tokens, from a column's part to a row's, over the batch."""
+        n = square.shape[-1]
+        pairs = torch.ones(n, n, dtype=torch.float64, device=square.device)
+        pairs = pairs.tril(-1) if self.row is None else pairs - torch.eye(n, dtype=pairs.dtype, device=pairs.device)
+        total = torch.einsum("bqk,bqi,bkj->ij", square.double() * pairs, self.nodes, self.nodes)
+        count = torch.einsum("qk,bqi,bkj->ij", pairs, self.nodes, self.nodes)
+        return (total / count.clamp(min=1)).cpu()
 
 
 def told(found: Sequence[dict[str, Any]]) -> Finding:
