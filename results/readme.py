@@ -69,19 +69,19 @@ def bench() -> str:
         for row in rows:
             if row["at_most"] is None:
                 continue
-            rival = [
-                other["ratio"]
-                for other in rows
-                if other["case"] == row["case"]
-                and other["quantity"] == row["quantity"]
-                and other["baseline"] == row["baseline"]
-                and "peft" in other["variant"]
-            ]
+            rival = [other["ratio"] for other in rows if _same(other, row) and "peft" in other["variant"]]
             peft = f"{rival[0]:.2f}" if rival else ""
-            what = f"{row['case']}, {row['quantity']} / {row['baseline']}"
+            own = [other["variant"] for other in rows if _same(other, row) and other["at_most"] is not None]
+            variant = f", {row['variant']}" if len(own) > 1 else ""
+            what = f"{row['case']}{variant}, {row['quantity']} / {row['baseline']}"
             missed = "" if row["met"] else " (missed)"
             lines.append(f"| {what} | {row['ratio']:.2f}{missed} | {row['at_most']:g} | {peft} |")
     return "\n".join(lines)
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two ratios are of the same case, quantity and baseline."""
+    return all(one[key] == other[key] for key in ("case", "quantity", "baseline"))
 
 
 def papers() -> str:
@@ -129,7 +129,7 @@ def _paper(result: dict[str, Any]) -> str:
     lines.append("|---" * (len(table["columns"]) + 1) + "|")
     for row in table["rows"]:
         lines.append(f"| {row['label']} | " + " | ".join(map(_cell, row["cells"])) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", " ".join(table["notes"])] if table["notes"] else lines)
 
 
 def _cell(cell: dict[str, Any]) -> str:

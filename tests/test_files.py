@@ -124,7 +124,9 @@ def test_a_number_given_to_another_process_does_not_hold_the_lock(tmp_path):
     old = {"pid": os.getpid(), "host": socket.gethostname(), "started": "2020-01-01T00:00:00Z", "birth": "1"}
     (tmp_path / "LOCK").write_text(json.dumps(old))
     with locked(tmp_path, lambda line: None):
-        pass
+        own = json.loads((tmp_path / "LOCK").read_text())
+        assert own["pid"] == old["pid"] and own["birth"] != old["birth"]
+    assert not (tmp_path / "LOCK").exists()
 
 
 def test_the_lock_of_another_host_is_left_to_a_person(tmp_path):

@@ -163,7 +163,10 @@ def test_an_arc_is_as_wide_as_it_is_strong_and_coloured_by_the_marked_part_it_me
 
 def test_curves_and_arcs_of_nothing_are_drawn_all_the_same():
     for empty in (Arcs("x", [], []), Arcs("x", ["a"], []), Curves("x", "", "", ["0"], [Line("a", [NAN])])):
-        ET.fromstring(draw(empty))
+        drawn = ET.fromstring(draw(empty))
+        assert drawn.get("aria-label").startswith("x.") and drawn.get("role") == "img"
+        assert not [*drawn.iter("path"), *drawn.iter("circle")]
+        assert min(map(float, drawn.get("viewBox").split()[2:])) > 0
 
 
 def test_names_in_curves_and_arcs_are_text_and_never_markup():

@@ -34,6 +34,7 @@ class Features:
 
     The fall of the context's loss within the run, and how far the delta moved attention over the content, were tried
     and told nothing more on the lab worlds. Features and penalty were chosen on earlier runs of those worlds.
+    The threshold SURE was chosen on the runs that the weights were fitted on.
     """
 
     context: float

@@ -6,7 +6,7 @@ from tunescope.lab.lessons import ROWS, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
-from tunescope.reproducing.courses import Plan, course, pretraining
+from tunescope.reproducing.courses import Plan, course, notes, pretraining
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
 TITLE = "Pretrained to sort up, adapted to sort down: whole answers right"
@@ -77,7 +77,8 @@ def table(settings: Settings, found: Found) -> Table:
             outcomes = [outcome[arm] for _, outcome in found]
             cells = [Cell.of(outcomes, "exact", skill, paper=w) for skill, w in zip(SKILLS, paper, strict=True)]
             rows.append((label, cells))
-    return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds."])
+    theirs = "pretraining 20,000, full 10,000, prefix 40,000 of 64"
+    return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds.", *notes(settings, theirs)])
 
 
 def _world(settings: Settings, seed: int) -> Pretraining:

@@ -74,7 +74,7 @@ def table(settings: Settings, found: Found) -> Table:
         ]
         rows.append((arm if arm == "pretrained" else f"prefix for {arm}", cells))
     paper = "The paper: mean and deviation over 10 seeds; 0 to .01 off the diagonal."
-    return Table(SKILLS, rows, [paper, *notes(settings)])
+    return Table(SKILLS, rows, [paper, *notes(settings, "pretraining 20,000, prefix 30,000 of 64")])
 
 
 def _world(settings: Settings, seed: int) -> Pretraining:

@@ -45,11 +45,18 @@ def course(settings: dict[str, Any], arm: str) -> Course:
     return Course(rates=tuple(plan["rates"]), trial=plan["trial"], settings=_training(settings, plan, decay=0.01))
 
 
-def notes(settings: dict[str, Any]) -> list[str]:
-    """What a reader of a recipe's table should know of how it was computed."""
-    if all(plan["precision"] == "float32" for plan in settings["plans"].values()):
-        return []
-    return ["Matrix products of training in bfloat16; parameters, losses and scores in float32."]
+def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
+    """What a reader of a recipe's table should know of how it was computed; `theirs`: the paper's steps, in words."""
+    plans, found = settings["plans"], []
+    if theirs and settings["protocol"] == "tuned":
+        ours = ", ".join(f"{arm} {plan['steps']:,} of {plan['batch_size']}" for arm, plan in plans.items())
+        found.append(
+            f"Steps and rows of each, ours: {ours}; theirs: {theirs}. Where the scores differ, this and the rates "
+            "tried are the likely cause."
+        )
+    if any(plan["precision"] != "float32" for plan in plans.values()):
+        found.append("Matrix products of training in bfloat16; parameters, losses and scores in float32.")
+    return found
 
 
 def pretraining(
