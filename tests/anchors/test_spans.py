@@ -56,11 +56,11 @@ def test_every_part_decodes_to_its_own_words(kind):
     assert found.names == tuple(one.name for one in shown)
 
 
-def merging() -> tf.PreTrainedTokenizerFast:
-    """Letters, and one token of the end of "great" and what follows it."""
+def merging(*pairs: tuple[str, str]) -> tf.PreTrainedTokenizerFast:
+    """Letters, and what these pairs merge to."""
     letters = sorted({*joined(REVIEWS.demonstrated(FILMS, 1, 0))})
-    vocabulary = {token: index for index, token in enumerate([*letters, "t\n"])}
-    return tf.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocabulary, [("t", "\n")])))
+    vocabulary = {token: index for index, token in enumerate([*letters, *(a + b for a, b in pairs)])}
+    return tf.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE(vocabulary, list(pairs))))
 
 
 def test_the_label_is_found_by_place_though_its_word_stands_in_a_text():
@@ -84,10 +84,18 @@ def test_a_start_token_stands_for_nothing():
 
 def test_a_label_that_merges_with_its_neighbour_is_noted_and_has_the_token():
     shown = REVIEWS.demonstrated(FILMS, 1, 0)
-    found = spans(merging(), shown)
+    found = spans(merging(("t", "\n")), shown)
     assert found.notes == ("The label word 'great' shares the token 't\\n'.",)
     great = next(place for place, one in zip(found.places, shown, strict=True) if one.label == "great")
     assert len(great["label"]) == 5 and len(great["end"]) == 1
+
+
+def test_a_label_that_merges_with_what_stands_before_it_has_the_token_too():
+    shown = REVIEWS.demonstrated(FILMS, 1, 0)
+    found = spans(merging((":", " "), (": ", "v")), shown)
+    bad = next(place for place, one in zip(found.places, shown, strict=True) if one.label == "very bad")
+    assert found.notes == ("The label word 'very bad' shares the token ': v'.",)
+    assert len(bad["label"]) == len("very bad") and len(bad["separator"]) == len("\nSentiment")
 
 
 def test_the_parts_joined_are_the_demonstrations():

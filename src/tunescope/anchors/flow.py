@@ -49,7 +49,7 @@ def flow(saliency: Tensor, labels: Tensor, query: int, real: Tensor, *, both_way
         earlier = (at[None, :] != at[:, None]) & (at != query)[None, :]
     pairs = earlier & real[:, None, :] & real[:, :, None]
     into = pairs & labels[:, :, None]
-    out = pairs & labels[:, None, :] & (at == query)[:, None] & ~into
+    out = pairs & labels[:, None, :] & (at == query)[:, None]
     rest = pairs & ~into & ~out
     return Flow(*(_mean(saliency, chosen) for chosen in (into, out, rest)))
 
