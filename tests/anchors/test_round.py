@@ -1,4 +1,4 @@
-"""What sections read of a round: attention to label words, and an encoder-decoder's flow, by transformers and by hand."""
+"""What sections read of a round, held against transformers and loops: label attention, an encoder-decoder's flow."""
 
 from typing import Any
 
