@@ -1,0 +1,1 @@
+"""What searches share: what one is, what it costs, what it may write."""
