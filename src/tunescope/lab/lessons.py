@@ -25,11 +25,15 @@ TOGETHER = 500  # rows of one evaluation pass
 
 @dataclass(frozen=True)
 class Lesson:
-    """Rows to learn from, and rows of the development part to watch progress on; the last `answer` ids are learned."""
+    """Rows to learn from, and rows of the development part to watch progress on.
+
+    The last `answer` ids are learned; with every=2, every second of them alone, the last among them.
+    """
 
     train: Tensor
     dev: Tensor
     answer: int
+    every: int = 1
 
 
 def vocabulary(world: World) -> int:
@@ -77,17 +81,22 @@ def problem(model: Any, parameters: Mapping[str, Tensor], rate: float | Mapping[
 
     def loss(rows: list[int]) -> Tensor:
         ids = given.train[rows]
-        logits = answer_logits(model, ids, given.answer)
-        return F.cross_entropy(logits.flatten(0, 1), ids[:, -given.answer :].flatten())
+        logits = _learned(answer_logits(model, ids, given.answer), given)
+        return F.cross_entropy(logits.flatten(0, 1), _learned(ids[:, -given.answer :], given).flatten())
 
     return Problem(
         parameters=parameters,
         rates=dict.fromkeys(parameters, rate) if isinstance(rate, (int, float)) else rate,
         loss=loss,
-        score=lambda: float(right(model, given.dev, given.answer).double().mean()),
+        score=lambda: float(_learned(right(model, given.dev, given.answer), given).double().mean()),
         lengths=[given.train.shape[1]] * len(given.train),
-        labelled=[given.answer] * len(given.train),
+        labelled=[-(-given.answer // given.every)] * len(given.train),
     )
+
+
+def _learned(answers: Tensor, given: Lesson) -> Tensor:
+    """(rows, answer, ...) -> those of the tokens that are learned."""
+    return answers[:, (given.answer - 1) % given.every :: given.every]
 
 
 @torch.no_grad()

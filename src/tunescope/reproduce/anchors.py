@@ -1,17 +1,22 @@
-"""Wang et al. 2023 on a model and data of yours: where information flows through demonstrations, what can be kept.
+"""Wang et al. 2023: are label words anchors? On a world where it can be tested, or on a model and data of yours.
 
-One demonstration a class, a draw of them for every seed. The story to test: information flows into label words in
-shallow layers and from them to the answer in deep ones; label words cut off early hurt most; label words alone keep the
-answer.
+At home: small decoders pretrained until they recall labels that are drawn anew for every prompt. On yours: one
+demonstration a class, a draw of them for every seed. The story to test: information flows into label words in shallow
+layers and from them to the answer in deep ones; label words cut off early hurt most; label words alone keep the answer.
 """
 
 import math
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from tunescope import files
 from tunescope.errors import UserError
+from tunescope.lab.models import Shape
+from tunescope.lab.recall import Recall, RecallPretraining, tokenizer
 from tunescope.reproducing.given import data_settings, model_settings
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.train import Settings as Training
 
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
 SOURCE = "Wang et al. 2023 (arXiv:2305.14160), sections 2 to 4"
@@ -23,14 +28,30 @@ NOTES = [
     "is to the uncut model's answers; the control cuts as many random words.",
     "The paper's loyalties are GPT2-XL's, the mean of four data sets.",
 ]
+HOME = (
+    "A demonstration is an item and its label, one token each; an item stands before its label, so in a causal model "
+    "what ties the two can only be at the label word or behind it. Accuracy without demonstrations is chance."
+)
 PAPER = {"anchors": ".795", "random-top": ".575", "text_anchor": ".511", "random": ".490"}
 
 
 def settings(ask: Ask) -> Settings:
-    if ask.model is None or ask.data is None:
-        raise UserError(f"{ask.name} needs --model MODEL and --data FILE, rows with a text and a label.")
-    size: Settings = {"seeds": ask.seeds or (2 if ask.quick else 5), "k": 1, "rows": 24 if ask.quick else 200}
-    return size | model_settings(ask.model, ("decoder",), ask.name) | data_settings(ask.data) | _task(ask.data)
+    if (ask.model is None) != (ask.data is None):
+        raise UserError(f"{ask.name} takes --model and --data together, or neither: then models pretrained for it.")
+    seeds: Settings = {"seeds": ask.seeds or (2 if ask.quick else 5)}
+    if ask.model is not None and ask.data is not None:
+        size = {"k": 1, "rows": 24 if ask.quick else 200}
+        model = model_settings(ask.model, ("decoder",), ask.name)
+        return seeds | size | model | data_settings(ask.data) | _task(ask.data)
+    return seeds | {
+        "layers": [2] if ask.quick else [2, 4],
+        "width": 64,
+        "world": asdict(Recall(items=8, labels=2, shown=4) if ask.quick else Recall()),
+        "draws": 6 if ask.quick else 50,
+        "rate": 1e-3,
+        "steps": 800 if ask.quick else 3000,
+        "batch_size": 64,
+    }
 
 
 def _task(data: str) -> dict[str, Any]:
@@ -42,24 +63,54 @@ def _task(data: str) -> dict[str, Any]:
 
 
 def worlds(settings: Settings) -> list[Any]:
-    return []
+    return [] if "model" in settings else [_world(settings, unit) for unit in units(settings)]
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    return [{"seed": seed} for seed in range(settings["seeds"])]
+    seeds = range(settings["seeds"])
+    if "model" in settings:
+        return [{"seed": seed} for seed in seeds]
+    return [{"layers": layers, "seed": seed} for layers in settings["layers"] for seed in seeds]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from importlib import import_module
 
-    round = _round(settings, unit)
+    round = _given(settings, unit) if "model" in settings else _at_home(settings, unit)
     found = {name: import_module(f"tunescope.anchors.sections.{name}").measure(round) for name in SECTIONS}
     gold = round.gold.bincount(minlength=len(round.labels))
     made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
     return dict(files.finite(made))  # an AUC is undefined where the model gives one answer to every row
 
 
-def _round(settings: Settings, unit: dict[str, Any]) -> Any:
+def _world(settings: Settings, unit: dict[str, Any]) -> RecallPretraining:
+    steps, width = settings["steps"], settings["width"]
+    every = max(1, steps // 20)
+    training = Training(
+        steps=steps, batch_size=settings["batch_size"], schedule="cosine", eval_every=every, patience=20
+    )
+    shape = Shape(unit["layers"], 4, width, initial=width**-0.5)
+    return RecallPretraining(shape, training, settings["rate"], unit["seed"], Recall(**settings["world"]))
+
+
+def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
+    """Queries behind demonstrations whose labels are drawn anew for every draw."""
+    from tunescope.anchors.prompts import Prompt, choices
+    from tunescope.anchors.round import Round
+    from tunescope.anchors.spans import spans
+    from tunescope.lab.pretrained import pretrained
+
+    made = _world(settings, unit)
+    words, task = tokenizer(made.world), made.world.task()
+    prompts = []
+    for shown, rows in made.world.draws(settings["draws"], seed=1):
+        found = spans(words, shown)
+        prompts += [Prompt(found, query) for query in task.encode(rows, words, model_kind="decoder", bos=False)]
+    told_apart = choices(task.word_ids(words, "decoder"))
+    return Round(pretrained(made), words, told_apart, task.labels, prompts, unit["seed"], at_once=64)
+
+
+def _given(settings: Settings, unit: dict[str, Any]) -> Any:
     from tunescope.anchors.study import Asked, rounds_of
     from tunescope.comparing.bench import open_bench
     from tunescope.comparing.plan import Plan, data_paths
@@ -71,13 +122,17 @@ def _round(settings: Settings, unit: dict[str, Any]) -> Any:
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """A row for every number of the story."""
-    outcomes = [outcome for _, outcome in found]
-    rows = []
-    for name, paper, read in _story():
-        known = tuple(value for value in map(read, outcomes) if value is not None and math.isfinite(value))
-        rows.append((name, [Cell(known, paper) if known else Cell(paper=paper, text="undefined")]))
-    return Table(("over draws of demonstrations",), rows, NOTES)
+    """A row for every number of the story; a column for every depth, or for the one model."""
+    groups = sorted({unit.get("layers", 0) for unit, _ in found})
+    columns = [[outcome for unit, outcome in found if unit.get("layers", 0) == group] for group in groups]
+    names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
+    rows = [(name, [_cell(map(read, outcomes), paper) for outcomes in columns]) for name, paper, read in _story()]
+    return Table(names, rows, NOTES if "model" in settings else [*NOTES, HOME])
+
+
+def _cell(values: Iterable[Any], paper: str) -> Cell:
+    known = tuple(value for value in values if value is not None and math.isfinite(value))
+    return Cell(known, paper) if known else Cell(paper=paper, text="undefined")
 
 
 def _story() -> list[tuple[str, str, Any]]:
