@@ -27,15 +27,53 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     json.dumps(result, allow_nan=False)
 
 
-def test_an_undefined_number_is_no_value_of_its_cell(monkeypatch):
-    monkeypatch.setattr(anchors, "_story", lambda: [("AUC", "", lambda one: one["auc"])])
-    cells = [row[1][0] for row in anchors.table({}, [({}, {"auc": None}), ({}, {"auc": 0.75})]).rows]
-    assert cells[0].values == (0.75,)
-    cells = [row[1][0] for row in anchors.table({}, [({}, {"auc": None})]).rows]
-    assert cells[0].text == "undefined"
+def test_an_undefined_number_is_no_value_of_its_cell():
+    assert anchors._cell([None, 0.75, float("nan")], "").values == (0.75,)
+    assert anchors._cell([None], ".5").text == "undefined"
 
 
-@pytest.mark.parametrize("given", [{}, {"model": "m"}, {"data": "d"}])
-def test_it_needs_a_model_and_data(given):
-    with pytest.raises(ts.UserError, match="needs --model MODEL and --data FILE"):
+@pytest.mark.parametrize("given", [{"model": "m"}, {"data": "d"}])
+def test_it_takes_a_model_and_data_together_or_neither(given):
+    with pytest.raises(ts.UserError, match="takes --model and --data together, or neither"):
         anchors.settings(Ask("anchors", **given))
+
+
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("home")
+    return folder, reproduce(Ask("anchors", quick=True), folder, 1, lambda line: None)
+
+
+def test_where_the_answer_is_in_the_demonstrations_alone_label_words_are_anchors(at_home):
+    _, result = at_home
+    found = {row["label"]: row["cells"][0]["values"] for row in result["table"]["rows"]}
+    assert min(found["accuracy"]) > 0.95
+    assert max(found["accuracy, zero-shot"]) < 0.9
+    for into_first, into_last, from_last in zip(
+        *(
+            found[f"flow {way}, {where} layer"]
+            for way, where in (
+                ("into label words", "first"),
+                ("into label words", "last"),
+                ("from label words", "last"),
+            )
+        ),
+        strict=True,
+    ):
+        assert into_first > into_last
+        assert from_last > 0.9
+    cut, control = (
+        found[f"label loyalty, {words} cut in the first layer"] for words in ("label words", "random words")
+    )
+    assert max(cut) < min(control) - 0.1
+    assert max(found["label loyalty, text_anchor kept"]) < min(found["label loyalty, labels kept"])
+
+
+def test_what_it_draws_lies_beside_the_result_and_says_the_measured_shares(at_home):
+    folder, result = at_home
+    drawn = (folder / "flow-2-layers.svg").read_text()
+    shares = [unit["outcome"]["flow"]["shares"][0][0] for unit in result["units"]]
+    assert f"into label words: from {sum(shares) / 2:.3f} to" in drawn
+    arcs = (folder / "arcs-2-layers-layer-0.svg").read_text()
+    assert "text 1" in arcs and "label 4" in arcs
+    assert "separator" not in arcs  # a demonstration here has none

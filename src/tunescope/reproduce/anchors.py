@@ -6,7 +6,7 @@ layers and from them to the answer in deep ones; label words cut off early hurt 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -49,7 +49,7 @@ def settings(ask: Ask) -> Settings:
         "world": asdict(Recall(items=8, labels=2, shown=4) if ask.quick else Recall()),
         "draws": 6 if ask.quick else 50,
         "rate": 1e-3,
-        "steps": 800 if ask.quick else 3000,
+        "steps": 500 if ask.quick else 3000,
         "batch_size": 64,
     }
 
@@ -127,12 +127,29 @@ def table(settings: Settings, found: Found) -> Table:
     columns = [[outcome for unit, outcome in found if unit.get("layers", 0) == group] for group in groups]
     names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
     rows = [(name, [_cell(map(read, outcomes), paper) for outcomes in columns]) for name, paper, read in _story()]
-    return Table(names, rows, NOTES if "model" in settings else [*NOTES, HOME])
+    notes = NOTES if "model" in settings else [*NOTES, HOME]
+    return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
 
 
 def _cell(values: Iterable[Any], paper: str) -> Cell:
     known = tuple(value for value in values if value is not None and math.isfinite(value))
-    return Cell(known, paper) if known else Cell(paper=paper, text="undefined")
+    return Cell(known, paper, bounds=(0.0, 1.0)) if known else Cell(paper=paper, text="undefined")
+
+
+def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, str]:
+    """The shares of flow by layer over all seeds, and the arcs of the first seed."""
+    from tunescope.anchors.sections import flow
+    from tunescope.report.pictures import draw
+    from tunescope.report.probe import standalone
+
+    found = {}
+    for layers, outcomes in columns.items():
+        curves, *arcs = flow.told([one["flow"] for one in outcomes]).pictures
+        name = f"{layers}-layers" if layers else "model"
+        found[f"flow-{name}.svg"] = standalone(draw(curves))
+        for layer, picture in zip(outcomes[0]["flow"]["between"], arcs, strict=True):
+            found[f"arcs-{name}-layer-{layer}.svg"] = standalone(draw(picture))
+    return found
 
 
 def _story() -> list[tuple[str, str, Any]]:

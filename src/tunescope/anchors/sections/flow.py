@@ -148,11 +148,15 @@ def told(found: Sequence[dict[str, Any]]) -> Finding:
 
 
 def _arcs(found: Sequence[dict[str, Any]]) -> list[Arcs]:
-    """Of the first draw, for the order of labels differs from draw to draw."""
+    """Of the first draw, for the order of labels differs from draw to draw. Parts without any flow are left out."""
     first = found[0]
+    between = [torch.tensor(grid) for grid in first["between"].values()]
+    used = [i for i in range(len(first["parts"])) if any(grid[i].any() or grid[:, i].any() for grid in between)]
+    names, marked = [first["parts"][i] for i in used], [used.index(i) for i in first["marked"] if i in used]
     pictures = []
-    for layer, grid in first["between"].items():
-        flows = [(j, i, value) for i, row in enumerate(grid) for j, value in enumerate(row) if j != i and value > 0]
+    for layer, grid in zip(first["between"], between, strict=True):
+        kept = grid[used][:, used].tolist()
+        flows = [(j, i, value) for i, row in enumerate(kept) for j, value in enumerate(row) if j != i and value > 0]
         title = f"Saliency between the parts of the prompt, layer {layer}: blue into label words, orange from them"
-        pictures.append(Arcs(title, first["parts"], flows, first["marked"]))
+        pictures.append(Arcs(title, names, flows, marked))
     return pictures
