@@ -9,7 +9,7 @@ import tinyrun
 import torch
 from scipy.stats import t as student
 from test_cli import call
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, BloomForCausalLM
 
 import tunescope as ts
 from tunescope import folder
@@ -147,6 +147,16 @@ def test_an_encoder_is_refused(material, monkeypatch, capsys, tmp_path):
     tinyrun.tokenizer().save_pretrained(tmp_path / "bert")
     code, _, err = call(monkeypatch, capsys, "anchors", tmp_path / "bert", material[1]["train"])
     assert code == 2 and "answered in words, by a decoder" in err
+
+
+def test_a_model_of_which_no_section_can_be_had_is_refused_with_the_reason(tmp_path):
+    _, data = tinyrun.write(tmp_path)
+    config = BloomConfig(vocab_size=16, hidden_size=16, n_layer=1, n_head=2)
+    BloomForCausalLM(config).save_pretrained(tmp_path / "bloom")
+    tinyrun.tokenizer().save_pretrained(tmp_path / "bloom")
+    plan = Plan(model=str(tmp_path / "bloom"), data=data, task={"kind": "classification"})
+    with pytest.raises(ts.UserError, match="Family 'bloom' computes attention by itself"):
+        study.study(study.Asked(plan, rows=4), say=lambda line: None)
 
 
 def test_a_probe_that_is_a_section_says_what_to_type(monkeypatch, capsys):

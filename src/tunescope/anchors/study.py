@@ -49,6 +49,8 @@ class Studied:
 def study(asked: Asked, say: Say = print) -> Studied:
     """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
 
+    Where none can be had, the last one's reason is raised.
+
     Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
     """
     chosen = [folder.check(sections, name, "section") for name in asked.only] or folder.names(sections)
@@ -57,14 +59,15 @@ def study(asked: Asked, say: Say = print) -> Studied:
     bench = open_bench(asked.plan)
     rounds = list(rounds_of(asked, bench))
     draws: dict[str, list[dict[str, Any]]] = {}
-    findings, left_out = {}, []
+    findings: dict[str, Finding] = {}
+    left_out: list[str] = []
     for name in chosen:
         section = modules[name]
         started = time.monotonic()
         try:
             draws[name] = [section.measure(one) for one in rounds]
         except UserError as problem:
-            if asked.only:
+            if asked.only or (name == chosen[-1] and not findings):
                 raise
             left_out.append(f"{name}: {problem}")
             say(f"left out, {left_out[-1]}")
