@@ -10,7 +10,7 @@ from tunescope.errors import UserError
 from tunescope.lab.dictionary import (
     SYMBOLS,
     Dictionary,
-    DictionaryPretraining,
+    Spelling,
     ids,
     keep,
     kept,
@@ -20,7 +20,7 @@ from tunescope.lab.dictionary import (
 )
 from tunescope.lab.lessons import exact, problem
 from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.pretrained import pretrained
+from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.train import Settings
 
 HEAD = "en\tde\tes\tn_de\tn_es"
@@ -115,7 +115,7 @@ def test_a_model_pretrained_on_a_kept_dictionary_spells_its_german_words(
     monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
     words = synthetic(20, length=6)
     settings = Settings(steps=150, batch_size=20, eval_every=50)
-    recipe = DictionaryPretraining("de", Shape(1, 2, 32), settings, 1e-2, seed=0, digest=keep(words))
+    recipe = Pretraining(Spelling("de", keep(words)), Shape(1, 2, 32), settings, 1e-2, seed=0)
     model = pretrained(recipe)
     assert sum(exact(model, ids(words, "de"), words.length)) == 20
     again = pretrained(recipe)  # from the cache

@@ -1,5 +1,7 @@
 """Lessons, the models that learn them, and what is kept of a pretrained one."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import Tensor
 import tunescope as ts
 from tunescope.lab import pretrained as module
 from tunescope.lab.adapting import Course, adapted, unadapted
-from tunescope.lab.lessons import Lesson, digits, exact, lesson, problem, right, vocabulary
+from tunescope.lab.lessons import Lesson, Unnamed, digits, exact, lesson, problem, right, vocabulary
 from tunescope.lab.models import Shape, gpt2
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World, part_of
@@ -77,10 +79,11 @@ def test_a_lesson_that_does_not_fit_is_refused(net: torch.nn.Module, ids: Tensor
         problem(net, {}, 0.1, Lesson(ids, ids, 4))
 
 
-def recipe(**changes: object) -> Pretraining:
+def recipe(**changes: object) -> Pretraining[Unnamed]:
     training = Settings(steps=30, batch_size=16, eval_every=15)
-    given = {"skills": ("add1",), "shape": Shape(1, 1, 16), "settings": training, "rate": 1e-2, "seed": 0}
-    return Pretraining(**{**given, "world": WORLD, "rows": 200, **changes})  # type: ignore[arg-type]
+    given: dict[str, Any] = {"skills": ("add1",), "rows": 200, "rate": 1e-2, "seed": 0} | changes
+    taught = Unnamed(given["skills"], WORLD, given["rows"])
+    return Pretraining(taught, Shape(1, 1, 16), training, given["rate"], given["seed"])
 
 
 def test_a_pretrained_world_is_made_once_and_read_from_the_cache(tmp_path, monkeypatch):

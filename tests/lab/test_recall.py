@@ -1,12 +1,13 @@
 """The world of recall: what its sequences say, what is learned of them, and that prompts are those sequences."""
 
+from dataclasses import replace
+
 import torch
 
 from tunescope.anchors.spans import spans
 from tunescope.lab.lessons import Lesson, problem
 from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.recall import Recall, RecallPretraining, tokenizer
-from tunescope.train import Settings
+from tunescope.lab.recall import Recall, tokenizer
 
 WORLD = Recall(items=7, labels=3, shown=5)
 
@@ -31,7 +32,7 @@ def test_an_item_has_every_label_in_some_sequence_so_only_the_sequence_can_tell(
 def test_the_loss_and_the_score_are_those_of_the_answers_alone():
     net = gpt2(Shape(1, 2, 16), len(WORLD.words), 20, seed=0)
     rows = WORLD.sequences(6, seed=0)
-    given = RecallPretraining(Shape(1, 2, 16), Settings(steps=1), 0.1, 0, WORLD, rows=6).lesson()
+    given = replace(WORLD, rows=6).lesson(0)
     assert torch.equal(given.train, rows)
     logits = net(input_ids=rows).logits
     answers = [11, 13, 15, 17, 19]

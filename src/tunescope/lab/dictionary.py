@@ -13,7 +13,6 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -24,9 +23,7 @@ from torch import Tensor
 from tunescope import files, store
 from tunescope.errors import UserError
 from tunescope.lab.lessons import Lesson
-from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import cache
-from tunescope.train import Settings
 
 Language = Literal["de", "es"]
 Words = tuple[str, str, str]  # English, German, Spanish
@@ -121,31 +118,19 @@ def kept(digest: str) -> Dictionary:
 
 
 @dataclass(frozen=True)
-class DictionaryPretraining:
-    """All that a model pretrained on a kept dictionary depends on."""
+class Spelling:
+    """The kept dictionary of that digest, into that language."""
 
     language: Language
-    shape: Shape
-    settings: Settings
-    rate: float
-    seed: int
     digest: str
+    vocabulary: int = SYMBOLS
 
-    @property
-    def identity(self) -> str:
-        """16 hex digits: equal for equal recipes, torch and tunescope versions."""
-        return store.identity(asdict(self) | {name: version(name) for name in ("torch", "tunescope")})
-
-    @property
-    def vocabulary(self) -> int:
-        return SYMBOLS
-
-    def lesson(self) -> Lesson:
-        """What it learns."""
+    def lesson(self, seed: int) -> Lesson:
+        """Every word; nothing is drawn."""
         return lesson(kept(self.digest), self.language)
 
     def __str__(self) -> str:
-        return f"en-{self.language}; {self.shape}; seed {self.seed}"
+        return f"en-{self.language}"
 
 
 def _place(digest: str) -> Path:

@@ -59,6 +59,27 @@ def lesson(world: World, skills: tuple[str, ...], count: int, seed: int) -> Less
     )
 
 
+@dataclass(frozen=True)
+class Unnamed:
+    """Skills of the digit world in equal parts, never named."""
+
+    skills: tuple[str, ...]
+    world: World
+    rows: int = ROWS
+
+    @property
+    def vocabulary(self) -> int:
+        """How many symbols the world has."""
+        return vocabulary(self.world)
+
+    def lesson(self, seed: int) -> Lesson:
+        """Inputs and answers, the skills taking turns."""
+        return lesson(self.world, self.skills, self.rows, seed)
+
+    def __str__(self) -> str:
+        return ", ".join(self.skills)
+
+
 def check_room(model: Any, ids: Tensor) -> None:
     """UserError where the model's vocabulary or positions are too few for the ids."""
     needed, has = int(ids.max()) + 1, int(model.config.vocab_size)

@@ -5,63 +5,52 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 from tunescope import files, store
-from tunescope.lab.lessons import ROWS, Lesson, lesson, problem, vocabulary
+from tunescope.lab.lessons import Lesson, problem
 from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.world import World
 from tunescope.train import Settings, train
 
 
-class Recipe(Protocol):
-    """What a pretrained model is made from; `identity` changes with whatever its weights depend on."""
+class Curriculum(Protocol):
+    """What a model is pretrained on: a frozen dataclass that says in a few words what it is."""
 
     @property
-    def shape(self) -> Shape: ...
-    @property
-    def settings(self) -> Settings: ...
-    @property
-    def rate(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def identity(self) -> str: ...
-    @property
-    def vocabulary(self) -> int: ...
-    def lesson(self) -> Lesson: ...
+    def vocabulary(self) -> int:
+        """How many symbols there are."""
+
+    def lesson(self, seed: int) -> Lesson:
+        """What is learned; all that is drawn for it is drawn by the seed."""
+
+
+C = TypeVar("C", bound=Curriculum)
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """All that a pretrained model of the digit world depends on: skills in equal parts, never named."""
+class Pretraining(Generic[C]):
+    """All that a pretrained model depends on."""
 
-    skills: tuple[str, ...]
+    curriculum: C
     shape: Shape
     settings: Settings
     rate: float
     seed: int
-    world: World
-    rows: int = ROWS
 
     @property
     def identity(self) -> str:
         """16 hex digits: equal for equal recipes, torch and tunescope versions."""
-        return store.identity(asdict(self) | {name: version(name) for name in ("torch", "tunescope")})
-
-    @property
-    def vocabulary(self) -> int:
-        """How many symbols the world has."""
-        return vocabulary(self.world)
+        kind = {"kind": type(self.curriculum).__name__}
+        return store.identity(asdict(self) | kind | {name: version(name) for name in ("torch", "tunescope")})
 
     def lesson(self) -> Lesson:
         """What it learns."""
-        return lesson(self.world, self.skills, self.rows, self.seed)
+        return self.curriculum.lesson(self.seed)
 
     def __str__(self) -> str:
-        return f"{', '.join(self.skills)}; {self.shape}; seed {self.seed}"
+        return f"{self.curriculum}; {self.shape}; seed {self.seed}"
 
 
 def cache() -> Path:
@@ -70,7 +59,7 @@ def cache() -> Path:
     return Path(os.environ.get("TUNESCOPE_CACHE") or Path(home) / "tunescope") / "worlds"
 
 
-def pretrained(recipe: Recipe) -> Any:
+def pretrained(recipe: Pretraining[Any]) -> Any:
     """The model, in eval mode: from the cache, or trained now and put there."""
     from transformers import GPT2LMHeadModel
 
@@ -80,9 +69,9 @@ def pretrained(recipe: Recipe) -> Any:
     return GPT2LMHeadModel.from_pretrained(folder).eval()
 
 
-def pretrain(recipe: Recipe, given: Lesson) -> Any:
+def pretrain(recipe: Pretraining[Any], given: Lesson) -> Any:
     """A new model of the recipe's shape that has learned the lesson."""
-    model = gpt2(recipe.shape, recipe.vocabulary, given.train.shape[1], recipe.seed)
+    model = gpt2(recipe.shape, recipe.curriculum.vocabulary, given.train.shape[1], recipe.seed)
     model.train()
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)

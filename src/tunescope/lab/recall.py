@@ -5,38 +5,47 @@ query must come from the demonstrations. Each item is shown once; then all are a
 given before the next is asked: a sequence teaches as many answers as it has items.
 """
 
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tunescope import store
-from tunescope.lab.lessons import WATCHED, Lesson
-from tunescope.lab.models import Shape
+from tunescope.lab.lessons import ROWS, WATCHED, Lesson
 from tunescope.tasks.classification import Classification
 from tunescope.tasks.demonstrations import Demonstration, solved
-from tunescope.train import Settings
 
 TEMPLATE = "{text}"
-ROWS = 2**16
 UNKNOWN = "?"
 
 
 @dataclass(frozen=True)
 class Recall:
-    """The size of the world: items and labels there are, and how many items a sequence shows."""
+    """The size of the world: items and labels there are, how many items a sequence shows; sequences of a lesson."""
 
     items: int = 32
     labels: int = 4
     shown: int = 8
+    rows: int = ROWS
 
     @property
     def words(self) -> list[str]:
         """Token by token: items, labels, and a word for what is neither."""
         return [*(f"i{n}" for n in range(self.items)), *(f"l{n}" for n in range(self.labels)), UNKNOWN]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return len(self.words)
+
+    def lesson(self, seed: int) -> Lesson:
+        """Of every sequence the answers, each second token of its second half."""
+        train, dev = self.sequences(self.rows, seed), self.sequences(WATCHED, 10_000 + seed)
+        return Lesson(train, dev, 2 * self.shown - 1, every=2)
+
+    def __str__(self) -> str:
+        return f"recall of {self.shown} items"
 
     def task(self) -> Classification:
         """The labels as words behind the item."""
@@ -74,33 +83,3 @@ def tokenizer(world: Recall) -> Any:
     made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(world.words)}, unk_token=UNKNOWN))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token=UNKNOWN, pad_token=UNKNOWN)
-
-
-@dataclass(frozen=True)
-class RecallPretraining:
-    """All that a model which learned to recall depends on."""
-
-    shape: Shape
-    settings: Settings
-    rate: float
-    seed: int
-    world: Recall
-    rows: int = ROWS
-
-    @property
-    def identity(self) -> str:
-        """16 hex digits: equal for equal recipes, torch and tunescope versions."""
-        return store.identity(asdict(self) | {name: version(name) for name in ("torch", "tunescope")})
-
-    @property
-    def vocabulary(self) -> int:
-        """How many tokens there are."""
-        return len(self.world.words)
-
-    def lesson(self) -> Lesson:
-        """Of every sequence the answers, each second token of its second half."""
-        train = self.world.sequences(self.rows, self.seed)
-        return Lesson(train, self.world.sequences(WATCHED, 10_000 + self.seed), 2 * self.world.shown - 1, every=2)
-
-    def __str__(self) -> str:
-        return f"recall of {self.world.shown} items; {self.shape}; seed {self.seed}"

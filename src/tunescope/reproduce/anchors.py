@@ -13,7 +13,8 @@ from typing import Any
 from tunescope import files
 from tunescope.errors import UserError
 from tunescope.lab.models import Shape
-from tunescope.lab.recall import Recall, RecallPretraining, tokenizer
+from tunescope.lab.pretrained import Pretraining
+from tunescope.lab.recall import Recall, tokenizer
 from tunescope.reproducing.given import data_settings, model_settings
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.train import Settings as Training
@@ -83,14 +84,14 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     return dict(files.finite(made))  # an AUC is undefined where the model gives one answer to every row
 
 
-def _world(settings: Settings, unit: dict[str, Any]) -> RecallPretraining:
+def _world(settings: Settings, unit: dict[str, Any]) -> Pretraining[Recall]:
     steps, width = settings["steps"], settings["width"]
     every = max(1, steps // 20)
     training = Training(
         steps=steps, batch_size=settings["batch_size"], schedule="cosine", eval_every=every, patience=20
     )
     shape = Shape(unit["layers"], 4, width, initial=width**-0.5)
-    return RecallPretraining(shape, training, settings["rate"], unit["seed"], Recall(**settings["world"]))
+    return Pretraining(Recall(**settings["world"]), shape, training, settings["rate"], unit["seed"])
 
 
 def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
@@ -101,9 +102,9 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
     from tunescope.lab.pretrained import pretrained
 
     made = _world(settings, unit)
-    words, task = tokenizer(made.world), made.world.task()
+    words, task = tokenizer(made.curriculum), made.curriculum.task()
     prompts = []
-    for shown, rows in made.world.draws(settings["draws"], seed=1):
+    for shown, rows in made.curriculum.draws(settings["draws"], seed=1):
         found = spans(words, shown)
         prompts += [Prompt(found, query) for query in task.encode(rows, words, model_kind="decoder", bos=False)]
     told_apart = choices(task.word_ids(words, "decoder"))

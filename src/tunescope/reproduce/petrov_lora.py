@@ -8,7 +8,7 @@ for the prefix and 5e-3 for LoRA; here each method has its own sweep. Prefix and
 from dataclasses import asdict
 from typing import Any
 
-from tunescope.lab.lessons import ROWS, digits, lesson
+from tunescope.lab.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
@@ -65,7 +65,7 @@ def settings(ask: Ask) -> Settings:
     }
 
 
-def worlds(settings: Settings) -> list[Pretraining]:
+def worlds(settings: Settings) -> list[Pretraining[Unnamed]]:
     return [_world(settings, seed) for seed in range(settings["seeds"])]
 
 
@@ -79,8 +79,8 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     recipe = _world(settings, unit["seed"])
     model = pretrained(recipe)
-    tests = {SKILL: digits(recipe.world, (SKILL,), "test", settings["test_rows"], seed=0)}
-    given = lesson(recipe.world, (SKILL,), ROWS, unit["seed"])
+    tests = {SKILL: digits(recipe.curriculum.world, (SKILL,), "test", settings["test_rows"], seed=0)}
+    given = lesson(recipe.curriculum.world, (SKILL,), ROWS, unit["seed"])
     return dict(adapted(model, unit["arm"], given, tests, course(settings, unit["arm"]), unit["seed"]))
 
 
@@ -95,5 +95,5 @@ def table(settings: Settings, found: Found) -> Table:
     return Table(("parameters", "whole answers", "answer tokens (dev)"), rows, notes(settings))
 
 
-def _world(settings: Settings, seed: int) -> Pretraining:
+def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:
     return pretraining(settings, SEEN, Shape(*settings["shape"]), seed, World(**settings["world"]))

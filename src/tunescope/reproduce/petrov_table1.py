@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tunescope.lab.lessons import ROWS, digits, lesson
+from tunescope.lab.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
@@ -49,7 +49,7 @@ def settings(ask: Ask) -> Settings:
     }
 
 
-def worlds(settings: Settings) -> list[Pretraining]:
+def worlds(settings: Settings) -> list[Pretraining[Unnamed]]:
     return [_world(settings, seed) for seed in range(settings["seeds"])]
 
 
@@ -62,10 +62,12 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     seed, recipe = unit["seed"], _world(settings, unit["seed"])
     model = pretrained(recipe)
-    tests = {skill: digits(recipe.world, (skill,), "test", settings["test_rows"], seed=0) for skill in SKILLS}
-    given = lesson(recipe.world, ("descending",), ROWS, seed)
+    tests = {
+        skill: digits(recipe.curriculum.world, (skill,), "test", settings["test_rows"], seed=0) for skill in SKILLS
+    }
+    given = lesson(recipe.curriculum.world, ("descending",), ROWS, seed)
     arms = [arm for arm in settings["plans"] if arm != "pretraining"]
-    found = {"pretrained": unadapted(model, recipe.world.length, tests)}
+    found = {"pretrained": unadapted(model, recipe.curriculum.world.length, tests)}
     return found | {arm: adapted(model, arm, given, tests, course(settings, arm), seed) for arm in arms}
 
 
@@ -81,6 +83,6 @@ def table(settings: Settings, found: Found) -> Table:
     return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds.", *notes(settings, theirs)])
 
 
-def _world(settings: Settings, seed: int) -> Pretraining:
+def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:
     world = World(length=settings["length"])
     return pretraining(settings, ("ascending",), Shape(1, 1, settings["width"]), seed, world)

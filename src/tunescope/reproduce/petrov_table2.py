@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tunescope.lab.lessons import ROWS, digits, lesson
+from tunescope.lab.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
@@ -45,7 +45,7 @@ def settings(ask: Ask) -> Settings:
     }
 
 
-def worlds(settings: Settings) -> list[Pretraining]:
+def worlds(settings: Settings) -> list[Pretraining[Unnamed]]:
     return [_world(settings, seed) for seed in range(settings["seeds"])]
 
 
@@ -58,10 +58,12 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     recipe = _world(settings, unit["seed"])
     model = pretrained(recipe)
-    tests = {skill: digits(recipe.world, (skill,), "test", settings["test_rows"], seed=0) for skill in SKILLS}
+    tests = {
+        skill: digits(recipe.curriculum.world, (skill,), "test", settings["test_rows"], seed=0) for skill in SKILLS
+    }
     if unit["skill"] == "pretrained":
-        return dict(unadapted(model, recipe.world.length, tests))
-    given = lesson(recipe.world, (unit["skill"],), ROWS, unit["seed"])
+        return dict(unadapted(model, recipe.curriculum.world.length, tests))
+    given = lesson(recipe.curriculum.world, (unit["skill"],), ROWS, unit["seed"])
     return dict(adapted(model, PREFIX, given, tests, course(settings, PREFIX), unit["seed"]))
 
 
@@ -77,5 +79,5 @@ def table(settings: Settings, found: Found) -> Table:
     return Table(SKILLS, rows, [paper, *notes(settings, "pretraining 20,000, prefix 30,000 of 64")])
 
 
-def _world(settings: Settings, seed: int) -> Pretraining:
+def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:
     return pretraining(settings, SKILLS, Shape(1, 4, settings["width"]), seed, World(length=settings["length"]))

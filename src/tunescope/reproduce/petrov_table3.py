@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tunescope.lab.lessons import ROWS, digits, lesson
+from tunescope.lab.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World
@@ -46,7 +46,7 @@ def settings(ask: Ask) -> Settings:
     }
 
 
-def worlds(settings: Settings) -> list[Pretraining]:
+def worlds(settings: Settings) -> list[Pretraining[Unnamed]]:
     return [_world(settings, seed) for seed in range(settings["seeds"])]
 
 
@@ -60,10 +60,12 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     skill, recipe = unit["skill"], _world(settings, unit["seed"])
     model = pretrained(recipe)
-    tests = {name: digits(recipe.world, (name,), "test", settings["test_rows"], seed=0) for name in (*SEEN, *NEW)}
+    tests = {
+        name: digits(recipe.curriculum.world, (name,), "test", settings["test_rows"], seed=0) for name in (*SEEN, *NEW)
+    }
     if skill == "pretrained":
-        return dict(unadapted(model, recipe.world.length, tests))
-    given = lesson(recipe.world, (skill,), ROWS, unit["seed"])
+        return dict(unadapted(model, recipe.curriculum.world.length, tests))
+    given = lesson(recipe.curriculum.world, (skill,), ROWS, unit["seed"])
     plan = "seen" if skill in SEEN else "new"
     return dict(adapted(model, PREFIX, given, tests, course(settings, plan), unit["seed"]))
 
@@ -79,5 +81,5 @@ def table(settings: Settings, found: Found) -> Table:
     return Table((*SEEN, *NEW), rows, ["The paper: means over 3 seeds.", *notes(settings, theirs)])
 
 
-def _world(settings: Settings, seed: int) -> Pretraining:
+def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:
     return pretraining(settings, SEEN, Shape(*settings["shape"]), seed, World(length=settings["length"]))

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.lab.dictionary import DictionaryPretraining, Language, ids, keep, kept, lesson, read, synthetic
+from tunescope.lab.dictionary import Language, Spelling, ids, keep, kept, lesson, read, synthetic
 from tunescope.lab.models import Shape
-from tunescope.lab.pretrained import pretrained
+from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.reproducing.courses import Plan, course
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 
@@ -73,7 +73,7 @@ def _plans(quick: bool, rank: int) -> dict[str, Plan]:
     return plans
 
 
-def worlds(settings: Settings) -> list[DictionaryPretraining]:
+def worlds(settings: Settings) -> list[Pretraining[Spelling]]:
     return [_world(settings, seed) for seed in range(settings["seeds"])]
 
 
@@ -122,8 +122,8 @@ def _notes(settings: Settings) -> list[str]:
     ]
 
 
-def _world(settings: Settings, seed: int) -> DictionaryPretraining:
+def _world(settings: Settings, seed: int) -> Pretraining[Spelling]:
     given = course(settings, "pretraining")
-    return DictionaryPretraining(
-        BEFORE, Shape(*settings["shape"]), given.settings, given.rates[0], seed, settings["digest"]
+    return Pretraining(
+        Spelling(BEFORE, settings["digest"]), Shape(*settings["shape"]), given.settings, given.rates[0], seed
     )

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tunescope.lab.adapting import Course
+from tunescope.lab.lessons import Unnamed
 from tunescope.lab.models import Shape
 from tunescope.lab.pretrained import Pretraining
 from tunescope.lab.world import World
@@ -61,12 +62,12 @@ def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
 
 def pretraining(
     settings: dict[str, Any], skills: tuple[str, ...], shape: Shape, seed: int, world: World
-) -> Pretraining:
+) -> Pretraining[Unnamed]:
     """The pretraining of a recipe's settings; dropout is the protocol's."""
     plan = settings["plans"]["pretraining"]
     shape = replace(shape, dropout=0.1 if settings["protocol"] == "paper" else 0.0)
     training = _training(settings, plan, decay=0.1)
-    return Pretraining(skills, shape, training, plan["rates"][0], seed, world)
+    return Pretraining(Unnamed(skills, world), shape, training, plan["rates"][0], seed)
 
 
 def _training(settings: dict[str, Any], plan: dict[str, Any], decay: float) -> Training:
