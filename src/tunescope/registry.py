@@ -6,7 +6,7 @@ import difflib
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, get_type_hints
@@ -48,7 +48,7 @@ def methods() -> dict[str, type[Spec]]:
 
 
 @cache
-def name_of(method: type[Spec]) -> str:
+def name_of(method: type) -> str:
     return method.__module__.rpartition(".")[2]
 
 
@@ -86,18 +86,22 @@ def show(specs: tuple[Spec, ...] | list[Spec]) -> str:
 
 
 def _shown(spec: Spec) -> str:
-    """Escaped only where the plain string would be read as something else."""
+    return shown(spec, lambda text: parse(text) == (spec,))
+
+
+def shown(spec: Any, is_read_as_meant: Callable[[str], bool]) -> str:
+    """The string that comes to these fields, escaped only where the plain one would be read as something else."""
     plain = _written(spec, str)
     try:
-        is_clear = "\\" not in plain and parse(plain) == (spec,)
+        is_clear = "\\" not in plain and is_read_as_meant(plain)
     except UserError:
         is_clear = False
     return plain if is_clear else _written(spec, lambda text: re.sub(r"([\\,+])", r"\\\1", text))
 
 
-def _written(spec: Spec, written: Callable[[str], str]) -> str:
+def _written(spec: Any, written: Callable[[str], str]) -> str:
     items = []
-    for field in fields(spec):  # type: ignore[arg-type]
+    for field in fields(spec):
         value = getattr(spec, field.name)
         default = field.default if field.default is not MISSING else None
         if value != default:
@@ -109,7 +113,7 @@ def _written(spec: Spec, written: Callable[[str], str]) -> str:
     return name_of(type(spec)) + (":" + ",".join(items) if items else "")
 
 
-def _fields_given(part: str) -> dict[str, str]:
+def _fields_given(part: str, typed_as: str = "Arm") -> dict[str, str]:
     _, _, tail = part.partition(":")
     given: dict[str, str] = {}
     last = None
@@ -120,7 +124,7 @@ def _fields_given(part: str) -> dict[str, str]:
             given[key] = value
         elif last is None:
             raise UserError(
-                f"Arm {part!r}: {item!r} is no field=value. Write it as in lora:rank=4,sites=attn.q,attn.v."
+                f"{typed_as} {part!r}: {item!r} is no field=value. Write it as in lora:rank=4,sites=attn.q,attn.v."
             )
         else:
             given[last] += f",{item}"
@@ -128,28 +132,40 @@ def _fields_given(part: str) -> dict[str, str]:
 
 
 def _one(part: str) -> Spec:
+    made: Spec = built(part, methods(), "Arm", "method")
+    return made
+
+
+def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any:
+    """ "lora:rank=4" -> what its constructor gives, of the classes that are known by name.
+
+    typed_as, what: "Arm" and "method", for the messages.
+
+    Raises:
+        UserError: no such name or field, or a value that the field's type does not allow.
+    """
     name = part.partition(":")[0].strip()
-    method = methods().get(name)
-    if method is None:
-        near = difflib.get_close_matches(name, methods(), n=1)
+    made = known.get(name)
+    if made is None:
+        near = difflib.get_close_matches(name, known, n=1)
         raise UserError(
-            f"Arm {part!r}: no method {name!r}."
+            f"{typed_as} {part!r}: no {what} {name!r}."
             + (f" Did you mean {near[0]!r}?" if near else "")
-            + f" Methods: {', '.join(methods())}."
+            + f" {what.capitalize()}s: {', '.join(known)}."
         )
-    hints = get_type_hints(method)
-    known = [field.name for field in fields(method)]  # type: ignore[arg-type]
+    hints = get_type_hints(made)
+    its_fields = [field.name for field in fields(made)]
     values = {}
-    for key, text in _fields_given(part).items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
+    for key, text in _fields_given(part, typed_as).items():
+        if key not in its_fields:
+            near = difflib.get_close_matches(key, its_fields, n=1)
             raise UserError(
-                f"Arm {part!r}: {name!r} has no field {key!r}."
+                f"{typed_as} {part!r}: {name!r} has no field {key!r}."
                 + (f" Did you mean {near[0]!r}?" if near else "")
-                + f" Its fields: {', '.join(known) or 'none'}."
+                + f" Its fields: {', '.join(its_fields) or 'none'}."
             )
-        values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{name}:{key}={text}")
-    return method(**values)
+        values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{typed_as} field '{name}:{key}={text}'")
+    return made(**values)
 
 
 def check_fields(spec: Spec) -> None:
@@ -171,4 +187,4 @@ def _value(hint: Any, text: str, asked: str) -> Any:
     try:
         return TypeAdapter(hint).validate_python(given)
     except ValidationError as error:
-        raise UserError(f"Arm field {asked!r}: {error.errors()[0]['msg'].lower()}.") from None
+        raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from tunescope.errors import UserError
 
 if TYPE_CHECKING:
     from tunescope.comparing.bench import Bench
@@ -28,6 +30,7 @@ class Found:
 
     text: words to stand in front of every row, "" for none. template, words: the task's, as they were or as found.
     passes: rows that went forward through the model; a backward pass counts as two more. Development rows are counted.
+    counts: what was dropped or changed on the way, such as {"prompts that did not come back": 3}.
     """
 
     text: str
@@ -36,6 +39,7 @@ class Found:
     dev: float
     passes: int
     trace: tuple[Point, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 class Search(ABC):
@@ -51,3 +55,10 @@ class Search(ABC):
             UserError: the model, the task or the settings do not allow this search, or the passes do not suffice for
                 one step of it.
         """
+
+
+def check_positive(search: Search, *names: str) -> None:
+    """Raises UserError for a field that is not above 0."""
+    for name in names:
+        if not (given := getattr(search, name)) > 0:
+            raise UserError(f"{type(search).__name__}({name}={given}) must be above 0.")

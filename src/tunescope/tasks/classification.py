@@ -128,6 +128,14 @@ class Classification(Task):
         start = scoring.decoder_start(model) if model.config.is_encoder_decoder else None
         return scoring.target_loss(model, batch, tokenizer, start=start)
 
+    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks import scoring
+
+        if self.by == "head":
+            return scoring.head_losses(model, batch, tokenizer)
+        start = scoring.decoder_start(model) if model.config.is_encoder_decoder else None
+        return scoring.target_losses(model, batch, tokenizer, start=start)
+
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         from tunescope.tasks import scoring
 

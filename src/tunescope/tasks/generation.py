@@ -115,6 +115,11 @@ class Generation(Task):
 
         return scoring.target_loss(model, batch, tokenizer)
 
+    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks import scoring
+
+        return scoring.target_losses(model, batch, tokenizer)
+
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         from tunescope.tasks.decoding import greedy
 

@@ -24,13 +24,25 @@ def target_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any, *, start: 
     Args:
         start: the decoder's first token in an encoder-decoder; None lets the model build its decoder inputs.
     """
+    return F.cross_entropy(*_target_logits(model, batch, tokenizer, start))
+
+
+def target_losses(model: Any, batch: Sequence[Encoded], tokenizer: Any, *, start: int | None = None) -> Tensor:
+    """(rows,): the sum of the cross-entropy over each row's target tokens, otherwise as `target_loss`."""
+    tokens = F.cross_entropy(*_target_logits(model, batch, tokenizer, start), reduction="none")
+    owner = [index for index, item in enumerate(batch) for _ in item.target_ids]
+    return tokens.new_zeros(len(batch)).index_add(0, torch.tensor(owner, device=tokens.device), tokens)
+
+
+def _target_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any, start: int | None) -> tuple[Tensor, Tensor]:
+    """Logits (tokens, vocabulary) where the targets are predicted, and the targets, row by row."""
     encoder_decoder = bool(model.config.is_encoder_decoder)
     make = _encoder_decoder_inputs if encoder_decoder else _decoder_inputs
     inputs, where = make(model, batch, pad_id(tokenizer), start)
     with logits_at(model, where):
         logits: Tensor = model(**inputs, use_cache=False).logits
     targets = [token for item in batch for token in item.target_ids]
-    return F.cross_entropy(_exact(logits), torch.tensor(targets, device=logits.device))
+    return _exact(logits), torch.tensor(targets, device=logits.device)
 
 
 def head_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
@@ -38,6 +50,13 @@ def head_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
     logits = _head_logits(model, batch, tokenizer)
     labels = torch.tensor([item.label for item in batch], device=logits.device)
     return F.cross_entropy(_exact(logits), labels)
+
+
+def head_losses(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    """(rows,): the cross-entropy of each row's label."""
+    logits = _head_logits(model, batch, tokenizer)
+    labels = torch.tensor([item.label for item in batch], device=logits.device)
+    return F.cross_entropy(_exact(logits), labels, reduction="none")
 
 
 def head_choices(model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size: int) -> list[int]:

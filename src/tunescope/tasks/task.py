@@ -83,6 +83,10 @@ class Task(ABC):
         """Scalar: mean cross-entropy over all labelled tokens (or rows, with a head) of the batch."""
 
     @abstractmethod
+    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        """(rows,): the sum of the cross-entropy over each row's labelled tokens (or of its label, with a head)."""
+
+    @abstractmethod
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         """One prediction an item, in the order given; no gradients, no dropout."""
 

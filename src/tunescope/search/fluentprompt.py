@@ -1,0 +1,50 @@
+"""FluentPrompt: projected Langevin dynamics, noise that fades (Shi et al. 2022, arXiv:2212.10539)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tunescope.comparing.bench import Bench
+from tunescope.searching.beginning import From, begun
+from tunescope.searching.driver import Within, drive
+from tunescope.searching.nearest import nearest
+from tunescope.searching.objective import Objective
+from tunescope.searching.search import Found, Say, Search, check_positive
+
+
+@dataclass(frozen=True)
+class FluentPrompt(Search):
+    """e <- Proj(e - rate * gradient + sqrt(2 * rate * beta) * z), z normal, by Euclidean distance.
+
+    beta goes geometrically from `noise` to `noise_end` over the passes. fluency: share of the loss that is the
+    prompt's own cross-entropy, for decoders. init_from, ban, batch: as in pez.
+    """
+
+    length: int = 10
+    rate: float = 0.3
+    noise: float = 1.0
+    noise_end: float = 1e-4
+    fluency: float = 0.0
+    init_from: From = "vocabulary"
+    batch: int = 16
+    ban: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_positive(self, "rate", "noise", "noise_end", "batch")
+
+    def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
+        return drive(bench, Within(self.length, self.ban, self.fluency), self.moves, passes, seed, say)
+
+    def moves(self, goal: Objective, generator: torch.Generator, passes: int) -> Iterator[Tensor]:
+        project = nearest(goal.table, "euclidean")
+        prompt = begun(goal, self.init_from, generator)
+        while True:
+            beta = self.noise * (self.noise_end / self.noise) ** (goal.passes / passes)
+            gradient = goal.slope(prompt, goal.batch(self.batch, generator)).gradient
+            z = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype).to(gradient.device)
+            prompt = project(goal.table[prompt] - self.rate * gradient + (2 * self.rate * beta) ** 0.5 * z)
+            yield prompt
