@@ -1,0 +1,161 @@
+"""A hard prompt that is known to exist: which searches find it, and after how many passes?
+
+Small decoders are pretrained on four skills, each under a name of three words (`lab.named`); the searches see rows of
+one skill without its name and look for three words to put in front. In an open world a wrong name was never shown, so
+parts of a name may do; in a strict one the model copies its input under every wrong name, so that a prompt is right as
+a whole or not at all.
+"""
+
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from tunescope.lab.lessons import digits, exact
+from tunescope.lab.models import Shape
+from tunescope.lab.named import Named, tokenizer
+from tunescope.lab.pretrained import Pretraining, pretrained
+from tunescope.lab.world import World, rows
+from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.train import Settings as Training
+
+TITLE = "Searching for a prompt that is known to exist: the three words that name a skill"
+SOURCE = "after Wen et al. 2023 (arXiv:2302.03668), section 4, on worlds where the answer is known"
+TAKES = ("quick", "seeds")
+
+METHODS = {
+    "random": "random prompts, the best kept",
+    "autoprompt:mode=projected": "projected gradient steps (AutoPrompt-SGD)",
+    "fluentprompt": "projected Langevin steps (FluentPrompt)",
+    "pez": "PEZ",
+    "autoprompt:mode=swap": "gradient-guided swaps (AutoPrompt)",
+    "gcg": "greedy coordinate gradient (GCG)",
+}
+OPEN, STRICT = 0.0, 0.5  # the share of pretraining under spoiled names
+WORLDS = {OPEN: "open", STRICT: "strict"}
+ENOUGH = 0.9  # of development rows
+
+
+def settings(ask: Ask) -> Settings:
+    return {
+        "seeds": ask.seeds or (1 if ask.quick else 3),
+        "spoiled": [OPEN] if ask.quick else [OPEN, STRICT],
+        "world": asdict(Named(skills=("add1", "reverse"), words=12, length=2) if ask.quick else Named()),
+        "methods": ["random", "pez", "gcg"] if ask.quick else list(METHODS),
+        "passes": 20_000 if ask.quick else 60_000,
+        "rows": {"train": 2000, "dev": 100, "test": 500},
+        "shape": [2, 4, 64],
+        "rate": 1e-3,
+        "steps": 600 if ask.quick else 2000,
+        "batch_size": 64,
+    }
+
+
+def worlds(settings: Settings) -> list[Pretraining[Named]]:
+    return [_world(settings, spoiled, seed) for spoiled in settings["spoiled"] for seed in range(settings["seeds"])]
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    return [
+        {"spoiled": spoiled, "seed": seed, "skill": skill, "method": method}
+        for seed in range(settings["seeds"])
+        for spoiled in settings["spoiled"]
+        for skill in settings["world"]["skills"]
+        for method in settings["methods"]
+    ]
+
+
+def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    from tunescope.searching.named import parse
+
+    made = _world(settings, unit["spoiled"], unit["seed"])
+    world, model, words = made.curriculum, pretrained(made), tokenizer(made.curriculum)
+    bench = _bench(settings, made, model, unit["skill"])
+    name = world.names(unit["seed"])[world.skills.index(unit["skill"])].tolist()
+    search = parse(f"{unit['method']}{',' if ':' in unit['method'] else ':'}length={world.length}")
+    found = search.search(bench, settings["passes"], unit["seed"], lambda line: None)
+    tests = digits(world.world, (unit["skill"],), "test", settings["rows"]["test"], unit["seed"])
+
+    def right(prompt: list[int]) -> float:
+        marks = exact(model, torch.cat([torch.tensor(prompt).expand(len(tests), -1), tests], 1), world.world.length)
+        return sum(marks) / len(marks)
+
+    prompt = words(found.text)["input_ids"]
+    return {
+        "exact": {"found": right(prompt), "name": right(name)},
+        "words": sum(one == other for one, other in zip(prompt, name, strict=True)),
+        "passes": found.passes,
+        "enough_at": next((point.passes for point in found.trace if point.dev >= ENOUGH), None),
+        "prompt": found.text,
+        "name": words.decode(name),
+    }
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """Three columns a kind of world: names found, whole answers right, and passes until a good prompt was seen."""
+    columns = ("name's words", "answers right", "found at")
+    kinds = settings["spoiled"]
+    rows = []
+    for method in settings["methods"]:
+        cells = []
+        for spoiled in kinds:
+            outcomes = [one for unit, one in found if (unit["method"], unit["spoiled"]) == (method, spoiled)]
+            cells += _cells(outcomes, settings["world"]["length"])
+        rows.append((METHODS[method], cells))
+    names = tuple(f"{WORLDS[spoiled]}: {column}" for spoiled in kinds for column in columns)
+    return Table(names, rows, _notes(settings, found))
+
+
+def _cells(outcomes: list[dict[str, Any]], length: int) -> list[Cell]:
+    seen = [one["enough_at"] for one in outcomes if one["enough_at"] is not None]
+    when = f"{median(seen):,.0f} ({len(seen)} of {len(outcomes)})" if seen else f"never (0 of {len(outcomes)})"
+    words = Cell(tuple(one["words"] / length for one in outcomes), bounds=(0.0, 1.0))
+    return [words, Cell.of(outcomes, "exact", "found"), Cell(text=when)]
+
+
+def _notes(settings: Settings, found: Found) -> list[str]:
+    names = [outcome["exact"]["name"] for _, outcome in found]
+    return [
+        f"Under the right name the models write between {min(names):.3f} and {max(names):.3f} of the answers whole.",
+        "Open: the model saw no wrong names in pretraining; strict: in half of it, and copied its input under them.",
+        f"Intervals are over {settings['seeds']} pretrained models times {len(settings['world']['skills'])} skills. "
+        "Name's words: the share of places where the right word stands.",
+        f"Every search has {settings['passes']:,} passes of a row, a gradient counting three, looks at the development "
+        f"rows included. Found at: the median of the passes by which a look saw {ENOUGH:.0%} of the development rows "
+        "right, over the searches that did.",
+    ]
+
+
+def _world(settings: Settings, spoiled: float, seed: int) -> Pretraining[Named]:
+    steps, (layers, heads, width) = settings["steps"], settings["shape"]
+    world = World(**settings["world"]["world"])
+    named = Named(
+        **settings["world"] | {"world": world, "spoiled": spoiled, "skills": tuple(settings["world"]["skills"])}
+    )
+    every = max(1, steps // 10)
+    training = Training(
+        steps=steps, batch_size=settings["batch_size"], schedule="cosine", eval_every=every, patience=10
+    )
+    return Pretraining(named, Shape(layers, heads, width, initial=width**-0.5), training, settings["rate"], seed)
+
+
+def _bench(settings: Settings, made: Pretraining[Named], model: Any, skill: str) -> Any:
+    """Rows of the skill without its name."""
+    import torch
+
+    from tunescope.artifact import fingerprint
+    from tunescope.comparing.bench import Bench
+    from tunescope.comparing.plan import Plan
+    from tunescope.tasks.generation import Generation
+    from tunescope.tasks.splitting import Splits
+
+    world, words = made.curriculum.world, tokenizer(made.curriculum)
+    parts: dict[str, list[Any]] = {
+        part: rows(world.sequences(part, count, made.seed), skill) for part, count in settings["rows"].items()
+    }
+    task = Generation(template="{input}", max_new_tokens=world.length)
+    prepared = task.prepare(parts, words, model_kind="decoder")
+    plan = Plan(model=str(made), data={}, task={"kind": "generation"})
+    splits = Splits(parts["train"], parts["dev"], parts["test"])
+    return Bench(plan, model, words, "decoder", prepared, splits, {}, fingerprint(model), torch.device("cpu"))
