@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
+from tunescope import search as searches
 from tunescope.anchors import sections
 from tunescope.comparing.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
 from tunescope.errors import UserError
@@ -238,6 +239,55 @@ def anchors(
     for finding in found.findings.values():
         print(f"\n{show.finding(finding)}")
     print(f"\npage: {written}")
+
+
+@app.command(help_epilogue="Searches:\n\n" + "\n\n".join(lines_of(searches)))
+def search(
+    model: str,
+    data: str,
+    /,
+    *,
+    method: Annotated[tuple[str, ...], Many] = (),
+    passes: int = 20_000,
+    seeds: Annotated[tuple[int, ...], Many] = (3,),
+    transfer_to: Annotated[tuple[str, ...], Many] = (),
+    dev: str | None = None,
+    test: str | None = None,
+    task: TaskOptions | None = None,
+    out: str | None = None,
+) -> None:
+    """Look for a prompt that a person can read: words in front of every row, kept as text.
+
+    Args:
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        method: searches, such as pez:length=10 gcg.
+        passes: rows that each search may send forward at each seed; a backward pass counts as two more.
+        seeds: how many, or which.
+        transfer_to: models that the prompts are carried to, by their text.
+        dev: development rows (default: a tenth of the rows).
+        test: test rows (default: a tenth of the rows).
+        out: the folder for what is written (default: runs/search).
+    """
+    from tunescope.comparing import show
+    from tunescope.report import probe as page
+    from tunescope.report.text import clean
+    from tunescope.searching import study, told
+
+    plan = question(model, data, ProtocolOptions(dev=dev, test=test, seeds=seeds), task, None)
+    asked = study.Asked(plan, method, passes, transfer_to)
+    place = Path(out) if out else Path("runs") / "search"
+    command = shlex.join(["tunescope", *sys.argv[1:]])
+    results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)
+    found, facts = told.findings(results), told.facts(results)
+    heading = f"Prompts for {facts['model']}"
+    written = page.page(list(found.values()), facts, (), command, heading)
+    (place / "report.html").write_text(written, encoding="utf-8")
+    for finding in found.values():
+        print(f"\n{show.finding(finding)}")
+    print(f"\npage: {place / 'report.html'}")
+    if (place / "prompts").exists():
+        print(f"prompts: {place / 'prompts'}")
 
 
 @app.command

@@ -48,7 +48,7 @@ def methods() -> dict[str, type[Spec]]:
 
 
 @cache
-def name_of(method: type) -> str:
+def name_of(method: type[Spec]) -> str:
     return method.__module__.rpartition(".")[2]
 
 
@@ -99,9 +99,9 @@ def shown(spec: Any, is_read_as_meant: Callable[[str], bool]) -> str:
     return plain if is_clear else _written(spec, lambda text: re.sub(r"([\\,+])", r"\\\1", text))
 
 
-def _written(spec: Any, written: Callable[[str], str]) -> str:
+def _written(spec: Spec, written: Callable[[str], str]) -> str:
     items = []
-    for field in fields(spec):
+    for field in fields(spec):  # type: ignore[arg-type]
         value = getattr(spec, field.name)
         default = field.default if field.default is not MISSING else None
         if value != default:
@@ -151,7 +151,7 @@ def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any
         raise UserError(
             f"{typed_as} {part!r}: no {what} {name!r}."
             + (f" Did you mean {near[0]!r}?" if near else "")
-            + f" {what.capitalize()}s: {', '.join(known)}."
+            + f" {what.capitalize()}{'es' if what.endswith('ch') else 's'}: {', '.join(known)}."
         )
     hints = get_type_hints(made)
     its_fields = [field.name for field in fields(made)]

@@ -50,15 +50,8 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "versions": machine.versions(),
         "machine": machine.describe(bench.device, plan.threads),
-        "model": {
-            "name": model_name(plan.model),
-            "fingerprint": bench.fingerprint,
-            "type": bench.model.config.model_type,
-            "kind": bench.kind,
-            "layers": int(getattr(bench.model.config, "num_hidden_layers", 1)),
-            "parameters": sum(value.numel() for value in bench.model.parameters()),
-        },
-        "data": _data(bench),
+        "model": model_of(bench),
+        "data": data_of(bench),
         "task": bench.task.describe(),
         "protocol": {
             "budget": plan.budgets[0] if len(plan.budgets) == 1 else None,
@@ -86,7 +79,19 @@ def best_on_dev(standings: Sequence[Standing]) -> Standing | None:
     return max(done, key=lambda one: (one.dev, -one.parameters["stored"]), default=None)
 
 
-def _data(bench: Bench) -> dict[str, Any]:
+def model_of(bench: Bench) -> dict[str, Any]:
+    """What identifies the model and its size."""
+    return {
+        "name": model_name(bench.plan.model),
+        "fingerprint": bench.fingerprint,
+        "type": bench.model.config.model_type,
+        "kind": bench.kind,
+        "layers": int(getattr(bench.model.config, "num_hidden_layers", 1)),
+        "parameters": sum(value.numel() for value in bench.model.parameters()),
+    }
+
+
+def data_of(bench: Bench) -> dict[str, Any]:
     """A part cut out of the training file has that file's name and hash."""
     parts = bench.splits.parts()
     source = {part: part if part in bench.plan.data else "train" for part in parts}

@@ -119,8 +119,8 @@ class _Looks:
                 self.known[text] = scored(goal.bench, text, front, self.rows)
             goal.passes += EACH * len(self.rows)
         self.trace.append(Point(goal.passes, text, self.known[text].dev))
-        best = max(point.dev for point in self.trace)
-        self.say(f"{goal.passes} of {self.passes} passes: {self.known[text].dev:.3f}, best {best:.3f}: {text}")
+        if self.trace[-1].dev > max((point.dev for point in self.trace[:-1]), default=-1.0):
+            self.say(f"{goal.passes} of {self.passes} passes: {self.known[text].dev:.3f}: {text}")
 
     def found(self) -> Found:
         goal = self.goal

@@ -132,11 +132,7 @@ def objective(bench: Bench, words: Vocabulary, length: int, fluency: float = 0.0
 
 
 def _check(bench: Bench, length: int, fluency: float) -> None:
-    if bench.kind == "encoder":
-        raise UserError(
-            "A search trains nothing, and an encoder has no answer before its head is trained: give a decoder or an "
-            "encoder-decoder."
-        )
+    check_answers(bench)
     if length < 1:
         raise UserError(f"length={length}: a prompt has at least one token.")
     if not 0 <= fluency < 1:
@@ -148,3 +144,12 @@ def _check(bench: Bench, length: int, fluency: float) -> None:
         )
     if fluency and length < 2:
         raise UserError("fluency is of each token given those before it; give length=2 or more.")
+
+
+def check_answers(bench: Bench) -> None:
+    """Raises UserError where the model has no answers that a prompt could change."""
+    if bench.task.needs_head is not None:
+        raise UserError(
+            "A search trains nothing, and an encoder has no answer before its head is trained: give a decoder or an "
+            "encoder-decoder."
+        )

@@ -1,0 +1,134 @@
+"""`tunescope search`: searches at several seeds, each prompt tested once, saved, and carried to other models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import tunescope as ts
+from tunescope import files, machine, stats, store
+from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.plan import Plan
+from tunescope.comparing.results import LEVEL, data_of, model_of
+from tunescope.contexts.text import Text
+from tunescope.errors import UserError
+from tunescope.registry import name_of
+from tunescope.registry import show as shown_arm
+from tunescope.searching.named import listed, show
+from tunescope.searching.objective import check_answers
+from tunescope.searching.search import Found, Say, Search
+from tunescope.searching.transfer import carried
+from tunescope.searching.trying import made, stats_of, with_found
+from tunescope.tasks import metrics
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed. plan: model, data, task and seeds. transfer_to: models that the prompts are carried to."""
+
+    plan: Plan
+    methods: tuple[str, ...]
+    passes: int
+    transfer_to: tuple[str, ...] = ()
+
+
+def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
+    """results.json, which is written to the folder with every prompt as an artifact in prompts/.
+
+    Raises:
+        UserError: what is asked cannot be used, the folder holds a search, or every search was refused.
+    """
+    chosen = listed(asked.methods)
+    if asked.passes < 1:
+        raise UserError(f"--passes {asked.passes} is too small; give a whole number of 1 or more.")
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty: a search writes to a folder of its own. Name a new one with --out.")
+    with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
+        bench = open_bench(asked.plan)
+        check_answers(bench)
+        bare = {asked.plan.seeds[0]: stats_of(bench, "")}
+        folder.mkdir(parents=True, exist_ok=True)
+        found = [_search(bench, one, asked, folder, say) for one in chosen]
+        if all(one["status"] == "refused" for one in found):
+            raise UserError(f"every search was refused; {found[0]['name']}: {found[0]['reason']}")
+        results = _facts(bench, asked, command) | {
+            "zero_shot": summary(bench, bare),
+            "searches": [one | _against(bench, one, bare) for one in found],
+            "transfer": [carried(asked.plan, target, found, say) for target in asked.transfer_to],
+        }
+        files.put_json(folder / "results.json", files.finite(results))
+    return results
+
+
+def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> Json:
+    """One search at every seed; refused where one of them is."""
+    name = show(one)
+    runs = []
+    try:
+        for seed in asked.plan.seeds:
+            found = one.search(bench, asked.passes, seed, _under(f"{name}, seed {seed}", say))
+            runs.append(_run(bench, one, found, seed, folder))
+            say(f"{name}, seed {seed}: {found.passes} passes, dev {found.dev:.3f}: {runs[-1]['shown']}")
+    except UserError as problem:
+        say(f"{name} is refused: {problem}")
+        return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}
+    return {"name": name, "status": "done", "reason": "", "runs": runs}
+
+
+def _under(name: str, say: Say) -> Say:
+    return lambda line: say(f"  {name}: {line}")
+
+
+def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Json:
+    """What was found, its test rows, and where it lies."""
+    own = with_found(bench, found)
+    stats_found = stats_of(own, found.text)
+    kept = {"found": asdict(found) | {"words": dict(found.words)}, "seed": seed, "stats": stats_found}
+    kept |= {"test": metrics.aggregate(own.task.metric, stats_found), "artifact": None, "arm": None}
+    changed = [name for name in ("template", "words") if own.task is not bench.task]
+    kept["shown"] = found.text or ", ".join(f"{name} {getattr(own.task, name)}" for name in changed)
+    if found.text:
+        place = f"prompts/{name_of(type(one))}-{len(list(folder.glob('prompts/*'))) + 1}"
+        about = {"search": show(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
+        artifact = made(own, found.text)
+        assert artifact is not None
+        ts.save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
+        kept |= {"artifact": place, "arm": shown_arm((Text(text=found.text),))}
+    return kept
+
+
+def summary(bench: Bench, runs: Mapping[int, Any]) -> Json:
+    """The mean test score over seeds, with its interval."""
+    found = stats.interval(runs, stats.scorer(bench.task.metric), level=LEVEL)
+    return {"score": found.value, "interval": [found.low, found.high]}
+
+
+def _against(bench: Bench, one: Json, bare: Mapping[int, Any]) -> Json:
+    """The score of a search, and its difference to no prompt on the same rows."""
+    if one["status"] != "done":
+        return {"score": None, "interval": None, "gain": None, "gain_interval": None}
+    runs = stats.by_seed(one["runs"])
+    without = dict.fromkeys(runs, next(iter(bare.values())))
+    gap = stats.paired(runs, without, stats.scorer(bench.task.metric), level=LEVEL)
+    return summary(bench, runs) | {"gain": gap.value, "gain_interval": [gap.low, gap.high]}
+
+
+def _facts(bench: Bench, asked: Asked, command: str) -> Json:
+    from tunescope.report.text import clean
+
+    return {
+        "version": store.VERSION,
+        "command": clean(command),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "versions": machine.versions(),
+        "machine": machine.describe(bench.device, asked.plan.threads),
+        "model": model_of(bench),
+        "data": data_of(bench),
+        "task": bench.task.describe(),
+        "protocol": {"passes": asked.passes, "seeds": list(asked.plan.seeds), "level": LEVEL},
+    }

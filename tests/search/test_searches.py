@@ -1,0 +1,158 @@
+"""Each search against its algorithm written out, in float64 on a tiny model."""
+
+from itertools import islice
+
+import pytest
+import torch
+from reference import searching as literal
+from search_tools import bench
+
+import tunescope as ts
+from tunescope.search.autoprompt import AutoPrompt
+from tunescope.search.fluentprompt import FluentPrompt
+from tunescope.search.gcg import GCG
+from tunescope.search.pez import PEZ
+from tunescope.searching.beginning import begun
+from tunescope.searching.objective import objective
+from tunescope.searching.vocabulary import vocabulary
+
+ALL = 99  # rows of a step: all there are, so that a step is a function of the prompt
+STEPS = 12
+
+
+def opened(given, length=3, fluency=0.0):
+    return objective(given, vocabulary(given.tokenizer, 96), length, fluency)
+
+
+def drawn(seed=5):
+    return torch.Generator().manual_seed(seed)
+
+
+def settings(search, **more):
+    found = {"steps": STEPS, "rate": search.rate, "start": [], "fluency": getattr(search, "fluency", 0.0)}
+    return found | more
+
+
+def taken(goal, moves, passes=1):
+    """The tokens of the first prompts that a search proposes."""
+    return [goal.ids(prompt) for prompt in islice(moves(goal, drawn(), passes), STEPS)]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        PEZ(length=3, rate=0.3, batch=ALL),
+        PEZ(length=3, rate=0.3, nearest="euclidean", batch=ALL),
+        PEZ(length=3, rate=3.0, optimizer="sgd", batch=ALL),
+        PEZ(length=3, rate=0.3, fluency=0.4, batch=ALL),
+    ],
+    ids=["cosine", "euclidean", "sgd", "fluency"],
+)
+def test_pez_is_algorithm_1(search):
+    given = bench()
+    with opened(given, fluency=search.fluency) as goal:
+        got = taken(goal, search.moves)
+        first = goal.ids(begun(goal, "vocabulary", drawn()))
+    more = settings(search, by=search.nearest, optimizer=search.optimizer)
+    assert got == literal.pez(given.model, first, goal.rows, list(goal.words.ids), more)
+    assert len({tuple(ids) for ids in got}) > 3
+
+
+def test_pez_keeps_the_continuous_prompt_and_so_differs_from_projected_descent():
+    """Where the iterate itself is projected after each step, as in the released code, the two are the same."""
+    given = bench()
+    rate = 3.0
+    with opened(given) as goal:
+        pez = taken(goal, PEZ(length=3, rate=rate, optimizer="sgd", nearest="euclidean", batch=ALL).moves)
+        plain = taken(goal, AutoPrompt(length=3, rate=rate, mode="projected", batch=ALL).steps)
+    assert pez[0] == plain[0]  # the first step is the same
+    assert pez != plain
+    assert len({tuple(ids) for ids in pez}) > len({tuple(ids) for ids in plain})
+
+
+def test_projected_autoprompt_is_projected_gradient_descent():
+    given, search = bench(), AutoPrompt(length=3, rate=30.0, mode="projected", batch=ALL)
+    with opened(given) as goal:
+        got = taken(goal, search.steps)
+        first = goal.ids(begun(goal, "vocabulary", drawn()))
+    assert got == literal.projected_descent(given.model, first, goal.rows, list(goal.words.ids), settings(search))
+    assert len({tuple(ids) for ids in got}) > 3
+
+
+def test_fluentprompt_is_projected_langevin_with_fading_noise():
+    given, search = bench(), FluentPrompt(length=3, rate=0.5, fluency=0.2, batch=ALL)
+    step = 3 * 8  # passes of a step: seven rows and the prompt alone
+    with opened(given, fluency=0.2) as goal:
+        got = taken(goal, search.moves, STEPS * step)
+        again = drawn()
+        first = goal.ids(begun(goal, "vocabulary", again))
+        width = goal.table.shape[1]
+
+    def noise(index):
+        beta = 1e-4 ** (index / STEPS)  # from 1 to 1e-4, by equal factors
+        torch.randperm(7, generator=again)
+        return (2 * 0.5 * beta) ** 0.5 * torch.randn(3, width, generator=again, dtype=torch.float64)
+
+    more = settings(search)
+    assert got == literal.projected_descent(given.model, first, goal.rows, list(goal.words.ids), more, noise)
+    assert len({tuple(ids) for ids in got}) > 3
+
+
+def test_gcg_is_algorithm_1():
+    given, search = bench(), GCG(length=3, top=6, swaps=5, batch=ALL)
+    with opened(given) as goal:
+        got = taken(goal, search.moves)
+        again = drawn()
+        ids = goal.ids(begun(goal, "vocabulary", again))
+    for found in got:
+        torch.randperm(7, generator=again)
+        positions, ranks = torch.randint(3, (5,), generator=again), torch.randint(6, (5,), generator=again)
+        draws = list(zip(positions.tolist(), ranks.tolist(), strict=True))
+        ids = literal.gcg_step(given.model, ids, goal.rows, list(goal.words.ids), draws, 6)
+        assert found == ids
+    assert len({tuple(found) for found in got}) > 3
+
+
+def test_swapping_autoprompt_is_section_2_2():
+    given, search = bench(), AutoPrompt(length=3, top=4, batch=ALL)
+    with opened(given) as goal:
+        got = taken(goal, search.swaps)
+        again = drawn()
+        ids = goal.ids(begun(goal, "vocabulary", again))
+    for found in got:
+        torch.randperm(7, generator=again)
+        position = int(torch.randint(3, (1,), generator=again))
+        ids = literal.autoprompt_step(given.model, ids, goal.rows, list(goal.words.ids), position, 4)
+        assert found == ids
+    assert len({tuple(found) for found in got}) > 3
+
+
+def test_label_words_begin_a_prompt_over_and_over():
+    with opened(bench(), length=6) as goal:
+        assert goal.ids(begun(goal, "labels", drawn())) == [5, 6, 7, 8, 5, 6]
+
+
+def test_a_banned_label_word_is_begun_by_what_is_nearest_to_it():
+    given = bench()
+    words = vocabulary(given.tokenizer, 96, ("w5",))
+    with objective(given, words, 2) as goal:
+        first, second = goal.ids(begun(goal, "labels", drawn()))
+    whole = literal.table(given.model)
+    distance = [float((whole[token] - whole[5]).norm()) for token in words.ids]
+    assert first == words.ids[distance.index(min(distance))] != 5
+    assert second == 6
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PEZ(rate=0), r"PEZ\(rate=0\) must be above 0"),
+        (lambda: PEZ(batch=-1), r"PEZ\(batch=-1\) must be above 0"),
+        (lambda: GCG(swaps=0), r"GCG\(swaps=0\) must be above 0"),
+        (lambda: AutoPrompt(top=0), r"AutoPrompt\(top=0\) must be above 0"),
+        (lambda: FluentPrompt(noise_end=0.0), r"FluentPrompt\(noise_end=0.0\) must be above 0"),
+    ],
+)
+def test_a_setting_that_must_be_positive_is_told(make, message):
+    with pytest.raises(ts.UserError, match=message):
+        make()
