@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,6 +18,7 @@ from tunescope.errors import UserError
 
 FOLDERS = ("contexts", "deltas")
 ESCAPED = r"\\([\\,+])"
+Made = TypeVar("Made")
 
 
 @cache
@@ -137,8 +138,18 @@ def _one(part: str) -> Spec:
             + (f" Did you mean {near[0]!r}?" if near else "")
             + f" Methods: {', '.join(methods())}."
         )
-    hints = get_type_hints(method)
-    known = [field.name for field in fields(method)]  # type: ignore[arg-type]
+    return made(method, part)
+
+
+def made(kind: type[Made], part: str) -> Made:
+    """A dataclass from what was typed for it, "name:field=value,field=value"; fields left out are at their defaults.
+
+    Raises:
+        UserError: no such field, or a value that its type does not allow.
+    """
+    name = part.partition(":")[0].strip()
+    hints = get_type_hints(kind)
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     values = {}
     for key, text in _fields_given(part).items():
         if key not in known:
@@ -149,7 +160,7 @@ def _one(part: str) -> Spec:
                 + f" Its fields: {', '.join(known) or 'none'}."
             )
         values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{name}:{key}={text}")
-    return method(**values)
+    return kind(**values)
 
 
 def check_fields(spec: Spec) -> None:
