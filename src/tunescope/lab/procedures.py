@@ -6,10 +6,14 @@ are the states. Digits are below 10, sums are taken modulo 10.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from tunescope.errors import UserError
+from tunescope.lab.lessons import WATCHED, Lesson
 from tunescope.lab.skills import Sequences
 from tunescope.lab.world import Part, part_of
 
@@ -48,6 +52,29 @@ class Procedure:
             tried = self.draw(TRIES * count, generator)
             kept = np.concatenate([kept, tried[[part_of(row) == part for row in tried]]])
         return kept[:count]
+
+
+def rows(procedure: Procedure, part: Part, count: int, seed: int, *, steps: bool) -> tuple[Tensor, int]:
+    """(count, given + written) ids, and how many are written: every state, or without `steps` the last one alone."""
+    given = procedure.given(part, count, seed)
+    states = procedure.states(given)
+    written = np.concatenate(states if steps else states[-1:], axis=1)
+    return torch.from_numpy(np.concatenate([given, written], axis=1)), written.shape[1]
+
+
+def lesson(procedure: Procedure, count: int, seed: int, *, steps: bool) -> Lesson:
+    """A lesson of `count` training rows drawn by `seed`; the development rows are always the same."""
+    train, written = rows(procedure, "train", count, seed, steps=steps)
+    return Lesson(train, rows(procedure, "dev", WATCHED, 0, steps=steps)[0], written)
+
+
+@torch.no_grad()
+def writes(model: Any, given: Tensor, count: int) -> Tensor:
+    """(rows, count): what the model goes on to write by itself, each token its likeliest."""
+    ids = given
+    for _ in range(count):
+        ids = torch.cat([ids, model(input_ids=ids, use_cache=False).logits[:, -1:].argmax(-1)], dim=1)
+    return ids[:, given.shape[1] :]
 
 
 def digits(length: int) -> Callable[[int, np.random.Generator], Sequences]:
