@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -18,6 +18,7 @@ from tunescope.errors import UserError
 
 FOLDERS = ("contexts", "deltas")
 ESCAPED = r"\\([\\,+])"
+Made = TypeVar("Made")
 
 
 @cache
@@ -132,8 +133,8 @@ def _fields_given(part: str, typed_as: str = "Arm") -> dict[str, str]:
 
 
 def _one(part: str) -> Spec:
-    made: Spec = built(part, methods(), "Arm", "method")
-    return made
+    found: Spec = built(part, methods(), "Arm", "method")
+    return found
 
 
 def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any:
@@ -145,16 +146,25 @@ def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any
         UserError: no such name or field, or a value that the field's type does not allow.
     """
     name = part.partition(":")[0].strip()
-    made = known.get(name)
-    if made is None:
+    if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         raise UserError(
             f"{typed_as} {part!r}: no {what} {name!r}."
             + (f" Did you mean {near[0]!r}?" if near else "")
             + f" {what.capitalize()}{'es' if what.endswith('ch') else 's'}: {', '.join(known)}."
         )
-    hints = get_type_hints(made)
-    its_fields = [field.name for field in fields(made)]
+    return made(known[name], part, typed_as)
+
+
+def made(kind: type[Made], part: str, typed_as: str = "Arm") -> Made:
+    """A dataclass from what was typed for it, "name:field=value,field=value"; fields left out are at their defaults.
+
+    Raises:
+        UserError: no such field, or a value that its type does not allow.
+    """
+    name = part.partition(":")[0].strip()
+    hints = get_type_hints(kind)
+    its_fields = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     values = {}
     for key, text in _fields_given(part, typed_as).items():
         if key not in its_fields:
@@ -165,7 +175,7 @@ def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any
                 + f" Its fields: {', '.join(its_fields) or 'none'}."
             )
         values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{typed_as} field '{name}:{key}={text}'")
-    return made(**values)
+    return kind(**values)
 
 
 def check_fields(spec: Spec) -> None:

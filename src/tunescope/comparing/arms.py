@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tunescope.comparing import demos as demonstrations
+from tunescope.comparing.demos import Demos
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ DEFAULT = {
     "encoder-decoder": (ZERO_SHOT, "soft", "prefix", "lora", "adapter", "bias", "full"),
     "encoder": ("head", "prefix", "lora", "adapter", "bias", "full"),
 }
+EACH = "; live is that of the demonstrations of one query"
 HOW = "Type `tunescope arms` for the methods and their fields."
 
 
@@ -30,12 +33,15 @@ class Arm:
 
 @dataclass(frozen=True)
 class Ready:
-    """An arm on a model: its specs in order (demonstrations are made later, a seed at a time)."""
+    """An arm on a model: its specs in order (demonstrations are made later, a seed at a time).
+
+    demos: what stands in front of the specs; with choose=nearest in front of every query, so it is no artifact.
+    """
 
     arm: Arm
     specs: tuple[Any, ...]
     trains: tuple[bool, ...]  # for each spec, whether it has anything to train
-    shots: int  # demonstrations per class in front of the specs; 0 for none
+    demos: Demos | None
     group: str
     note: str
     counts: Mapping[str, int]
@@ -45,11 +51,21 @@ class Ready:
         return any(self.trains)
 
     @property
+    def in_front(self) -> int:
+        """How many artifacts stand before the specs: the demonstrations, which have no rate."""
+        return int(self.demos is not None and not self.demos.each)
+
+    @property
+    def varies(self) -> bool:
+        """Whether another seed gives another result."""
+        return self.trained or (self.demos is not None and not self.demos.each)
+
+    @property
     def label(self) -> str:
         """The canonical text, which the run's id is made of."""
         from tunescope.registry import show
 
-        items = [f"demos:k={self.shots}"] if self.shots else []
+        items = [str(self.demos)] if self.demos else []
         items += [show(self.specs)] if self.specs else []
         return "+".join(items) or ZERO_SHOT
 
@@ -84,7 +100,7 @@ def _check_spelling(items: str) -> None:
     """A typo ends the run before it begins; what this model or budget does not allow is one arm's matter, later."""
     from tunescope.registry import parse
 
-    _, rest = _shots(items)
+    _, rest = _demos(items)
     if rest not in ("", "head", ZERO_SHOT):
         parse(rest)
 
@@ -103,14 +119,17 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     from tunescope.registry import explicit, parse
 
     model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
-    shots, rest = _shots(arm.text)
+    demos, rest = _demos(arm.text)
     only_head = rest == "head"
     typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(parse(rest))
     if any(isinstance(spec, Head) for spec in typed) or (labels is None and only_head):
         raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
     if labels is not None and not typed and not only_head:
         raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
-    before, standing = _behind(bench, shots, bench.plan.seeds[0], typed)
+    if demos:
+        demonstrations.check(demos, bench, alone=rest == "")
+    first = demonstrations.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
+    before, standing = _behind(bench, demos, first, typed)
     placed, note = _sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
@@ -118,8 +137,9 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         note += f"; beside a head of {count(model, head).stored:,}, the same in every arm"
     counts = count(model, (*before, *placed) or head, tokenizer)
     trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*placed, *head))
-    group = "head" if only_head else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or shots))
-    return Ready(arm, (*specs, *head), trains, shots, group, note, counts._asdict())
+    group = "head" if only_head else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos))
+    note += EACH if demos and demos.each else ""
+    return Ready(arm, (*specs, *head), trains, demos, group, note, counts._asdict())
 
 
 def grid(state: Ready, trials: int, rates: Sequence[float]) -> list[tuple[float, ...]]:
@@ -137,23 +157,20 @@ def grid(state: Ready, trials: int, rates: Sequence[float]) -> list[tuple[float,
     return [tuple(rates[index] for rates in grids) for index in chosen]
 
 
-def _shots(text: str) -> tuple[int, str]:
-    """("demos:k=4+lora") -> 4, "lora"."""
+def _demos(text: str) -> tuple[Demos | None, str]:
+    """("demos:k=4+lora") -> Demos(k=4), "lora"."""
+    from tunescope.registry import made
+
     first, _, rest = text.partition("+")
-    method, _, fields = first.partition(":")
-    if method.strip() != "demos":
-        return 0, text
-    match = re.fullmatch(r"\s*k\s*=\s*(\d+)\s*", fields) if fields else None
-    shots = int(match[1]) if match else 4
-    if (fields and not match) or shots < 1:
-        raise UserError(f"{first!r}: demos has one field, k, the examples of each class; type demos:k=4")
-    return shots, rest
+    if first.partition(":")[0].strip() != demonstrations.NAME:
+        return None, text
+    return made(Demos, first), rest
 
 
 def _has_free_size(text: str) -> bool:
     from tunescope.registry import explicit, parse
 
-    _, rest = _shots(text)
+    _, rest = _demos(text)
     if rest in ("", ZERO_SHOT, "head"):
         return False
     try:
@@ -200,34 +217,37 @@ def _group(trained: Sequence[Any], has_text: bool) -> str:
     return "context" if contexts == len(trained) else "both" if contexts else "delta"
 
 
-def specs_at(state: Ready, bench: "Bench", seed: int) -> tuple[Any, ...]:
-    """The specs to attach, with the demonstrations that the seed draws in front."""
-    before, specs = _behind(bench, state.shots, seed, state.specs)
-    return (*before, *specs)
+def specs_at(state: Ready, bench: "Bench", rows: tuple[int, ...]) -> tuple[Any, ...]:
+    """The specs to attach, with these training rows solved in front where the arm has demonstrations."""
+    before, specs = _behind(bench, state.demos, rows, state.specs)
+    return (*before, *specs) if state.in_front else specs
 
 
-def _behind(bench: "Bench", shots: int, seed: int, specs: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The demonstrations that the seed draws, and the specs behind them: what acts on label words is told where."""
+def _behind(
+    bench: "Bench", demos: Demos | None, rows: tuple[int, ...], specs: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The demonstrations, and the specs behind them: what acts on label words is told where."""
     from tunescope.artifact import AttentionDelta
     from tunescope.contexts.text import Text
 
-    if not shots:
+    if not demos:
         return (), specs
-    before = (Text(text=bench.task.demonstrations(bench.splits.train, shots, seed)),)
+    before = (Text(text=demonstrations.text(bench, bench.task, rows)),)
     if not any(isinstance(spec, AttentionDelta) and not spec.anchors for spec in specs):
         return before, specs
-    anchors = _anchors(bench, shots, seed)
+    anchors = _anchors(bench, rows)
     return before, tuple(_with_anchors(spec, anchors) for spec in specs)
 
 
-def _anchors(bench: "Bench", shots: int, seed: int) -> tuple[str, ...]:
-    """Where the label words of the demonstrations are that the seed draws."""
+def _anchors(bench: "Bench", rows: tuple[int, ...]) -> tuple[str, ...]:
+    """Where the label words of the demonstrations are."""
     from tunescope.anchors.spans import spans
     from tunescope.tasks import Classification
 
     if not isinstance(bench.task, Classification):
         raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
-    return spans(bench.tokenizer, bench.task.demonstrated(bench.splits.train, shots, seed)).anchors
+    shown = [bench.task.demonstrated([bench.splits.train[index]], 1, 0)[0] for index in rows]
+    return spans(bench.tokenizer, shown).anchors
 
 
 def _with_anchors(spec: Any, anchors: tuple[str, ...]) -> Any:

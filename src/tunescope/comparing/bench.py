@@ -14,7 +14,10 @@ from tunescope.errors import UserError
 
 @dataclass
 class Bench:
-    """A model and data that arms are tried on. `encoded` keeps the tokenised rows, which most arms share."""
+    """A model and data that arms are tried on. `encoded` keeps the tokenised rows, which most arms share.
+
+    shown: demonstrations whose order was tried out, by what was asked for.
+    """
 
     plan: Plan
     model: Any
@@ -26,6 +29,8 @@ class Bench:
     fingerprint: str
     device: torch.device
     cache: dict[tuple[str, bool, int | None], list[Any]] = field(default_factory=dict)
+    means: dict[str, torch.Tensor] = field(default_factory=dict)
+    shown: dict[str, Any] = field(default_factory=dict)
 
     def encoded(self, part: str, *, bos: bool, room: int | None) -> list[Any]:
         key = (part, bos, room)
@@ -35,6 +40,15 @@ class Bench:
                 rows, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
             )
         return self.cache[key]
+
+    def states(self, part: str) -> torch.Tensor:
+        """(rows, width): the frozen model's mean states of the encoded rows; nothing may be attached."""
+        from tunescope.tasks.states import mean_states
+
+        if part not in self.means:
+            rows = self.encoded(part, bos=True, room=room(self, 0))
+            self.means[part] = mean_states(self.model, rows, self.tokenizer)
+        return self.means[part]
 
 
 def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any = None) -> Bench:

@@ -9,6 +9,8 @@ import torch
 
 from tunescope.comparing import arms
 from tunescope.comparing.bench import Bench
+from tunescope.comparing.demos import drawn
+from tunescope.comparing.ordering import most
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.run_arm import Job, attached, job, problem_of, rows_of
 from tunescope.errors import UserError
@@ -55,7 +57,8 @@ def _estimate(bench: Bench, arm: arms.Arm) -> Estimate:
 def _timed(bench: Bench, todo: Job) -> Estimate:
     plan, prepared, settings = bench.plan, todo.arm, bench.plan.settings
     meter = memory_meter(bench.device)
-    with torch.random.fork_rng(), attached(bench, todo, arms.specs_at(prepared, bench, todo.seed)) as tuned:
+    shown = drawn(prepared.demos, bench, todo.seed) if prepared.demos else ()
+    with torch.random.fork_rng(), attached(bench, todo, arms.specs_at(prepared, bench, shown)) as tuned:
         step_seconds = 0.0
         if prepared.trained:
             problem = problem_of(bench, todo, tuned.train())
@@ -69,7 +72,10 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
         score_seconds = _score_seconds(bench, todo, tuned)
     sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
     score = sizes["dev"] * score_seconds
-    total = len(plan.seeds) * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
+    seeds = len(plan.seeds) if prepared.varies else 1
+    total = seeds * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
+    if prepared.demos and prepared.demos.tries:
+        total += seeds * score * most(prepared.demos, bench.task)
     for steps in _runs(plan) if prepared.trained else ():
         total += steps * step_seconds + -(-steps // settings.eval_every) * score
     return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter())

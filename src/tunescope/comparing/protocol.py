@@ -12,12 +12,13 @@ from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.pool import OnDone, OnProgress, runner
 from tunescope.comparing.progress import Display, display
+from tunescope.comparing.remarks import remarks
 from tunescope.comparing.results import Standing
 from tunescope.comparing.run_arm import Job, Outcome, job
 from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
+RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "demonstrations")
 
 
 @dataclass
@@ -122,8 +123,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
             return
         best = max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])))
         entry.chosen, standing.learning_rate = best.rates, best.rate
-    varies = arm.trained or arm.shots > 0
-    seeds = bench.plan.seeds if varies else bench.plan.seeds[:1]
+    seeds = bench.plan.seeds if arm.varies else bench.plan.seeds[:1]
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
 
 
@@ -144,6 +144,7 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     lost = [one for one in found if one["status"] != "done"]
     if lost:
         _fail(standing, lost[0])
+    standing.remarks = remarks(standing.runs)
     cut: dict[str, int] = {}
     for one in found:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():

@@ -33,6 +33,7 @@ class Standing:
     learning_rate: float | None = None
     trials: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def dev(self) -> float | None:
@@ -120,6 +121,7 @@ def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
         "learning_rate": standing.learning_rate,
         "trials": standing.trials,
         "runs": standing.runs,
+        "remarks": standing.remarks,
         "score": found.value if found else None,
         "interval": [found.low, found.high] if found else None,
     }

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from tunescope import files, store
-from tunescope.comparing import inside
+from tunescope.comparing import asking, inside
 from tunescope.comparing.arms import Ready, specs_at
-from tunescope.comparing.bench import Bench, room
+from tunescope.comparing.bench import Bench
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train
@@ -113,30 +113,32 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     settings = replace(bench.plan.settings, steps=todo.steps)
     meter = memory_meter(bench.device)
-    with torch.random.fork_rng(), attached(bench, todo, specs_at(todo.arm, bench, todo.seed)) as tuned:
+    with torch.random.fork_rng(), attached(bench, todo, _specs(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)
         problem = problem_of(bench, todo, tuned.train())
         try:
             state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
         except Diverged as problem_found:
             return _stopped(todo, "diverged", problem_found)
-        _save(bench, todo, work, tuned)
+        tuned.eval()
+        told = _save(bench, todo, work, tuned)
         cut = _cut(bench, todo, tuned, "train", "dev")
     return _done(todo, state.best_score, state.step, state.seconds, meter(), state.curve) | {
         "best_step": state.best_step,
         "cut": cut,
+        "demonstrations": told,
     }
 
 
 def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
-    with attached(bench, todo, specs_at(todo.arm, bench, todo.seed)) as tuned:
+    with attached(bench, todo, _specs(bench, todo)) as tuned:
         dev, _ = _score(bench, todo, tuned, "dev")
-        if tuned.artifacts:
-            _save(bench, todo, work, tuned)
+        told = _save(bench, todo, work, tuned)
         cut = _cut(bench, todo, tuned, "dev")
-    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | {"best_step": 0, "cut": cut}
+    found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
+    return found | {"best_step": 0, "cut": cut, "demonstrations": told}
 
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
@@ -165,6 +167,12 @@ class _Bare:
     positions: int = 0
 
 
+def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
+    """The arm's specs behind its demonstrations, in the order that was found for them."""
+    rows = asking.shown(todo.arm.demos, bench, todo.seed).rows if todo.arm.in_front and todo.arm.demos else ()
+    return specs_at(todo.arm, bench, rows)
+
+
 def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
     import tunescope as ts
 
@@ -178,7 +186,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
     """The task on this model, as functions of rows by number."""
     rows = rows_of(bench, todo, tuned, "train")
     parameters = dict(tuned.named_parameters())
-    first = 1 if todo.arm.shots else 0  # the demonstrations stand in front and have no rate
+    first = todo.arm.in_front
     return Problem(
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
@@ -190,11 +198,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
 
 
 def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
-    from tunescope.contexts.anchors import Anchors
-    from tunescope.contexts.text import Text
-
-    begun = todo.arm.shots > 0 or any(isinstance(spec, Text | Anchors) for spec in todo.arm.specs)
-    return bench.encoded(part, bos=not begun, room=room(bench, tuned.positions))
+    return asking.rows_of(todo.arm, bench, tuned, part)
 
 
 def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]]]:
@@ -203,7 +207,7 @@ def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[
     rows, training = rows_of(bench, todo, tuned, part), getattr(tuned, "training", False)
     if training:
         tuned.eval()
-    predictions = bench.task.predict(bench.model, rows, bench.tokenizer)
+    predictions = asking.task_of(todo.arm, bench, tuned).predict(bench.model, rows, bench.tokenizer)
     if training:
         tuned.train()
     stats = [list(prediction.stats) for prediction in predictions]
@@ -215,14 +219,19 @@ def _cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
     return {part: sum(row.cut > 0 for row in rows_of(bench, todo, tuned, part)) for part in parts}
 
 
-def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> None:
-    """What a person who finds the artifact needs to use it goes with it."""
+def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | None:
+    """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
     import tunescope as ts
 
-    about = {"arm": todo.arm.arm.name, "spec": todo.arm.label, "seed": todo.seed, "task": bench.task.describe()}
+    task = asking.task_of(todo.arm, bench, tuned)
+    told = asking.told(todo.arm, bench, todo.seed, task)
+    if not tuned.artifacts:
+        return told
+    about = {"arm": todo.arm.arm.name, "spec": todo.arm.label, "seed": todo.seed, "task": task.describe()}
     files.remove(work / "artifact")
     artifacts = [artifact.fold() for artifact in tuned.artifacts]
     ts.save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
+    return told
 
 
 def _done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float, curve: Sequence[Any]) -> Outcome:

@@ -94,6 +94,7 @@ def _arm(one: Json, index: int, metric: str) -> Json:
         "note": str(one.get("budget_note") or ""),
         "status": status,
         "reason": str(one.get("reason") or ""),
+        "remarks": [str(remark) for remark in one.get("remarks") or []],
         "done": status == "done" and value is not None,
         "score": value,
         "interval": one.get("interval") or None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks import prompts
+from tunescope.tasks.choosing import balanced
 from tunescope.tasks.demonstrations import Demonstration, joined, solved
 from tunescope.tasks.label_words import notes as word_notes
 from tunescope.tasks.label_words import word_tokens
@@ -27,6 +27,7 @@ class Classification(Task):
     ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
     training rows, each its own word. ``by="words"`` compares log p(word | filled template), all tokens of the
     word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
+    ``prior`` is what the probability of each label is divided by before they are compared (`calibrating`); empty, none.
     """
 
     text: str = "text"
@@ -34,6 +35,7 @@ class Classification(Task):
     template: str = "{text}\nLabel:"
     words: Mapping[str, str] = field(default_factory=dict)
     by: str = "words"
+    prior: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
     metric = "accuracy"
@@ -144,7 +146,8 @@ class Classification(Task):
         else:
             kind = "encoder-decoder" if model.config.is_encoder_decoder else "decoder"
             words = list(self.word_ids(tokenizer, kind).values())
-            choices = scoring.word_choices(model, rows, words, tokenizer, batch_size)
+            prior = [self.prior[label] for label in self.labels] if self.prior else None
+            choices = scoring.word_choices(model, rows, words, tokenizer, batch_size, prior)
         return [
             Prediction(
                 row.row,
@@ -160,19 +163,8 @@ class Classification(Task):
 
     def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:
         """``k`` random rows of each label, mixed, each the filled template and its label word."""
-        by_label: dict[str, list[Mapping[str, Any]]] = {}
-        for index, row in enumerate(rows):
-            by_label.setdefault(self.label_of(row, index), []).append(row)
-        random, chosen = Random(seed), []
-        for label, members in sorted(by_label.items()):
-            if not 1 <= k <= len(members):
-                raise UserError(
-                    f"{k} demonstrations a label are asked for, and label '{label}' has {len(members)} rows. "
-                    f"Allowed: 1 to {min(map(len, by_label.values()))}."
-                )
-            chosen += [(label, row) for row in random.sample(members, k)]
-        random.shuffle(chosen)
-        return [self._solved(row, label) for label, row in chosen]
+        labels = [self.label_of(row, index) for index, row in enumerate(rows)]
+        return [self._solved(rows[index], labels[index]) for index in balanced(labels, k, seed)]
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -183,6 +175,7 @@ class Classification(Task):
             "labels": list(self.labels),
             "words": dict(self.words) if self.by == "words" else None,
             "by": self.by,
+            **({"prior": dict(self.prior)} if self.prior else {}),
             "fields": list(self.fields()),
             "label": self.label,
             "template": self.template,

@@ -1,8 +1,8 @@
-"""Greedy answers of a model, decoded by transformers and by nothing that the checkpoint sets on the side."""
+"""Texts that a model writes, greedily or by sampling: decoded by transformers, never by what the checkpoint sets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,24 +12,50 @@ from tunescope.tasks.task import Encoded
 
 def greedy(model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int) -> list[str]:
     """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
+    return _texts(model, rows, tokenizer, {"max_new_tokens": max_new_tokens, "do_sample": False}, batch_size)
+
+
+def sampled(
+    model: Any,
+    rows: Sequence[Encoded],
+    tokenizer: Any,
+    max_new_tokens: int,
+    batch_size: int,
+    *,
+    temperature: float,
+    seed: int,
+) -> list[str]:
+    """The same, sampled from the whole distribution at a temperature: no top-k, no top-p. The seed fixes them all.
+
+    Which texts a seed gives depends on the batch size too.
+    """
+    import torch
+
+    how = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        return _texts(model, rows, tokenizer, how, batch_size)
+
+
+def _texts(model: Any, rows: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], batch_size: int) -> list[str]:
     texts = [""] * len(rows)
     with evaluating(model):
         for some in batches([len(row.input_ids) for row in rows], batch_size):
-            found = _decoded(model, [rows[index] for index in some], tokenizer, max_new_tokens)
+            found = _decoded(model, [rows[index] for index in some], tokenizer, how)
             for index, text in zip(some, found, strict=True):
                 texts[index] = text
     return texts
 
 
-def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, max_new_tokens: int) -> list[str]:
+def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any]) -> list[str]:
     from transformers import GenerationConfig
 
     encoder_decoder = bool(model.config.is_encoder_decoder)
     pad = pad_id(tokenizer)
     ids, mask = padded([row.input_ids for row in batch], pad, model.device, left=not encoder_decoder)
     config = GenerationConfig(
-        max_new_tokens=max_new_tokens,
-        do_sample=False,
+        **how,
         num_beams=1,
         use_cache=True,
         pad_token_id=pad,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks import metrics, prompts
+from tunescope.tasks.choosing import uniform
 from tunescope.tasks.reading import line_of, place, value
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
@@ -130,11 +130,8 @@ class Generation(Task):
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
-        if not 1 <= k <= len(rows):
-            raise UserError(f"{k} demonstrations are asked for, of {len(rows)} rows. Allowed: 1 to {len(rows)}.")
         space = prompts.separator(self.template)
-        chosen = Random(seed).sample(range(len(rows)), k)
-        solved = [self._texts(rows[index], index) for index in chosen]
+        solved = [self._texts(rows[index], index) for index in uniform(len(rows), k, seed)]
         return "".join(
             prompts.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n" for texts in solved
         )

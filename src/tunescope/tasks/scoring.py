@@ -71,14 +71,21 @@ def head_choices(model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size
 
 
 def word_choices(
-    model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any, batch_size: int
+    model: Any,
+    rows: Sequence[Encoded],
+    words: Sequence[Ids],
+    tokenizer: Any,
+    batch_size: int,
+    prior: Sequence[float] | None = None,
 ) -> list[int]:
-    """The index of the label word with the highest log-probability, row by row."""
+    """The index of the label word with the highest probability, over its prior if that is given, row by row."""
     n_long = max(1, sum(len(word) > 1 for word in words))
     size = max(1, min(batch_size, ROWS_IN_CACHE // n_long))
     choices = [0] * len(rows)
     for some in batches([len(row.input_ids) for row in rows], size):
         scores = word_scores(model, [rows[index].input_ids for index in some], words, tokenizer)
+        if prior is not None:
+            scores = scores - scores.new_tensor(prior).log()
         for index, choice in zip(some, scores.argmax(-1).tolist(), strict=True):
             choices[index] = choice
     return choices

@@ -1,0 +1,55 @@
+"""What a reader should know of how an arm's answers were had, in sentences, from its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Run = Mapping[str, Any]
+
+RULES = {
+    "best": "the order with the best development score is taken, which favours that score but not the test's",
+    "entropy": "the order under which answers to the model's own inputs spread best over the labels is taken (GlobalE)",
+}
+
+
+def remarks(runs: Sequence[Run]) -> list[str]:
+    """Sentences for the table and the page; none for most arms."""
+    shown = {run["seed"]: run["demonstrations"] for run in runs if run.get("demonstrations")}
+    found = []
+    if any(one["each"] for one in shown.values()):
+        found.append(
+            "Every query has demonstrations of its own, the training rows most like it, so there is no one context to "
+            "save: no artifact."
+        )
+    found += _orders({seed: one["orders"] for seed, one in shown.items() if one.get("orders")})
+    found += _priors({seed: one["prior"] for seed, one in shown.items() if one.get("prior")})
+    return found
+
+
+def _orders(found: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    if not found:
+        return []
+    first = next(iter(found.values()))
+    spreads = [
+        f"from {one['min']:.3f} to {one['max']:.3f} (mean {one['mean']:.3f}, deviation {one['sd']:.3f}, "
+        f"taken {one['dev'][one['chosen']]:.3f}; seed {seed})"
+        for seed, one in found.items()
+    ]
+    return [
+        f"Order alone moves the development score {', '.join(spreads)}, over {first['tried']:,} of the "
+        f"{first['possible']:,} orders of the same demonstrations; {RULES[first['rule']]}."
+    ]
+
+
+def _priors(found: Mapping[int, Mapping[str, float]]) -> list[str]:
+    if not found:
+        return []
+    seen = [
+        f"{', '.join(f'{label} {share:.3f}' for label, share in prior.items())} (seed {seed})"
+        for seed, prior in found.items()
+    ]
+    return [
+        f"Calibrated: the labels' probabilities for inputs without content, {'; '.join(seen)}, are divided out of the "
+        "answers. They are saved with the artifact, as its task's prior."
+    ]
