@@ -15,6 +15,7 @@ DEFAULT = {
     "decoder": (ZERO_SHOT, "demos:k=4", "soft", "prefix", "lora", "adapter", "bias", "full"),
     "encoder-decoder": (ZERO_SHOT, "soft", "prefix", "lora", "adapter", "bias", "full"),
     "encoder": ("head", "prefix", "lora", "adapter", "bias", "full"),
+    "encoder in words": (ZERO_SHOT, "demos:k=1", "soft", "prefix", "lora", "adapter", "bias", "full"),
 }
 HOW = "Type `tunescope arms` for the methods and their fields."
 
@@ -52,6 +53,12 @@ class Ready:
         items = [f"demos:k={self.shots}"] if self.shots else []
         items += [show(self.specs)] if self.specs else []
         return "+".join(items) or ZERO_SHOT
+
+
+def asked(bench: "Bench") -> list[Arm]:
+    """The arms of the bench's plan; UserError as `listed`."""
+    in_words = bench.kind == "encoder" and bench.task.needs_head is None
+    return listed(bench.plan.arms, bench.plan.budgets, "encoder in words" if in_words else bench.kind)
 
 
 def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]:
