@@ -65,8 +65,9 @@ def sentence_piece() -> Any:
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
     special = ["<pad>", "</s>", "<unk>"]
-    trainer = trainers.BpeTrainer(vocab_size=200, special_tokens=special, show_progress=False, max_token_length=12)
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=special, show_progress=False, max_token_length=12)
     tokenizer.train_from_iterator([text.replace(" ", "▁") + "." for text in TEXTS], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     return tf.PreTrainedTokenizerFast(

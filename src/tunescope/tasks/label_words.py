@@ -23,14 +23,15 @@ def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_k
             of several tokens; or a template that has no place for an answer.
     """
     texts, at = list(words.values()), place(template, tokenizer, model_kind)
-    tokens = dict(zip(words, _encoded(tokenizer, at, texts, model_kind), strict=True))
+    tokens = dict(zip(words, encoded(tokenizer, at, texts, model_kind), strict=True))
     _check(tokens, words)
     if model_kind == "encoder":
         _check_single(tokens, words, tokenizer)
     return tokens
 
 
-def _encoded(tokenizer: Any, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
+def encoded(tokenizer: Any, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
+    """Token ids of each text as the answer at that place; nothing is checked."""
     if model_kind == "encoder":
         return answers(tokenizer, at, texts)
     if model_kind == "encoder-decoder":
