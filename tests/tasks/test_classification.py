@@ -207,5 +207,5 @@ def test_settings_that_cannot_work_are_refused(tokenizer):
         Classification().encode(TRAIN, tokenizer, model_kind="decoder")
     with pytest.raises(UserError, match=r"by='head' is for encoders, and this model is a decoder\. Type: by='words'"):
         prepared(tokenizer, by="head")
-    with pytest.raises(UserError, match=r"an encoder has a head\. Type: by='head'"):
-        prepared(tokenizer, kind="encoder")
+    with pytest.raises(UserError, match=r"has \{mask\}, and by='head' answers with no word\. Take it out\."):
+        Classification(template="{text} {mask}", by="head")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -85,11 +85,12 @@ def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
     task, kind = bench.task, bench.kind
     if not isinstance(task, Classification) or task.by != "words":
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
-    told_apart = choices(task.word_ids(bench.tokenizer, kind))
+    words = choices(task.word_ids(bench.tokenizer, kind))
     test = bench.splits.test
     some = Random(0).sample(range(len(test)), min(asked.rows or len(test), len(test)))
     rows = [test[index] for index in sorted(some)]
     queries = task.encode(rows, bench.tokenizer, model_kind=kind, bos=False)
+    told_apart = replace(words, lead=queries[0].lead + words.lead)
     for seed in asked.plan.seeds:
         found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, asked.k, seed))
         prompts = [Prompt(found, query) for query in queries]

@@ -17,6 +17,7 @@ DEFAULT = {
     "decoder": (ZERO_SHOT, "demos:k=4", "soft", "prefix", "lora", "adapter", "bias", "full"),
     "encoder-decoder": (ZERO_SHOT, "soft", "prefix", "lora", "adapter", "bias", "full"),
     "encoder": ("head", "prefix", "lora", "adapter", "bias", "full"),
+    "encoder in words": (ZERO_SHOT, "demos:k=1", "soft", "prefix", "lora", "adapter", "bias", "full"),
 }
 EACH = "; live is that of the demonstrations of one query"
 HOW = "Type `tunescope arms` for the methods and their fields."
@@ -68,6 +69,12 @@ class Ready:
         items = [str(self.demos)] if self.demos else []
         items += [show(self.specs)] if self.specs else []
         return "+".join(items) or ZERO_SHOT
+
+
+def asked(bench: "Bench") -> list[Arm]:
+    """The arms of the bench's plan; UserError as `listed`."""
+    in_words = bench.kind == "encoder" and bench.task.needs_head is None
+    return listed(bench.plan.arms, bench.plan.budgets, "encoder in words" if in_words else bench.kind)
 
 
 def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]:

@@ -65,11 +65,14 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     hashes = {part: tasks.sha256(path) for part, path in plan.data.items()}
     splits = tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
     if model is None:
-        model, tokenizer = load_model(plan.model)
+        by = plan.task.get("by") if task is None else getattr(task, "by", None)
+        model, tokenizer = load_model(plan.model, in_words=by == "words")
     device = torch.device(plan.device)
     model = model.to(device).eval()
     model_kind = kind(model)
     task = task if task is not None else make_task(plan.task, model_kind)
+    if model_kind == "encoder":
+        _check_head(model, task)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
@@ -93,8 +96,9 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
     one_of("task", name, list(kinds))
     if name == "classification":
         encoder = model_kind == "encoder"
-        fields.setdefault("by", "head" if encoder else "words")
-        fields.setdefault("template", f"{{{fields.get('text', 'text')}}}" + ("" if encoder else "\nLabel:"))
+        by = fields.setdefault("by", "head" if encoder else "words")
+        end = "" if by == "head" else " It was {mask}." if encoder else "\nLabel:"
+        fields.setdefault("template", f"{{{fields.get('text', 'text')}}}" + end)
     else:
         fields.setdefault("template", f"{{{fields.get('input', 'input')}}}\n")
     try:
@@ -108,30 +112,60 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
 
 
-def load_model(name: str) -> tuple[Any, Any]:
-    """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run."""
+def _check_head(model: Any, task: Any) -> None:
+    """UserError for an encoder without the masked-language-model head that the task asks, or with one it does not."""
+    has_words = model.get_output_embeddings() is not None
+    if has_words == (getattr(task, "by", "head") == "words"):
+        return
+    if has_words:
+        raise UserError(
+            f"by='head' trains a head of its own on a bare encoder, and {type(model).__name__} answers in words. Load "
+            "it with transformers.AutoModel, or type: by='words'"
+        )
+    raise UserError(
+        f"by='words' needs a masked language model, and {type(model).__name__} has no head that gives words. Load it "
+        "with transformers.AutoModelForMaskedLM, or type: by='head'"
+    )
+
+
+def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
+    """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run.
+
+    in_words: an encoder comes with its masked-language-model head, which must be in the checkpoint.
+    """
     import transformers
     from safetensors import SafetensorError
 
     from tunescope.sites import kind
 
-    classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": "AutoModel"}
+    encoder = "AutoModelForMaskedLM" if in_words else "AutoModel"
+    classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": encoder}
     from transformers.utils import logging
 
-    bars = logging.is_progress_bar_enabled()
+    bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    if in_words:
+        logging.set_verbosity_error()  # what is missing is refused below, in one line
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
         auto = getattr(transformers, classes[kind(config)])
-        model = auto.from_pretrained(name, config=config, trust_remote_code=False, use_safetensors=True)
+        model, report = auto.from_pretrained(
+            name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except UserError:
         raise
     except (OSError, ValueError, KeyError, SafetensorError) as problem:
         raise UserError(_cannot_load(name, problem)) from problem
     finally:
+        logging.set_verbosity(told)
         if bars:
             logging.enable_progress_bar()
+    if in_words and kind(config) == "encoder" and report["missing_keys"]:
+        raise UserError(
+            f"{name} has no masked-language-model head: its checkpoint lacks {sorted(report['missing_keys'])[0]} and "
+            f"{len(report['missing_keys']) - 1} more. Answers in words need a masked language model; or type: --by head"
+        )
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
     return model, tokenizer

@@ -40,8 +40,7 @@ class Estimate:
 
 def estimates(bench: Bench) -> list[Estimate]:
     """One estimate an arm of the plan; the arms are tried, and nothing is kept."""
-    plan = bench.plan
-    return [_estimate(bench, one) for one in arms.listed(plan.arms, plan.budgets, bench.kind)]
+    return [_estimate(bench, one) for one in arms.asked(bench)]
 
 
 def _estimate(bench: Bench, arm: arms.Arm) -> Estimate:

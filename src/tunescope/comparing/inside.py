@@ -134,6 +134,6 @@ def _inputs(bench: Bench, rows: Sequence[Any], *, with_target: bool) -> dict[str
     given = {"input_ids": ids, "attention_mask": mask}
     if bench.kind == "encoder-decoder":
         start = scoring.decoder_start(bench.model)
-        answers = [[start, *(row.target_ids[:-1] if with_target else ())] for row in rows]
+        answers = [[start, *row.lead, *(row.target_ids[:-1] if with_target else ())] for row in rows]
         given["decoder_input_ids"], _ = batching.padded(answers, pad, device, left=False)
     return given

@@ -28,8 +28,9 @@ class TaskOptions:
         label_field: the field with the label (default: label).
         input_field: for generation, the field with the input (default: input).
         target_field: for generation, the field with the text to write (default: target).
-        template: with {FIELD}s, such as "{text} It was".
+        template: with {FIELD}s, such as "{text} It was"; {mask} is the place of the answer where it is not the end.
         words: label words, as neg=bad,pos=great (default: the labels themselves).
+        by: how an encoder answers: head (a new one, the default), or words at the template's {mask}.
         metric: for generation, exact_match or bleu.
         lowercase: for generation, ignore case in the metric.
         max_new_tokens: for generation, the longest answer (default: from the training targets).
@@ -42,6 +43,7 @@ class TaskOptions:
     target_field: Annotated[str | None, _names("--target-field", "--target")] = None
     template: str | None = None
     words: Annotated[tuple[str, ...], Many] = ()
+    by: str | None = None
     metric: str | None = None
     lowercase: Annotated[bool | None, Parameter(negative="")] = None
     max_new_tokens: int | None = None
@@ -138,7 +140,12 @@ def _task(options: TaskOptions) -> dict[str, Any]:
 
     one_of("task", options.task, ("classification", "generation"))
     fields: dict[str, dict[str, Any]] = {
-        "classification": {"text": options.text_field, "label": options.label_field, "words": _words(options.words)},
+        "classification": {
+            "text": options.text_field,
+            "label": options.label_field,
+            "words": _words(options.words),
+            "by": options.by,
+        },
         "generation": {
             "input": options.input_field,
             "target": options.target_field,

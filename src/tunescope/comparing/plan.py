@@ -15,6 +15,7 @@ TASK_OPTIONS = {  # a task's field -> the option that sets it
     "text": "--text-field",
     "label": "--label-field",
     "words": "--words",
+    "by": "--by",
     "input": "--input-field",
     "target": "--target-field",
     "metric": "--metric",

@@ -38,8 +38,7 @@ def entered(bench: Bench) -> list[Entry]:
     Raises:
         UserError: every arm was refused.
     """
-    plan = bench.plan
-    return _not_all_refused([_entry(bench, one) for one in arms.listed(plan.arms, plan.budgets, bench.kind)])
+    return _not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
 
 
 def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet: bool) -> list[Standing]:

@@ -40,8 +40,8 @@ class Text(TokenContext):
 
 
 def token_ids(tokenizer: object, text: str) -> list[int]:
-    """The text's ids, with the tokenizer's start token and without its end token."""
+    """The text's ids, with the tokenizer's start token (BERT's is [CLS]) and without its end token."""
     plain: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
     whole: list[int] = tokenizer(text)["input_ids"]  # type: ignore[operator]
-    start = getattr(tokenizer, "bos_token_id", None)
-    return [start, *plain] if start is not None and whole[:1] == [start] and plain[:1] != [start] else plain
+    starts = {getattr(tokenizer, name, None) for name in ("bos_token_id", "cls_token_id")} - {None}
+    return [whole[0], *plain] if whole and whole[0] in starts and plain[:1] != whole[:1] else plain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,3 +60,19 @@ def evaluating(model: Any) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+def chosen(model: Any, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]) -> list[int]:
+    """The index of the highest of each row's scores (rows, labels), the first of equals; no gradients, no dropout."""
+    choices = [0] * len(rows)
+    with evaluating(model):
+        for some in batches([len(row.input_ids) for row in rows], batch_size):
+            scores = score([rows[index] for index in some])
+            for index, choice in zip(some, scores.argmax(-1).tolist(), strict=True):
+                choices[index] = choice
+    return choices
+
+
+def exact(logits: Tensor) -> Tensor:
+    """In float32 at least."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

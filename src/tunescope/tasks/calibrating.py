@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.tasks import prompts
+from tunescope.tasks import answering, prompts
 from tunescope.tasks.classification import Classification
-from tunescope.tasks.scoring import word_scores
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
@@ -42,6 +41,5 @@ def calibrated(
     rows = [{**dict.fromkeys(task.fields(), text), task.label: task.labels[0]} for text in CONTENT_FREE]
     asked = task.encode(rows, tokenizer, model_kind=model_kind, bos=bos, room=room)
     words = list(task.word_ids(tokenizer, model_kind).values())
-    scores = word_scores(model, [row.input_ids for row in asked], words, tokenizer)
-    prior = scores.softmax(-1).mean(0)  # (labels,)
+    prior = answering.scores(model, asked, words, tokenizer).softmax(-1).mean(0)  # (labels,)
     return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))

@@ -1,4 +1,4 @@
-"""Classification by label words (decoders and encoder-decoders) or by a head (encoders)."""
+"""Classification by label words, or by a head on an encoder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
-from tunescope.tasks import prompts
+from tunescope.tasks import masking, prompts
 from tunescope.tasks.choosing import balanced
 from tunescope.tasks.demonstrations import Demonstration, joined, solved
 from tunescope.tasks.label_words import notes as word_notes
@@ -28,6 +28,9 @@ class Classification(Task):
     training rows, each its own word. ``by="words"`` compares log p(word | filled template), all tokens of the
     word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
     ``prior`` is what the probability of each label is divided by before they are compared (`calibrating`); empty, none.
+
+    ``{mask}`` in the template is the place of the answer. A masked language model answers nowhere else, with one token
+    (LM-BFF: Gao et al. 2021, section 4); T5 fills it as its first sentinel; on a decoder it can only end the template.
     """
 
     text: str = "text"
@@ -45,7 +48,11 @@ class Classification(Task):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
         if len(self.words) == 1:
             raise UserError(f"Classification has one label only, '{next(iter(self.words))}'. Give at least two.")
-        if self.label in prompts.fields(self.template):
+        if self.by == "head" and masking.halves(self.template) is not None:
+            raise UserError(
+                f"Template {self.template!r} has {{mask}}, and by='head' answers with no word. Take it out."
+            )
+        if self.label in self.fields():
             raise UserError(
                 f"Template {self.template!r} contains the label's own field {{{self.label}}}, which would "
                 "give the answer away. Take it out; the label word is added behind the template."
@@ -65,7 +72,7 @@ class Classification(Task):
         return len(self.labels) if self.by == "head" else None
 
     def fields(self) -> tuple[str, ...]:
-        return prompts.fields(self.template)
+        return masking.fields(self.template)
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Classification:
         self._check_kind(model_kind)
@@ -86,8 +93,9 @@ class Classification(Task):
         task = self if self.words else replace(self, words={label: label for label in sorted(train)})
         for label, where in train.items():
             task._index(label, where)
-        tokens = word_tokens(tokenizer, self.template, task.words, model_kind) if self.by == "words" else {}
-        return replace(task, notes=tuple(word_notes(tokens)))
+        tokens = task.word_ids(tokenizer, model_kind)
+        template = self._place(tokenizer, model_kind).template if model_kind == "decoder" else self.template
+        return replace(task, template=template, notes=tuple(word_notes(tokens)))
 
     def encode(
         self,
@@ -100,12 +108,14 @@ class Classification(Task):
         room: int | None = None,
     ) -> list[Encoded]:
         self._check_kind(model_kind)
-        targets = list(self.word_ids(tokenizer, model_kind).values()) if self.by == "words" else []
+        targets, at = list(self.word_ids(tokenizer, model_kind).values()), self._place(tokenizer, model_kind)
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
         values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
-        layout = prompts.Layout(self.template, self.text, model_kind, bos)
+        layout = prompts.Layout(at.template, self.text, model_kind, bos)
         filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
+        masked = model_kind == "encoder" and bool(targets)
+        slots = masking.slots(at, self.text, values, filled, tokenizer) if masked else None
         encoded = []
         for index, (row, (ids, cut)) in enumerate(zip(rows, filled, strict=True)):
             label = self._index(name := self.label_of(row, index), places[index])
@@ -118,36 +128,30 @@ class Classification(Task):
                     references=(name,),
                     source="\t".join(values[index].values()),
                     cut=cut,
+                    slot=None if slots is None else slots[index],
+                    lead=at.lead,
                 )
             )
         return encoded
 
     def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
-        from tunescope.tasks import scoring
+        from tunescope.tasks import answering
 
-        if self.by == "head":
-            return scoring.head_loss(model, batch, tokenizer)
-        start = scoring.decoder_start(model) if model.config.is_encoder_decoder else None
-        return scoring.target_loss(model, batch, tokenizer, start=start)
+        words = self._words_of(model, tokenizer) if batch[0].slot is not None else []
+        return answering.loss(model, batch, words, tokenizer)
 
     def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
-        from tunescope.tasks import scoring
+        from tunescope.tasks import answering
 
-        if self.by == "head":
-            return scoring.head_losses(model, batch, tokenizer)
-        start = scoring.decoder_start(model) if model.config.is_encoder_decoder else None
-        return scoring.target_losses(model, batch, tokenizer, start=start)
+        words = self._words_of(model, tokenizer) if batch[0].slot is not None else []
+        return answering.losses(model, batch, words, tokenizer)
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
-        from tunescope.tasks import scoring
+        from tunescope.tasks import answering
 
-        if self.by == "head":
-            choices = scoring.head_choices(model, rows, tokenizer, batch_size)
-        else:
-            kind = "encoder-decoder" if model.config.is_encoder_decoder else "decoder"
-            words = list(self.word_ids(tokenizer, kind).values())
-            prior = [self.prior[label] for label in self.labels] if self.prior else None
-            choices = scoring.word_choices(model, rows, words, tokenizer, batch_size, prior)
+        words = self._words_of(model, tokenizer)
+        prior = [self.prior[label] for label in self.labels] if self.prior else None
+        choices = answering.choices(model, rows, words, tokenizer, batch_size, prior)
         return [
             Prediction(
                 row.row,
@@ -201,7 +205,20 @@ class Classification(Task):
         return places
 
     def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
+        """Label -> token ids of its word, in the labels' order; {} where a head answers."""
+        if self.by == "head":
+            return {}
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
+
+    def _words_of(self, model: Any, tokenizer: Any) -> list[prompts.Ids]:
+        from tunescope.sites import kind
+
+        return list(self.word_ids(tokenizer, kind(model)).values())
+
+    def _place(self, tokenizer: Any, model_kind: str) -> masking.Place:
+        if self.by == "head":
+            return masking.Place(self.template, self.template)
+        return masking.place(self.template, tokenizer, model_kind)
 
     def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:
         values = {name: value(row, name, 0) for name in self.fields()}
@@ -218,8 +235,6 @@ class Classification(Task):
     def _check_kind(self, model_kind: str) -> None:
         if self.by == "head" and model_kind != "encoder":
             raise UserError(f"by='head' is for encoders, and this model is a {model_kind}. Type: by='words'")
-        if self.by == "words" and model_kind == "encoder":
-            raise UserError("by='words' needs a decoder or an encoder-decoder; an encoder has a head. Type: by='head'")
 
 
 def _some(labels: Sequence[str], most: int = 10) -> str:

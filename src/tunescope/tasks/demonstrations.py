@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from tunescope.tasks import prompts
+from tunescope.tasks import masking, prompts
 
 PARTS = ("prefix", "text", "separator", "label", "end")
 END = "\n\n"
@@ -18,6 +18,7 @@ class Demonstration:
 
     prefix: what the template has before its first field. text: from the first field to the last. separator: from
     there to the label word, the space between them with it. label: the word. end: what parts it from what follows.
+    What a template has behind its {mask}, fields too, is of the end.
     """
 
     name: str  # of the label
@@ -32,17 +33,21 @@ class Demonstration:
 
 
 def solved(template: str, values: Mapping[str, str], name: str, word: str) -> Demonstration:
-    """The template filled with `values`, with the word of the label of that name behind it."""
-    pieces = list(Formatter().parse(template))
+    """The template filled with `values`, with the word of the label of that name at its {mask}, or else behind it."""
+    parts = masking.halves(template)
+    front, rest = parts if parts is not None else (template, "")
+    pieces = list(Formatter().parse(front))
     fields = [index for index, piece in enumerate(pieces) if piece[1] is not None]
+    if not fields:
+        return Demonstration(name, prompts.fill(front, values), "", "", word, prompts.fill(rest, values) + END)
     first, last = fields[0], fields[-1]
     text = "".join(
         (literal if index > first else "") + values[str(field)]
         for index, (literal, field, _, _) in enumerate(pieces)
         if first <= index <= last
     )
-    separator = prompts.tail(template) + prompts.separator(template)
-    return Demonstration(name, pieces[first][0], text, separator, word)
+    separator = prompts.tail(front) + (prompts.separator(front) if parts is None else "")
+    return Demonstration(name, pieces[first][0], text, separator, word, prompts.fill(rest, values) + END)
 
 
 def joined(demonstrations: Sequence[Demonstration]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.tasks.masking import Place, answers, place
 from tunescope.tasks.prompts import Ids, continuations, ids
 
 
@@ -15,19 +16,27 @@ def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_k
 
     Decoder: the word as it continues the end of the template, behind a space unless there is white space
     already. Where the tokenizer merges the two, the word is encoded alone. Encoder-decoder: the word as the
-    beginning of the decoder's text.
+    beginning of the decoder's text, or what follows T5's sentinel there. Encoder: the word at the mask, one token.
 
     Raises:
-        UserError: a word without tokens, two labels with the same tokens, or one that begins another.
+        UserError: a word without tokens, two labels with the same tokens, or one that begins another; at a mask, a word
+            of several tokens; or a template that has no place for an answer.
     """
-    texts = list(words.values())
-    if model_kind == "encoder-decoder":
-        found = ids(tokenizer, texts, target=True)
-    else:
-        found = continuations(tokenizer, template, texts)
-    tokens = dict(zip(words, found, strict=True))
+    texts, at = list(words.values()), place(template, tokenizer, model_kind)
+    tokens = dict(zip(words, encoded(tokenizer, at, texts, model_kind), strict=True))
     _check(tokens, words)
+    if model_kind == "encoder":
+        _check_single(tokens, words, tokenizer)
     return tokens
+
+
+def encoded(tokenizer: Any, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
+    """Token ids of each text as the answer at that place; nothing is checked."""
+    if model_kind == "encoder":
+        return answers(tokenizer, at, texts)
+    if model_kind == "encoder-decoder":
+        return ids(tokenizer, texts, target=True)
+    return continuations(tokenizer, at.template, texts)
 
 
 def shared_first_tokens(tokens: Mapping[str, Ids]) -> list[tuple[str, ...]]:
@@ -50,6 +59,16 @@ def notes(tokens: Mapping[str, Ids]) -> list[str]:
     for group in shared_first_tokens(tokens):
         found.append(f"The words of {', '.join(group)} begin with the same token; they differ later.")
     return found
+
+
+def _check_single(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer: Any) -> None:
+    for label, sequence in tokens.items():
+        if len(sequence) > 1 or sequence[0] == tokenizer.unk_token_id:
+            parts = ", ".join(tokenizer.convert_ids_to_tokens(list(sequence)))
+            raise UserError(
+                f"Label '{label}' has the word {words[label]!r}, which this tokenizer reads as {parts}. At a mask a "
+                f"word must be one known token. Choose another: --words {label}=WORD,..."
+            )
 
 
 def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:

@@ -37,9 +37,9 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 def tail(template: str) -> str:
-    """What follows the last field."""
+    """What follows the last field; all of it where there is none."""
     pieces = list(Formatter().parse(template))
-    last = max(i for i, piece in enumerate(pieces) if piece[1] is not None)
+    last = max((i for i, piece in enumerate(pieces) if piece[1] is not None), default=-1)
     return "".join(literal for literal, _, _, _ in pieces[last + 1 :])
 
 
@@ -69,12 +69,16 @@ def edges(tokenizer: Any, *, target: bool = False) -> tuple[Ids, Ids]:
 
 
 def continuations(tokenizer: Any, template: str, answers: Sequence[str]) -> list[Ids]:
-    """Token ids of each answer as it goes on from the filled template.
+    """Token ids of each answer as it goes on from the filled template."""
+    return behind(tokenizer, tail(template), separator(template), answers)
 
-    An answer is encoded behind the end of the template (or a letter, where that has no end of its own), and the
-    ids of that end are taken off. Where the tokenizer merges the two, the answer is encoded alone.
+
+def behind(tokenizer: Any, end: str, space: str, answers: Sequence[str]) -> list[Ids]:
+    """Token ids of each answer behind `end` and `space`.
+
+    It is encoded behind that end (or a letter, where there is a space and no end), and the ids of the end are taken
+    off. Where the tokenizer merges the two, the answer is encoded alone.
     """
-    space, end = separator(template), tail(template)
     found: dict[int, Ids] = {}
     for head in [one for one in (end, "a" if space else "") if one]:
         left = [index for index in range(len(answers)) if index not in found]

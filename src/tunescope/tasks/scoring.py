@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from tunescope.attached import logits_at
 from tunescope.errors import UserError
-from tunescope.tasks.batching import batches, decoder_keywords, evaluating, pad_id, padded
+from tunescope.tasks.batching import chosen, decoder_keywords, evaluating, exact, pad_id, padded
+from tunescope.tasks.mask_scoring import mask_logits
 from tunescope.tasks.prompts import Ids
 from tunescope.tasks.task import Encoded
 
@@ -42,32 +43,26 @@ def _target_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any, start: 
     with logits_at(model, where):
         logits: Tensor = model(**inputs, use_cache=False).logits
     targets = [token for item in batch for token in item.target_ids]
-    return _exact(logits), torch.tensor(targets, device=logits.device)
+    return exact(logits), torch.tensor(targets, device=logits.device)
 
 
 def head_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
     """Scalar: mean cross-entropy over the rows, from the logits (batch, labels) of a classification head."""
     logits = _head_logits(model, batch, tokenizer)
     labels = torch.tensor([item.label for item in batch], device=logits.device)
-    return F.cross_entropy(_exact(logits), labels)
+    return F.cross_entropy(exact(logits), labels)
 
 
 def head_losses(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
     """(rows,): the cross-entropy of each row's label."""
     logits = _head_logits(model, batch, tokenizer)
     labels = torch.tensor([item.label for item in batch], device=logits.device)
-    return F.cross_entropy(_exact(logits), labels, reduction="none")
+    return F.cross_entropy(exact(logits), labels, reduction="none")
 
 
 def head_choices(model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size: int) -> list[int]:
     """The label index with the highest logit, row by row."""
-    choices = [0] * len(rows)
-    with evaluating(model):
-        for some in batches([len(row.input_ids) for row in rows], batch_size):
-            logits = _head_logits(model, [rows[index] for index in some], tokenizer)
-            for index, choice in zip(some, logits.argmax(-1).tolist(), strict=True):
-                choices[index] = choice
-    return choices
+    return chosen(model, rows, batch_size, lambda some: _head_logits(model, some, tokenizer))
 
 
 def word_choices(
@@ -81,29 +76,46 @@ def word_choices(
     """The index of the label word with the highest probability, over its prior if that is given, row by row."""
     n_long = max(1, sum(len(word) > 1 for word in words))
     size = max(1, min(batch_size, ROWS_IN_CACHE // n_long))
-    choices = [0] * len(rows)
-    for some in batches([len(row.input_ids) for row in rows], size):
-        scores = word_scores(model, [rows[index].input_ids for index in some], words, tokenizer)
-        if prior is not None:
-            scores = scores - scores.new_tensor(prior).log()
-        for index, choice in zip(some, scores.argmax(-1).tolist(), strict=True):
-            choices[index] = choice
-    return choices
+
+    def score(some: list[Encoded]) -> Tensor:
+        scores = word_scores(model, [row.input_ids for row in some], words, tokenizer, some[0].lead)
+        return scores if prior is None else scores - scores.new_tensor(prior).log()
+
+    return chosen(model, rows, size, score)
 
 
-def word_scores(model: Any, prompts: Sequence[Ids], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+def word_scores(model: Any, prompts: Sequence[Ids], words: Sequence[Ids], tokenizer: Any, lead: Ids = ()) -> Tensor:
     """(prompts, words): the sum of the log-probabilities of each word's tokens behind each prompt.
 
     One pass over the prompts gives the first tokens; the others take one more, short pass on its cache.
+
+    Args:
+        lead: what the decoder's side of an encoder-decoder is given before every word.
     """
     with evaluating(model):
-        begin = _begin_encoder_decoder if model.config.is_encoder_decoder else _begin_decoder
-        logits, cache, rest = begin(model, prompts, tokenizer, any(len(word) > 1 for word in words))
-        scores = _exact(logits).log_softmax(-1)[:, [word[0] for word in words]]  # (prompts, words)
+        logits, cache, rest = _begun(model, prompts, tokenizer, lead, any(len(word) > 1 for word in words))
+        scores = exact(logits).log_softmax(-1)[:, [word[0] for word in words]]  # (prompts, words)
         long = [index for index, word in enumerate(words) if len(word) > 1]
         if long:
             scores[:, long] += _rest_scores(model, [words[index] for index in long], cache, rest, tokenizer)
     return scores
+
+
+def _begun(
+    model: Any, prompts: Sequence[Ids], tokenizer: Any, lead: Ids, use_cache: bool
+) -> tuple[Tensor, Any, dict[str, Any]]:
+    if model.config.is_encoder_decoder:
+        return _begin_encoder_decoder(model, prompts, tokenizer, lead, use_cache)
+    return _begin_decoder(model, prompts, tokenizer, use_cache)
+
+
+def first_token_scores(model: Any, rows: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    """(rows, vocabulary): log-probabilities of the first token of each row's answer; no gradients, no dropout."""
+    with evaluating(model):
+        if rows[0].slot is not None:
+            return mask_logits(model, rows, tokenizer).log_softmax(-1)
+        logits, _, _ = _begun(model, [row.input_ids for row in rows], tokenizer, rows[0].lead, False)
+        return exact(logits).log_softmax(-1)
 
 
 def decoder_start(model: Any) -> int:
@@ -119,10 +131,6 @@ def decoder_start(model: Any) -> int:
         f"{type(model).__name__} has no decoder_start_token_id, which label words need. "
         "Type: model.config.decoder_start_token_id = ID"
     )
-
-
-def _exact(logits: Tensor) -> Tensor:
-    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def _decoder_inputs(model: Any, batch: Sequence[Encoded], pad: int, start: int | None) -> tuple[dict[str, Any], Tensor]:
@@ -142,8 +150,11 @@ def _encoder_decoder_inputs(
     if start is None:
         decoder_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)
     else:
-        decoder_ids = F.pad(labels[:, :-1], (1, 0), value=start).masked_fill(~real.bool(), pad)
-    return {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": decoder_ids}, real.bool()
+        before = [start, *batch[0].lead]
+        decoder_ids = F.pad(labels[:, :-1], (1, 0), value=before[-1]).masked_fill(~real.bool(), pad)
+        decoder_ids = torch.cat([decoder_ids.new_tensor(before[:-1]).expand(len(batch), -1), decoder_ids], 1)
+    where = F.pad(real.bool(), (decoder_ids.shape[1] - real.shape[1], 0))
+    return {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": decoder_ids}, where
 
 
 def _head_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
@@ -167,11 +178,11 @@ def _begin_decoder(
 
 
 def _begin_encoder_decoder(
-    model: Any, prompts: Sequence[Ids], tokenizer: Any, use_cache: bool
+    model: Any, prompts: Sequence[Ids], tokenizer: Any, lead: Ids, use_cache: bool
 ) -> tuple[Tensor, Any, dict[str, Any]]:
     ids, mask = padded(prompts, pad_id(tokenizer), model.device, left=False)
-    first = torch.full((len(prompts), 1), decoder_start(model), device=ids.device)
-    with logits_at(model, torch.ones_like(first, dtype=torch.bool)):
+    first = torch.tensor([decoder_start(model), *lead], device=ids.device).expand(len(prompts), -1)
+    with logits_at(model, (torch.arange(first.shape[1], device=ids.device) == len(lead)).expand(len(prompts), -1)):
         out = model(input_ids=ids, attention_mask=mask, decoder_input_ids=first, use_cache=use_cache)
     rest = {"attention_mask": mask, "encoder_outputs": out.encoder_last_hidden_state}
     return out.logits, out.get("past_key_values"), rest
@@ -195,7 +206,7 @@ def _rest_scores(model: Any, words: Sequence[Ids], cache: Any, rest: dict[str, A
         keywords = {"input_ids": inputs, "attention_mask": mask}
         keywords |= decoder_keywords(model, mask, None, inputs.shape[1])
     with logits_at(model, real.bool()):
-        logits = _exact(model(**keywords, past_key_values=cache, use_cache=True).logits)
+        logits = exact(model(**keywords, past_key_values=cache, use_cache=True).logits)
     targets = torch.tensor([token for word in words for token in word[1:]] * n_prompts, device=logits.device)
     tokens = -F.cross_entropy(logits, targets, reduction="none")
     owner = real.bool().nonzero()[:, 0]  # (tokens,) the row each predicted token belongs to

@@ -66,7 +66,7 @@ def split(
                 part_of[key], size = name, size + members
     cut: dict[str, KeptRows] = {name: [] for name in ("train", *wanted)}
     for row in train:
-        cut[part_of.get(_key(row, by, seed), "train")].append(row)
+        cut[part_of.get(key_of(row, by, seed), "train")].append(row)
     given = {name: list(rows) for name, rows in (("dev", dev), ("test", test)) if rows is not None}
     parts = {**cut, **given}
     return Splits(parts["train"], parts["dev"], parts["test"], _notes(parts, wanted, seed, by))
@@ -77,7 +77,7 @@ def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
     seen: set[str] = set()
     found = []
     for index, row in enumerate(rows):
-        key = _key(row, by)
+        key = key_of(row, by)
         if key in seen:
             found.append(line_of(row, index))
         seen.add(key)
@@ -86,11 +86,12 @@ def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
 
 def shared(train: Rows, other: Rows, by: Sequence[str] | None = None) -> list[int]:
     """Lines of the rows of ``other`` that are, in the fields ``by``, also in ``train``."""
-    seen = {_key(row, by) for row in train}
-    return [line_of(row, index) for index, row in enumerate(other) if _key(row, by) in seen]
+    seen = {key_of(row, by) for row in train}
+    return [line_of(row, index) for index, row in enumerate(other) if key_of(row, by) in seen]
 
 
-def _key(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = None) -> str:
+def key_of(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = None) -> str:
+    """A hash of the row's content in the fields `by` (all where None); by another seed another order of the rows."""
     values = dict(row) if by is None else {field: row.get(field) for field in by}
     content = json.dumps([seed, values], sort_keys=True, ensure_ascii=True, default=str)
     return blake2b(content.encode(), digest_size=16).hexdigest()
@@ -98,7 +99,7 @@ def _key(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = No
 
 def _groups(rows: Rows, by: Sequence[str] | None, seed: int) -> list[tuple[str, int]]:
     """(key, number of rows) of each distinct row, in the order of the keys."""
-    return sorted(Counter(_key(row, by, seed) for row in rows).items())
+    return sorted(Counter(key_of(row, by, seed) for row in rows).items())
 
 
 def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequence[str] | None) -> tuple[str, ...]:

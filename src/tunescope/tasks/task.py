@@ -24,6 +24,8 @@ class Encoded:
     references: tuple[str, ...]
     source: str  # rows with equal sources are one input with several references
     cut: int = 0
+    slot: int | None = None  # an encoder that answers in words: where in input_ids its mask stands
+    lead: tuple[int, ...] = ()  # encoder-decoder: what the decoder's side is given before the target
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,35 @@
+"""A bench for searches that look for label words, so that none need to be known before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tunescope.comparing.bench import Bench, load_model, make_task, open_bench
+from tunescope.comparing.plan import Plan
+from tunescope.errors import UserError
+
+
+def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> Bench:
+    """`open_bench`; where the plan names no label words, words of the vocabulary stand in for them.
+
+    Each label stands for itself in a comparison without words, and at a mask few labels are one token. Which words
+    stand in says nothing: they are the first of the vocabulary.
+
+    Raises:
+        UserError: as `open_bench`, or fewer words in the vocabulary than labels.
+    """
+    from tunescope import tasks
+    from tunescope.searching.whole_words import whole_words
+    from tunescope.sites import kind
+
+    if model is None:
+        model, tokenizer = load_model(plan.model, in_words=plan.task.get("by") == "words")
+    task = make_task(plan.task, kind(model))
+    if not isinstance(task, tasks.Classification) or task.words or task.by != "words":
+        return open_bench(plan, model, tokenizer, task)
+    labels = sorted({task.label_of(row, index) for index, row in enumerate(tasks.read(plan.data["train"]))})
+    words = list(whole_words(tokenizer, task.template, kind(model)).values())
+    if len(words) < len(labels):
+        raise UserError(f"The vocabulary has {len(words)} whole words, and there are {len(labels)} labels to name.")
+    return open_bench(plan, model, tokenizer, replace(task, words=dict(zip(labels, words, strict=False))))

@@ -1,0 +1,47 @@
+"""The few-shot protocol: K training and K development rows a class, drawn several times, and the whole test set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.tasks.splitting import KeptRows, Rows, Splits, key_of, shared
+
+SEEDS = (13, 21, 42, 87, 100)  # of the five draws in Gao et al. 2021 (LM-BFF, arXiv:2012.15723), section 3
+K = 16
+
+
+def k_shot(
+    rows: Rows, test: Rows, label_of: Callable[[Mapping[str, Any], int], str], *, k: int = K, seed: int = SEEDS[0]
+) -> Splits:
+    """`k` rows of each label to train on and as many others to choose by, drawn from `rows`; `test` as it is.
+
+    Equal rows count once, so none is in both parts. What is drawn depends on the rows and the seed, never on the rows'
+    order. The draw is ours: the seeds are the paper's, its rows are not.
+
+    Args:
+        label_of: a row and its index -> its label, as `Classification.label_of`.
+
+    Raises:
+        UserError: k is below 1, or a label has fewer than 2 k different rows.
+    """
+    if k < 1:
+        raise UserError(f"k_shot(k={k}) must be at least 1. Type: k=16")
+    distinct: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for index, row in enumerate(rows):
+        distinct.setdefault(label_of(row, index), {}).setdefault(key_of(row, None, seed), row)
+    train: KeptRows = []
+    dev: KeptRows = []
+    for label, members in sorted(distinct.items()):
+        if len(members) < 2 * k:
+            raise UserError(
+                f"{k} training and {k} development rows of each label are asked for, and label '{label}' has "
+                f"{len(members)} different rows. Allowed: 1 to {min(map(len, distinct.values())) // 2}."
+            )
+        drawn = [members[key] for key in sorted(members)]
+        train, dev = train + drawn[:k], dev + drawn[k : 2 * k]
+    notes = [f"{k} rows of each label to train on and {k} others to choose by, drawn by seed {seed}."]
+    if found := shared(train, test):
+        notes.append(f"{len(found)} of {len(test)} test rows are also in train, exactly.")
+    return Splits(train, dev, list(test), tuple(notes))

@@ -1,0 +1,207 @@
+"""Label words found in the vocabulary: against transformers' own logits, and by a model that knows the right ones."""
+
+import json
+from dataclasses import replace
+from functools import partial
+
+import masked
+import pytest
+import torch
+import transformers as tf
+from torch.nn import functional as F
+
+from tunescope.comparing.bench import Bench
+from tunescope.comparing.plan import Plan
+from tunescope.errors import UserError
+from tunescope.search.label_words import LabelWords
+from tunescope.searching.unworded import open_unworded
+from tunescope.searching.whole_words import whole_words
+from tunescope.sites import kind
+from tunescope.tasks import Classification, Generation
+from tunescope.tasks.mask_scoring import mask_logits
+from tunescope.tasks.splitting import Splits
+
+HINTS = {"neg": "dull", "odd": "news", "pos": "bright"}
+KNOWN = {"neg": ("terrible", "bad"), "odd": ("sport", "about"), "pos": ("great", "good")}
+say = partial(lambda lines, line: lines.append(line), [])
+
+
+def rows(count, seed, labels=tuple(HINTS)):
+    draw = torch.Generator().manual_seed(seed)
+    made = []
+    for number in range(count):
+        label = labels[number % len(labels)]
+        words = ["the", "film", "plot", "cast", "a"]
+        words = [words[index] for index in torch.randint(5, (4,), generator=draw).tolist()]
+        words.insert(int(torch.randint(5, (), generator=draw)), HINTS[label])
+        made.append({"text": " ".join(words), "label": label})
+    return made
+
+
+def bench(model, tokenizer, task, train, dev, test=None):
+    splits = Splits(train, dev, test or dev)
+    task = task.prepare(splits.parts(), tokenizer, model_kind=kind(model))
+    plan = Plan(model="tiny", data={}, task={})
+    return Bench(plan, model, tokenizer, kind(model), task, splits, {}, "", torch.device("cpu"))
+
+
+WORDS = {"neg": "a", "odd": "the", "pos": "film"}
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """A masked language model that has read "TEXT it was WORD.", with one of two words that go with a hint in the text."""
+    model, tokenizer = masked.make("bert", dtype=torch.float32)
+    task = Classification(words=WORDS, template="{text} it was {mask}.")
+    examples = rows(96, seed=5)
+    items = task.encode(examples, tokenizer, model_kind="encoder", train=True)
+    answers = [KNOWN[row["label"]][number % 2] for number, row in enumerate(examples)]
+    targets = torch.tensor(tokenizer.convert_tokens_to_ids(answers))
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(60):
+        optimizer.zero_grad()
+        F.cross_entropy(mask_logits(model, items, tokenizer), targets).backward()
+        optimizer.step()
+    return model.eval(), tokenizer
+
+
+def test_a_model_that_knows_the_words_is_asked_for_them_and_they_are_found(taught):
+    model, tokenizer = taught
+    task = Classification(words=WORDS, template="{text} it was {mask}.")
+    given = bench(model, tokenizer, task, rows(24, 1), rows(30, 2), rows(60, 3))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = LabelWords(shortlist=8).search(given, 1000, 0, say)
+    assert all(found.words[label] in KNOWN[label] for label in KNOWN)
+    assert (found.text, found.template, found.dev, found.passes) == ("", task.template, 1.0, 54)
+    worded = replace(given.task, words=found.words)
+    items = worded.encode(given.splits.test, tokenizer, model_kind="encoder")
+    assert sum(one.stats[0] for one in worded.predict(model, items, tokenizer)) == 60
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def causal(tokenizer):
+    config = tf.GPT2Config(vocab_size=len(tokenizer), n_embd=24, n_layer=2, n_head=3, n_positions=64)
+    torch.manual_seed(3)
+    model = tf.GPT2LMHeadModel(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return model
+
+
+def alone(model, tokenizer, row, template):
+    """(vocabulary,) log-probabilities at the answer's place of one row, by transformers alone."""
+    mark = "<extra_id_0>" if model.config.is_encoder_decoder else tokenizer.mask_token
+    given = tokenizer(template.format(mask=mark, **row), return_tensors="pt", add_special_tokens="{mask}" in template)
+    ids = given["input_ids"]
+    if model.config.is_encoder_decoder:
+        start = torch.tensor([[0, tokenizer.convert_tokens_to_ids(mark)]])
+        return model(input_ids=ids, decoder_input_ids=start).logits[0, -1].log_softmax(-1)
+    at = (ids[0] == tokenizer.mask_token_id).nonzero().item() if "{mask}" in template else -1
+    return model(input_ids=ids).logits[0, at].log_softmax(-1)
+
+
+@pytest.mark.parametrize("name", ["roberta", "t5", "gpt2"])
+def test_what_is_found_is_the_best_of_all_pairs_by_transformers_own_logits(name):
+    if name == "gpt2":
+        tokenizer = masked.sentence_piece()
+        model, template = causal(tokenizer), "{text} it was"
+    else:
+        (model, tokenizer), template = masked.make(name), "{text} it was {mask}."
+    two = ("neg", "pos")
+    words = {"neg": "bad", "pos": "good"}
+    given = bench(model, tokenizer, Classification(words=words, template=template), rows(10, 1, two), rows(7, 2, two))
+    search = LabelWords(shortlist=6, keep=4)
+    found = search.search(given, 17, 0, say)
+    known = whole_words(tokenizer, template, kind(model))
+    with torch.no_grad():
+        train, dev = (
+            torch.stack([alone(model, tokenizer, row, template) for row in some])
+            for some in (given.splits.train, given.splits.dev)
+        )
+    lists = []
+    for label in two:
+        mine = [index for index, row in enumerate(given.splits.train) if row["label"] == label]
+        lists.append(sorted(known, key=lambda token: -train[mine][:, token].mean().item())[:6])
+
+    def right(scores, some, pair):
+        chosen = [int(row[pair[1]] > row[pair[0]]) for row in scores]
+        return sum(two[one] == row["label"] for one, row in zip(chosen, some, strict=True))
+
+    def loss(pair):
+        both = train[:, list(pair)].log_softmax(-1)
+        return -sum(both[index, two.index(row["label"])].item() for index, row in enumerate(given.splits.train))
+
+    pairs = [(one, other) for one in lists[0] for other in lists[1] if one != other]
+    pairs.sort(key=lambda pair: (-right(train, given.splits.train, pair), loss(pair)))
+    on_dev = [right(dev, given.splits.dev, pair) for pair in pairs[:4]]
+    best = pairs[on_dev.index(max(on_dev))]
+    assert dict(found.words) == {"neg": known[best[0]], "pos": known[best[1]]}
+    assert found.dev == pytest.approx(max(on_dev) / 7)
+    assert [point.dev for point in found.trace] == pytest.approx([one / 7 for one in on_dev])
+    assert found.passes == 17
+    worded = replace(given.task, words=found.words)
+    items = worded.encode(given.splits.dev, tokenizer, model_kind=given.kind)
+    assert sum(one.stats[0] for one in worded.predict(model, items, tokenizer)) == max(on_dev)
+    assert search.search(given, 17, 0, say) == found
+
+
+def test_fewer_passes_read_fewer_training_rows_of_each_class(taught):
+    model, tokenizer = taught
+    task = Classification(words=WORDS, template="{text} it was {mask}.")
+    given = bench(model, tokenizer, task, rows(24, 1), rows(9, 2))
+    seen = []
+    handle = model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    found = LabelWords(shortlist=5).search(given, 9 + 7, 0, say)
+    handle.remove()
+    assert found.passes == sum(seen) == 9 + 6
+    with pytest.raises(
+        UserError, match="each of 9 development rows once and a training row of each of 3 classes at least"
+    ):
+        LabelWords().search(given, 11, 0, say)
+    assert LabelWords(rows=2).search(given, 1000, 0, say).passes == 9 + 6
+
+
+@pytest.mark.parametrize(
+    ("task", "search", "message"),
+    [
+        (
+            Classification(words=WORDS, by="head", template="{text}"),
+            LabelWords(),
+            "that is answered in words: --by words",
+        ),
+        (Generation(target="label", input="text", template="{text}"), LabelWords(), "of a classification"),
+        (None, LabelWords(keep=0), r"LabelWords\(shortlist=100, keep=0, rows=100\): keep must be at least 1"),
+        (None, LabelWords(shortlist=2), "3 classes need as many different words, and 2 are there"),
+    ],
+)
+def test_what_has_no_label_words_to_find_is_refused(taught, task, search, message):
+    model, tokenizer = taught
+    given = bench(model, tokenizer, Classification(words=WORDS, template="{text} {mask}"), rows(6, 1), rows(6, 2))
+    given.task = task or given.task
+    with pytest.raises(UserError, match=message):
+        search.search(given, 100, 0, say)
+
+
+def test_labels_that_are_no_words_of_the_vocabulary_need_none_to_be_looked_for(taught, tmp_path):
+    model, tokenizer = taught
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    data = {}
+    for seed, part in enumerate(("train", "dev", "test")):
+        data[part] = str(tmp_path / f"{part}.jsonl")
+        made = [row | {"label": f"{row['label']}/3-x"} for row in rows(12, seed)]
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    plan = Plan(model=str(tmp_path / "model"), data=data, task={"kind": "classification", "by": "words"})
+    opened = open_unworded(plan)
+    assert opened.task.labels == ("neg/3-x", "odd/3-x", "pos/3-x")
+    found = LabelWords(shortlist=8).search(opened, 1000, 0, say)
+    assert found.words["pos/3-x"] in KNOWN["pos"]
+    named = replace(plan, task=plan.task | {"words": dict(found.words)})
+    assert open_unworded(named).task.words == found.words
+    many = [json.dumps({"text": "a", "label": str(n)}) + "\n" for n in range(60)]
+    (tmp_path / "train.jsonl").write_text("".join(many))
+    with pytest.raises(UserError, match=r"The vocabulary has \d+ whole words, and there are 60 labels to name"):
+        open_unworded(plan)
