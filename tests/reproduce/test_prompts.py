@@ -1,0 +1,89 @@
+"""The recipes about searched prompts: what is asked, what the numbers are, and the direction at small size."""
+
+import json
+import random
+
+import pytest
+import tinyrun
+
+import tunescope as ts
+from tunescope.reproduce import prompt_likelihood, prompt_search
+from tunescope.reproducing.recipe import Ask
+from tunescope.reproducing.running import reproduce
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return reproduce(Ask("prompt-search", quick=True), tmp_path_factory.mktemp("search"), 1, lambda line: None)
+
+
+def test_searches_find_the_names_of_skills_and_a_name_found_answers_as_the_name_does(found):
+    rows = {row["label"]: row["cells"] for row in found["table"]["rows"]}
+    assert set(rows) == {prompt_search.METHODS[one] for one in ("random", "pez", "gcg")}
+    assert rows["PEZ"][0]["values"] == rows["PEZ"][1]["values"] == [1.0, 1.0]
+    for unit in found["units"]:
+        outcome = unit["outcome"]
+        is_whole = outcome["words"] == 2
+        assert is_whole == (outcome["prompt"] == outcome["name"])
+        assert not is_whole or outcome["exact"]["found"] == outcome["exact"]["name"]
+        assert outcome["passes"] <= 20_000
+
+
+def test_when_a_prompt_was_found_is_the_median_over_those_that_found_it():
+    outcomes = [{"enough_at": at, "words": 1, "exact": {"found": 0.5}} for at in (300, None, 100)]
+    cells = prompt_search._cells(outcomes, 2)
+    assert cells[0].values == (0.5, 0.5, 0.5)
+    assert cells[2].text == "200 (2 of 3)"
+    assert prompt_search._cells([outcomes[1]], 2)[2].text == "never (0 of 1)"
+
+
+def stories(path, count):
+    draw = random.Random(0)
+    words = ["film", "plot", "was", "a", "the", "good", "bad"]
+    path.write_text("".join(json.dumps({"text": " ".join(draw.choices(words, k=41))}) + "\n" for _ in range(count)))
+    return str(path)
+
+
+def test_the_gain_of_a_prompt_is_measured_against_the_bare_model_on_the_same_texts(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prompt-likelihood", quick=True, model=model, data=stories(tmp_path / "texts.jsonl", 60))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    rows = {row["label"]: row["cells"] for row in result["table"]["rows"]}
+    bare = rows["no prompt"][0]["values"][0]
+    for label in ("PEZ", "random prompts, the best kept", "soft prompt of 5, trained"):
+        (loss,), (gain,) = rows[label][0]["values"], rows[label][1]["values"]
+        assert gain == pytest.approx(bare - loss)
+    assert len(rows["PEZ"][2]["text"].split()) == 5
+    assert rows["soft prompt of 5, trained"][1]["values"][0] > 0
+
+
+def test_the_bare_loss_is_torchs_cross_entropy_of_the_later_words(tmp_path):
+    import torch
+
+    model, _ = tinyrun.write(tmp_path)
+    settings = prompt_likelihood.settings(
+        Ask("prompt-likelihood", model=model, data=stories(tmp_path / "texts.jsonl", 60))
+    )
+    bench = prompt_likelihood._bench(settings)
+    total, count = 0.0, 0
+    for row in bench.splits.test:
+        given, later = (bench.tokenizer(row[name])["input_ids"] for name in ("input", "target"))
+        assert (len(given), len(later)) == (8, 32)
+        later = [*later, bench.tokenizer.eos_token_id]
+        logits = bench.model(torch.tensor([given + later])).logits[0, 7:-1]
+        total += float(torch.nn.functional.cross_entropy(logits, torch.tensor(later), reduction="sum"))
+        count += len(later)
+    assert prompt_likelihood._loss(bench, "test", begun=False) == pytest.approx(total / count, rel=1e-5)
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "m"}, {"data": "d"}])
+def test_likelihood_needs_a_model_and_texts(given):
+    with pytest.raises(ts.UserError, match="needs --model MODEL and --data FILE"):
+        prompt_likelihood.settings(Ask("prompt-likelihood", **given))
+
+
+def test_too_few_long_texts_are_refused_with_their_number(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prompt-likelihood", quick=True, model=model, data=stories(tmp_path / "texts.jsonl", 39))
+    with pytest.raises(ts.UserError, match="39 texts of 40 words or more; at least 40 are needed"):
+        prompt_likelihood.work(prompt_likelihood.settings(ask), {"method": "none"})
