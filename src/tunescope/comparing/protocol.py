@@ -17,7 +17,7 @@ from tunescope.comparing.run_arm import Job, Outcome, job
 from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
+RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "found")
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
             return
         best = max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])))
         entry.chosen, standing.learning_rate = best.rates, best.rate
-    varies = arm.trained or arm.shots > 0
+    varies = arm.trained or arm.shots > 0 or arm.search is not None
     seeds = bench.plan.seeds if varies else bench.plan.seeds[:1]
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
 
@@ -144,6 +144,9 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     lost = [one for one in found if one["status"] != "done"]
     if lost:
         _fail(standing, lost[0])
+    texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
+    if texts:
+        standing.note += f"; found: {' | '.join(texts)}"
     cut: dict[str, int] = {}
     for one in found:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
