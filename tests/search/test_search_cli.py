@@ -192,6 +192,15 @@ def test_the_tables_say_what_the_results_hold():
     assert "test rows alone: another seed could find another prompt" in scores.says
 
 
+def test_what_was_found_is_shown_as_it_is_typed():
+    task = bench().task
+    words = {"a": "w10", "b": "w11", "c": "w12"}
+    assert study.shown(Found("w20 w21", task.template, task.words, 0.5, 1), task) == "w20 w21"
+    told_of = "w20 --template '{text}' --words a=w10,b=w11,c=w12"
+    assert study.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
+    assert study.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
+
+
 def test_a_template_and_words_that_were_found_are_used():
     given = bench()
     found = Found("", "{text} w9", {"a": "w10", "b": "w11", "c": "w12"}, 0.5, 10)

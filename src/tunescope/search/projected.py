@@ -66,7 +66,7 @@ class Projected(Search):
         if len(found) != 1 or not isinstance(found[0].spec, Soft):
             told = ", ".join(str(one.spec) for one in found)
             raise UserError(f"{self.artifact} holds {told}, and projected reads one soft prompt alone.")
-        (soft,) = found
+        soft: Artifact = found[0]
         return soft
 
 
