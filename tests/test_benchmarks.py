@@ -38,6 +38,7 @@ def test_the_benchmarks_are_the_files_of_the_folder():
         "decoding",
         "label_words",
         "partial_labels",
+        "search",
         "seeds_together",
         "soft_step",
         "startup",

@@ -5,6 +5,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from tunescope.registry import FOLDERS, find, names
+from tunescope.searching.named import searches
 
 UNTRAINED = (
     "zero-shot: the model as it is",
@@ -22,23 +23,37 @@ def lines() -> Iterator[str]:
         for name in names(folder):
             yield from (f"  {line}" for line in _method(folder, name))
     yield ""
+    yield "Search (alone in an arm; within 3 x steps x batch size passes of a row)"
+    for name, found in searches().items():
+        known: list[Field[Any]] = list(fields(found))  # type: ignore[arg-type]
+        yield f"  {_first_line(name, found)}"
+        yield f"  {_fields(known)}"
+    yield ""
     yield "Join with +, name with =, as in: --arms prefix lora:rank=4 mam=prefix:length=30+adapter:placement=parallel"
 
 
 def _method(folder: str, name: str) -> Iterator[str]:
     method = find(folder, name)
-    yield f"{name}: {(method.__doc__ or '').strip().splitlines()[0]}"
+    yield _first_line(name, method)
     if name in SET_BY_TASK:
         yield f"    {SET_BY_TASK[name]}"
         return
     known: list[Field[Any]] = list(fields(method))  # type: ignore[arg-type]
     if known:
-        yield "    fields: " + ", ".join(f"{field.name}={_shown(field)}" for field in known)
+        yield _fields(known)
     rates = "none" if method.bound else ", ".join(f"{rate:g}" for rate in method.learning_rates)
     yield f"    a budget sets: {method.size or 'nothing'}; learning rates: {rates}"
     example = next((field for field in known if field.name == method.size), next(iter(known), None))
     if example is not None and _shown(example):
         yield f"    example: {name}:{example.name}={_shown(example)}"
+
+
+def _first_line(name: str, method: type) -> str:
+    return f"{name}: {(method.__doc__ or '').strip().splitlines()[0]}"
+
+
+def _fields(known: list[Field[Any]]) -> str:
+    return "    fields: " + ", ".join(f"{field.name}={_shown(field)}" for field in known)
 
 
 def _shown(field: Field[Any]) -> str:

@@ -6,7 +6,8 @@ import torch
 
 import tunescope as ts
 from tunescope.looking.seeing import see
-from tunescope.probes.neighbours import look, neighbours
+from tunescope.lowered import embedder
+from tunescope.probes.neighbours import look, neighbours, off, spacing
 
 
 def test_they_are_those_of_a_search_one_pair_at_a_time():
@@ -29,6 +30,8 @@ def test_a_hard_prompt_s_tokens_are_their_own_nearest_at_whatever_scale_the_mode
     found = look(seen)
     assert [row[1] for row in found.rows] == ["w5", "w60", "w7"]
     assert [row[2] for row in found.rows] == pytest.approx([1, 1, 1])
+    assert [row[3] for row in found.rows] == ["w5", "w60", "w7"]
+    assert [row[4] for row in found.rows] == pytest.approx([0, 0, 0], abs=1e-6)
     assert seen.along == {}
     assert 0 < found.numbers["nearest_to_chance"] < 1
 
@@ -37,3 +40,22 @@ def test_a_method_without_embeddings_is_told():
     model = tiny.make("gpt2")
     with pytest.raises(ts.UserError, match=r"prefix has no embeddings in the place of tokens; soft and text have"):
         look(see(model, (ts.Prefix(),), None))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "bart", "t5"])
+def test_distances_are_those_of_a_loop_at_the_scale_of_the_model_s_first_layer(family):
+    model = tiny.make(family)
+    seen = see(model, (ts.Soft(length=3, init_from="normal"),), None, tiny.tokenizer())
+    (rows,) = seen.virtual.values()
+    table = embedder(model)(torch.arange(tiny.VOCAB))
+    far = [[float((row - other).norm()) for other in table] for row in rows]
+    got = off(rows, seen.table)
+    assert got.ids.tolist() == [one.index(min(one)) for one in far]
+    assert got.distance.tolist() == pytest.approx([min(one) for one in far], abs=1e-9)
+    assert [row[4] for row in look(seen).rows] == got.distance.tolist()
+
+
+def test_the_spacing_of_tokens_is_the_median_distance_to_the_nearest_other():
+    table = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    nearest = [min(float((a - b).norm()) for j, b in enumerate(table) if j != i) for i, a in enumerate(table)]
+    assert spacing(table) == pytest.approx(sorted(nearest)[4], abs=1e-9)

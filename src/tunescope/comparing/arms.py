@@ -46,6 +46,7 @@ class Ready:
     group: str
     note: str
     counts: Mapping[str, int]
+    search: Any = None  # what looks for the words, for an arm of which nothing else is known
 
     @property
     def trained(self) -> bool:
@@ -59,13 +60,16 @@ class Ready:
     @property
     def varies(self) -> bool:
         """Whether another seed gives another result."""
-        return self.trained or (self.demos is not None and not self.demos.each)
+        return self.trained or self.search is not None or (self.demos is not None and not self.demos.each)
 
     @property
     def label(self) -> str:
         """The canonical text, which the run's id is made of."""
         from tunescope.registry import show
+        from tunescope.searching import named
 
+        if self.search is not None:
+            return named.show(self.search)
         items = [str(self.demos)] if self.demos else []
         items += [show(self.specs)] if self.specs else []
         return "+".join(items) or ZERO_SHOT
@@ -107,6 +111,8 @@ def _check_spelling(items: str) -> None:
     """A typo ends the run before it begins; what this model or budget does not allow is one arm's matter, later."""
     from tunescope.registry import parse
 
+    if _search(items) is not None:
+        return
     _, rest = _demos(items)
     if rest not in ("", "head", ZERO_SHOT):
         parse(rest)
@@ -125,6 +131,8 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     from tunescope.deltas.head import Head
     from tunescope.registry import explicit, parse
 
+    if (search := _search(arm.text)) is not None:
+        return _ready_to_search(arm, search, bench)
     model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
     demos, rest = _demos(arm.text)
     only_head = rest == "head"
@@ -147,6 +155,28 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     group = "head" if only_head else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos))
     note += EACH if demos and demos.each else ""
     return Ready(arm, (*specs, *head), trains, demos, group, note, counts._asdict())
+
+
+def passes(bench: "Bench") -> int:
+    """What a search may take: as many rows forward, and backward, as a trained arm's one run."""
+    return 3 * bench.plan.settings.steps * bench.plan.settings.batch_size
+
+
+def _search(text: str) -> Any:
+    """The search that an arm's text names, or None."""
+    from tunescope import folder, search
+    from tunescope.searching import named
+
+    return named.parse(text) if text.partition(":")[0].strip() in folder.names(search) else None
+
+
+def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
+    """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
+    from tunescope.searching.objective import check_answers
+
+    check_answers(bench)
+    note = f"words, no parameters; found within {passes(bench):,} passes of a row"
+    return Ready(arm, (), (), None, "context", note, {"trained": 0, "stored": 0, "live": 0}, search)
 
 
 def grid(state: Ready, trials: int, rates: Sequence[float]) -> list[tuple[float, ...]]:

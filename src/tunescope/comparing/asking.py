@@ -61,7 +61,7 @@ def task_of(arm: Ready, bench: Bench, tuned: Any) -> Any:
 
     if not (arm.demos and arm.demos.calibrate):
         return bench.task
-    return _calibrated(bench, bos=not begun(arm), room=room(bench, tuned.positions))
+    return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
 def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str) -> list[Any]:
@@ -70,15 +70,15 @@ def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str) -> list[Any]:
 
     if arm.demos and arm.demos.each:
         return demonstrations.own_prompts(arm.demos, bench, part)
-    return bench.encoded(part, bos=not begun(arm), room=room(bench, tuned.positions))
+    return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
-def begun(arm: Ready) -> bool:
+def begun(arm: Ready, tuned: Any) -> bool:
     """Whether a text in front has begun the sequence already."""
     from tunescope.contexts.anchors import Anchors
     from tunescope.contexts.text import Text
 
-    return arm.demos is not None or any(isinstance(spec, Text | Anchors) for spec in arm.specs)
+    return arm.demos is not None or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
 
 
 def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:

@@ -75,6 +75,8 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
     total = seeds * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
     if prepared.demos and prepared.demos.tries:
         total += seeds * score * most(prepared.demos, bench.task)
+    if prepared.search is not None:  # a row forward takes about what it takes to score it
+        total += seeds * arms.passes(bench) * score_seconds
     for steps in _runs(plan) if prepared.trained else ():
         total += steps * step_seconds + -(-steps // settings.eval_every) * score
     return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter())

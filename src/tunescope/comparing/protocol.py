@@ -18,7 +18,8 @@ from tunescope.comparing.run_arm import Job, Outcome, job
 from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "demonstrations")
+NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
+RUN = (*NUMBERS, "demonstrations", "found")  # the last two None for most arms
 
 
 @dataclass
@@ -144,6 +145,9 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     if lost:
         _fail(standing, lost[0])
     standing.remarks = remarks(standing.runs)
+    texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
+    if texts:
+        standing.note += f"; found: {' | '.join(texts)}"
     cut: dict[str, int] = {}
     for one in found:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():

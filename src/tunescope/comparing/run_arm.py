@@ -13,10 +13,12 @@ import torch
 
 from tunescope import files, store
 from tunescope.comparing import asking, inside
-from tunescope.comparing.arms import Ready, specs_at
+from tunescope.comparing.arms import Ready, passes, specs_at
 from tunescope.comparing.bench import Bench
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
+from tunescope.searching.search import Found
+from tunescope.searching.trying import made, with_found
 from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train
 
 Report = Callable[[Progress], None]
@@ -75,8 +77,8 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
     if result is None:
         with files.disk_errors_named(folder):
             work = store.working(folder, todo.id)
-        train_or_tell = _trained if todo.arm.trained else _told
-        result = _guarded(todo, folder, lambda: train_or_tell(bench, todo, work, report))
+        find_out = _searched if todo.arm.search is not None else _trained if todo.arm.trained else _told
+        result = _guarded(todo, folder, lambda: find_out(bench, todo, work, report))
         if result["status"] not in KEPT:
             return result
         with files.disk_errors_named(folder):
@@ -141,12 +143,28 @@ def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     return found | {"best_step": 0, "cut": cut, "demonstrations": told}
 
 
+def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
+    """An arm whose words are looked for: its score is on all development rows, as that of every arm."""
+    meter, start = memory_meter(bench.device), time.monotonic()
+    found = todo.arm.search.search(bench, passes(bench), todo.seed, lambda line: None)
+    own = with_found(bench, found)
+    with attached(own, todo, [one for one in [made(own, found.text)] if one is not None]) as tuned:
+        dev, _ = _score(own, todo, tuned, "dev")
+        if tuned.artifacts:
+            _save(own, todo, work, tuned)
+        cut = _cut(own, todo, tuned, "dev")
+    kept = asdict(replace(found, words=dict(found.words), trace=()))
+    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | {"best_step": 0, "cut": cut, "found": kept}
+
+
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
     import tunescope as ts
     from tunescope.tasks import metrics
 
     saved = store.folder(folder, todo.id) / "artifact"
+    if todo.arm.search is not None:
+        bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
     with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
         _, stats = _score(bench, todo, tuned, "test")
         cut = _cut(bench, todo, tuned, "test")

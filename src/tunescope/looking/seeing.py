@@ -44,13 +44,15 @@ def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any 
     with resting(model), torch.no_grad(), _tuned(model, what, tokenizer) as tuned:
         artifacts = tuned.artifacts if tuned is not None else ()
         runs = {} if batch is None else _runs(model, tuned, batch)
+        virtual = _virtual(model, artifacts)
+        weight = model.get_input_embeddings().weight.detach()
         return Seen(
             attached=show([artifact.spec for artifact in artifacts]) or "nothing",
             **runs,
             maps=maps(model),
             tokens={} if batch is None or tokenizer is None else _tokens(model, batch, tokenizer),
-            virtual=_virtual(model, artifacts),
-            table=model.get_input_embeddings().weight.detach(),
+            virtual=virtual,
+            table=embedder(model)(torch.arange(len(weight))) if virtual else weight,
             vocabulary={} if tokenizer is None else vocabulary(tokenizer),
         )
 

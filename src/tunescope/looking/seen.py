@@ -82,7 +82,7 @@ class Seen:
     no_bare: why `bare` and `held` are empty; "" where they are not.
     tokens: stack -> the tokens of each row, padding among them.
     virtual: method -> (n, width), the embeddings that stand in the place of tokens.
-    table: (vocabulary, width), the model's embeddings.
+    table: (vocabulary, width), the model's embeddings; at the scale of `virtual`, where there are any.
     """
 
     attached: str

@@ -20,12 +20,12 @@ from tunescope.searching.swaps import best, shortlist, swapped
 
 @dataclass(frozen=True)
 class AutoPrompt(Search):
-    """mode "swap" (arXiv:2010.15980, section 2.2): at a random position, the best of the `top` tokens that the gradient
-    prefers, if it lowers the loss on the step's rows.
+    """The best swap at a random position, or projected gradient descent.
 
-    mode "projected" (the baseline of Wen et al. 2023): e <- Proj(e - rate * gradient), by Euclidean distance. A step
-    that stays nearest to its token changes nothing and is lost: too small a rate never moves.
-    init_from, ban, batch: as in pez.
+    mode "swap" (arXiv:2010.15980, section 2.2): the best of the `top` tokens that the gradient prefers there, if it
+    lowers the loss on the step's rows. mode "projected" (the baseline of Wen et al. 2023): e <- Proj(e - rate *
+    gradient), by Euclidean distance; a step that stays nearest to its token changes nothing and is lost, so too small
+    a rate never moves. init_from, ban, batch: as in pez.
     """
 
     length: int = 10

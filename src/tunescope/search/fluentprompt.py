@@ -18,10 +18,11 @@ from tunescope.searching.search import Found, Say, Search, check_positive
 
 @dataclass(frozen=True)
 class FluentPrompt(Search):
-    """e <- Proj(e - rate * gradient + sqrt(2 * rate * beta) * z), z normal, by Euclidean distance.
+    """Tokens that follow the gradient and a noise that fades.
 
-    beta goes geometrically from `noise` to `noise_end` over the passes. fluency: share of the loss that is the
-    prompt's own cross-entropy, for decoders. init_from, ban, batch: as in pez.
+    e <- Proj(e - rate * gradient + sqrt(2 * rate * beta) * z), z normal, Proj by Euclidean distance; beta goes
+    geometrically from `noise` to `noise_end` over the passes. fluency: share of the loss that is the prompt's own
+    cross-entropy, for decoders. init_from, ban, batch: as in pez.
     """
 
     length: int = 10

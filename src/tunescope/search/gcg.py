@@ -18,10 +18,11 @@ from tunescope.searching.swaps import best, shortlist, swapped
 
 @dataclass(frozen=True)
 class GCG(Search):
-    """arXiv:2307.15043, Algorithm 1: of `swaps` random single swaps the one with the least loss becomes the prompt.
+    """The best of many random swaps among the tokens that the gradient prefers.
 
-    A swap is a random position and a random one of the `top` tokens that the gradient prefers there. The best swap is
-    taken even where the prompt was better, as published. init_from, ban, batch: as in pez.
+    arXiv:2307.15043, Algorithm 1: of `swaps` single swaps, each of a random position for a random one of the `top`
+    tokens that the gradient prefers there, the one with the least loss becomes the prompt, even where the prompt was
+    better, as published. init_from, ban, batch: as in pez.
     """
 
     length: int = 10

@@ -19,7 +19,9 @@ from tunescope.searching.search import Found, Say, Search, check_positive
 
 @dataclass(frozen=True)
 class PEZ(Search):
-    """Algorithm 1: P' = Proj(P); P <- P - rate * (gradient of the loss at P'). P itself is never projected.
+    """A continuous prompt that learns from the gradient at its nearest tokens.
+
+    Algorithm 1: P' = Proj(P); P <- P - rate * (gradient of the loss at P'). P itself is never projected.
 
     nearest: the projection, by cosine as published or by distance. optimizer: what makes a step of the gradient, AdamW
     without decay or the gradient itself. fluency: share of the loss that is the prompt's own cross-entropy, for

@@ -90,8 +90,7 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
     stats_found = stats_of(own, found.text)
     kept = {"found": asdict(found) | {"words": dict(found.words)}, "seed": seed, "stats": stats_found}
     kept |= {"test": metrics.aggregate(own.task.metric, stats_found), "artifact": None, "arm": None}
-    changed = [name for name in ("template", "words") if own.task is not bench.task]
-    kept["shown"] = found.text or ", ".join(f"{name} {getattr(own.task, name)}" for name in changed)
+    kept["shown"] = shown(found, bench.task)
     if found.text:
         place = f"prompts/{name_of(type(one))}-{len(list(folder.glob('prompts/*'))) + 1}"
         about = {"search": show(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
@@ -100,6 +99,16 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
         ts.save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
         kept |= {"artifact": place, "arm": shown_arm((Text(text=found.text),))}
     return kept
+
+
+def shown(found: Found, task: Any) -> str:
+    """The words in front; and the template and label words where they are not the task's, as they are typed."""
+    parts = [found.text] if found.text else []
+    if found.template != getattr(task, "template", found.template):
+        parts.append(f"--template {found.template!r}")
+    if dict(found.words) != dict(getattr(task, "words", found.words)):
+        parts.append("--words " + ",".join(f"{label}={word}" for label, word in found.words.items()))
+    return " ".join(parts) or "nothing changed"
 
 
 def summary(bench: Bench, runs: Mapping[int, Any]) -> Json:

@@ -51,8 +51,13 @@ def made(bench: Bench, text: str) -> Artifact | None:
 
 def stats_of(bench: Bench, text: str, part: str = "test") -> Stats:
     """The metric's statistics of each row of a part, behind the text or behind nothing."""
-    artifact = made(bench, text)
+    return stats_behind(bench, made(bench, text), part)
+
+
+def stats_behind(bench: Bench, artifact: Artifact | None, part: str) -> Stats:
+    """The metric's statistics of each row of a part, with the artifact attached or with nothing."""
     attached: Any = nullcontext(None) if artifact is None else attach(bench.model, artifact, tokenizer=bench.tokenizer)
+    begun = artifact is not None and isinstance(artifact.spec, Text)
     with attached as tuned:
-        rows = bench.encoded(part, bos=artifact is None, room=room(bench, tuned.positions if tuned else 0))
+        rows = bench.encoded(part, bos=not begun, room=room(bench, tuned.positions if tuned else 0))
         return [list(one.stats) for one in bench.task.predict(bench.model, rows, bench.tokenizer)]

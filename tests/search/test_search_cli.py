@@ -1,0 +1,235 @@
+"""`tunescope search` as a person meets it: tables, a page, artifacts, and other models."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+import tiny
+import tinyrun
+import torch
+import transformers
+from search_tools import bench
+from test_cli import call
+
+import tunescope as ts
+from tunescope.comparing import show
+from tunescope.comparing.bench import open_bench
+from tunescope.comparing.options import ProtocolOptions, question
+from tunescope.report import probe as page
+from tunescope.search.pez import PEZ
+from tunescope.searching import named, study, told, transfer
+from tunescope.searching.search import Found
+from tunescope.searching.trying import stats_of, with_found
+from tunescope.tasks import metrics
+
+BRIEF = ["--passes", "330", "--seeds", "0", "1"]
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """A decoder with what it can learn from; the same with a poorer tokenizer; an encoder."""
+    root = tmp_path_factory.mktemp("material")
+    model, data = tinyrun.write(root)
+    tokenizer = tinyrun.tokenizer()
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    state["model"]["vocab"] = {word: i for word, i in state["model"]["vocab"].items() if word != "film"}
+    poor = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer.from_str(json.dumps(state)),
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        eos_token="[EOS]",
+    )
+    tinyrun.model(1).save_pretrained(root / "poor")
+    poor.save_pretrained(root / "poor")
+    tiny.make("bert", dtype=torch.float32).save_pretrained(root / "bert")
+    tokenizer.save_pretrained(root / "bert")
+    return {"model": model, "root": root, **data}
+
+
+@pytest.fixture
+def tunescope(monkeypatch, capsys, material, tmp_path):
+    """(exit code, stdout, stderr) of a search."""
+
+    def run(*words, model=None, out=None):
+        parts = ["--dev", material["dev"], "--test", material["test"], "--out", out or tmp_path / "out"]
+        return call(monkeypatch, capsys, "search", model or material["model"], material["train"], *parts, *words)
+
+    return run
+
+
+def test_it_prints_the_prompts_and_writes_results_a_page_and_artifacts(tunescope, material, tmp_path):
+    methods = ["pez:length=2,batch=4", "gcg:length=2,top=4,swaps=4,batch=4"]
+    targets = [material["root"] / "poor", material["root"] / "bert"]
+    code, out, err = tunescope("--method", *methods, *BRIEF, "--transfer-to", *targets)
+    assert (code, err) == (0, "")
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [one["name"] for one in results["searches"]] == methods
+    assert "no prompt" in out and "CARRIED TO OTHER MODELS" in out and f"prompts: {tmp_path / 'out' / 'prompts'}" in out
+    assert "bert is refused: A search trains nothing, and an encoder has no answer" in out
+    html = (tmp_path / "out" / "report.html").read_text()
+    for run in [run for one in results["searches"] for run in one["runs"]]:
+        assert run["found"]["text"] in out and run["found"]["text"] in html
+        assert run["found"]["passes"] <= 330
+        _check_artifact(material, tmp_path / "out" / run["artifact"], run)
+    poor, bert = results["transfer"]
+    assert (bert["status"], poor["status"], poor["zero_shot"]["score"] is None) == ("refused", "done", False)
+    for one, source in zip(poor["searches"], results["searches"], strict=True):
+        texts = [run["found"]["text"] for run in source["runs"]]
+        assert (one["status"] == "refused") == any("film" in text for text in texts)
+
+
+def _check_artifact(material, folder, run):
+    """Attached, the artifact gives the test statistics that the results have; and the arm says the same."""
+    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    opened = open_bench(plan)
+    (artifact,) = ts.load(folder)
+    assert artifact.spec == ts.Text(text=run["found"]["text"])
+    from tunescope.registry import parse
+
+    assert parse(run["arm"]) == (artifact.spec,)
+    with ts.attach(opened.model, artifact, tokenizer=opened.tokenizer):
+        rows = opened.encoded("test", bos=False, room=60)
+        got = [list(one.stats) for one in opened.task.predict(opened.model, rows, opened.tokenizer)]
+    assert got == run["stats"]
+    assert run["test"] == metrics.aggregate("accuracy", got)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--method needs a search, such as pez:length=10. Searches: "),
+        (["--method", "pes"], "--method 'pes': no search 'pes'. Did you mean 'pez'? Searches: "),
+        (["--method", "pez:lenght=3"], "'pez' has no field 'lenght'. Did you mean 'length'? Its fields: length, rate"),
+        (["--method", "pez:length=x"], "--method field 'pez:length=x': input should be a valid integer"),
+        (["--method", "gcg", "gcg:length=10"], "--method has 'gcg' twice; drop one"),
+        (["--method", "gcg", "--passes", "0"], "--passes 0 is too small; give a whole number of 1 or more"),
+        (["--method", "gcg", "--passes", "9"], "every search was refused; gcg: --passes 9 is too few"),
+        (["--method", "pez:length=70"], "every search was refused; pez:length=70: the context takes 70 positions"),
+        (["--method", "pez:ban=a,b,d,f,g,l,p,n,w,t"], "No token is left to make a prompt of: of 16, 12 banned"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_clear_line(tunescope, words, message):
+    code, _, err = tunescope(*words)
+    assert code == 2 and message in err and err.count("\n") == 1
+
+
+def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, material, tmp_path):
+    code, _, err = tunescope("--method", "gcg", model=material["root"] / "bert")
+    assert code == 2 and "a search trains nothing, and an encoder has no answer" in err.lower()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    code, _, err = tunescope("--method", "gcg", out=tmp_path / "full")
+    assert code == 2 and "full is not empty: a search writes to a folder of its own. Name a new one with --out" in err
+
+
+def test_a_search_that_is_refused_is_told_beside_the_others(tunescope):
+    code, out, _ = tunescope("--method", "pez:length=70", "pez:length=2,batch=4", *BRIEF)
+    assert code == 0
+    assert "pez:length=70 is refused: the context takes 70 positions" in out
+    assert re.search(r"pez:length=70 +refused: the context takes", out)
+
+
+def test_in_help_the_searches_are_listed(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "160")
+    _, out, _ = call(monkeypatch, capsys, "search", "--help")
+    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(named.searches())
+    assert all(f"{name}: " in out for name in named.searches())
+
+
+@pytest.mark.parametrize("name", named.searches())
+def test_what_is_shown_of_a_search_can_be_typed(name):
+    found = named.parse(name)
+    assert named.show(found) == name and named.parse(named.show(found)) == found
+
+
+def test_a_search_is_its_constructor_call():
+    assert named.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
+    assert named.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
+
+
+def made_up(shown):
+    run = {
+        "seed": 0,
+        "shown": shown,
+        "test": {"accuracy": 0.5},
+        "artifact": "prompts/pez-1",
+        "arm": f"text:text={shown}",
+        "found": {"dev": 0.75, "passes": 1200, "counts": {"dropped": 2}},
+    }
+    scored = {"score": 0.5, "interval": [0.25, 0.75], "gain": -0.125, "gain_interval": [-0.25, 0.0]}
+    far = {"model": "far", "status": "refused", "reason": "it is far"}
+    return {
+        "model": {"name": "near"},
+        "data": {part: {"rows": 8} for part in ("train", "dev", "test")},
+        "task": {"metric": "accuracy", "template": "{text}", "words": {"a": "b"}},
+        "protocol": {"passes": 1200, "seeds": [0]},
+        "versions": {},
+        "zero_shot": {"score": 0.625, "interval": [0.5, 0.75]},
+        "searches": [{"name": "pez", "status": "done", "reason": "", "runs": [run], **scored}],
+        "transfer": [far | {"zero_shot": transfer.REFUSED, "searches": []}],
+    }
+
+
+def test_words_of_a_prompt_are_shown_and_never_read_as_markup():
+    results = made_up("<script>x</script> [red]y[/red] \x1b[31m z")
+    found = told.findings(results)
+    html = page.page(list(found.values()), told.facts(results))
+    assert "<script>" not in html and "&lt;script&gt;x" in html and "[red]y[/red]" in html
+    text = "\n".join(map(show.finding, found.values()))
+    assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + html
+
+
+def test_the_tables_say_what_the_results_hold():
+    scores, prompts, carried = told.findings(made_up("w")).values()
+    assert scores.rows == [
+        ("no prompt", "0.625 [0.500 to 0.750]", "", ""),
+        ("pez", "0.500 [0.250 to 0.750]", "−0.125 [−0.250 to +0.000]", "1,200"),
+    ]
+    assert prompts.rows == [("pez", "0", "w", "0.750", "0.500", "prompts/pez-1", "2 dropped")]
+    assert carried.columns == ("search", "near (source)", "far")
+    assert carried.rows[1] == ("pez", "0.500 [0.250 to 0.750]", "refused") and "far: it is far" in carried.says
+    assert "test rows alone: another seed could find another prompt" in scores.says
+
+
+def test_what_was_found_is_shown_as_it_is_typed():
+    task = bench().task
+    words = {"a": "w10", "b": "w11", "c": "w12"}
+    assert study.shown(Found("w20 w21", task.template, task.words, 0.5, 1), task) == "w20 w21"
+    told_of = "w20 --template '{text}' --words a=w10,b=w11,c=w12"
+    assert study.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
+    assert study.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
+
+
+def test_a_template_and_words_that_were_found_are_used():
+    given = bench()
+    found = Found("", "{text} w9", {"a": "w10", "b": "w11", "c": "w12"}, 0.5, 10)
+    own = with_found(given, found)
+    assert (own.task.template, own.task.words) == (found.template, found.words)
+    rows = own.task.encode(given.splits.test, given.tokenizer, model_kind="decoder")
+    assert stats_of(own, "") == [list(one.stats) for one in own.task.predict(own.model, rows, own.tokenizer)]
+    assert with_found(given, Found("w20", given.task.template, given.task.words, 0.5, 1)) is given
+    with pytest.raises(ts.UserError, match="cannot be told apart"):
+        with_found(given, Found("", "{text}", {"a": "w10", "b": "w10", "c": "w12"}, 0.5, 10))
+
+
+def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alone(material):
+    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    template, words = "{text}\nLabel:", {"neg": "neg", "pos": "pos"}
+
+    def one(name, *texts):
+        runs = [{"seed": seed, "found": vars(Found(text, template, words, 0.5, 10))} for seed, text in enumerate(texts)]
+        return {"name": name, "status": "done", "runs": runs}
+
+    lines = []
+    found = [one("pez", "plot", "bad film"), one("gcg", "plot", "bad")]
+    got = transfer.carried(plan, str(material["root"] / "poor"), found, lines.append)
+    told_of = "seed 1: the tokenizer has no token for a part of the prompt 'bad film'."
+    assert [(cell["name"], cell["status"], cell["reason"]) for cell in got["searches"]] == [
+        ("pez", "refused", told_of),
+        ("gcg", "done", ""),
+    ]
+    assert lines == [f"poor, prompt of pez, is refused: {told_of}"]
+    opened = open_bench(replace(plan, model=str(material["root"] / "poor")))
+    assert [run["stats"] for run in got["searches"][1]["runs"]] == [stats_of(opened, "plot"), stats_of(opened, "bad")]
+    assert study.summary(opened, {0: stats_of(opened, "")}) == got["zero_shot"]
