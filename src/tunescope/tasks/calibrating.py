@@ -43,5 +43,5 @@ def calibrated(
     asked = task.encode(rows, tokenizer, model_kind=model_kind, bos=bos, room=room)
     words = list(task.word_ids(tokenizer, model_kind).values())
     scores = word_scores(model, [row.input_ids for row in asked], words, tokenizer)
-    prior = scores.softmax(-1).mean(0)  # (labels,)
+    prior = scores.double().softmax(-1).mean(0)  # (labels,)
     return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))
