@@ -10,6 +10,8 @@ from tunescope.searching.named import searches
 UNTRAINED = (
     "zero-shot: the model as it is",
     "demos: solved examples in front of the text, drawn anew for each seed; k=4 of each label",
+    "    fields: k=4, choose=balanced|random|diverse|nearest, order=mixed|entropy|best, orders=24|all, calibrate",
+    "    example: demos:k=4,order=best,orders=12,calibrate=true",
 )
 SET_BY_TASK = {"head": "added to every arm of an encoder's classification; alone it is the arm: head"}
 

@@ -67,7 +67,7 @@ def parsed(template: str, text: str) -> Mapping[str, str] | None:
             pattern += "(.+?)"
         elif name is not None:
             end = re.escape(prompts.tail(template))
-            pattern += f"(.+?)(?:{end}|\\n|\\Z)" if end else "(.+?)(?:\\n|\\Z)"
+            pattern += rf"([^\n]+?)(?:{end}|\n|\Z)" if end else r"([^\n]+?)(?:\n|\Z)"
             break
     match = re.match(pattern, text, flags=re.DOTALL)
     values = [one.strip() for one in match.groups()] if match else []

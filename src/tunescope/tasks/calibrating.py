@@ -41,5 +41,5 @@ def calibrated(
     rows = [{**dict.fromkeys(task.fields(), text), task.label: task.labels[0]} for text in CONTENT_FREE]
     asked = task.encode(rows, tokenizer, model_kind=model_kind, bos=bos, room=room)
     words = list(task.word_ids(tokenizer, model_kind).values())
-    prior = answering.scores(model, asked, words, tokenizer).softmax(-1).mean(0)  # (labels,)
+    prior = answering.scores(model, asked, words, tokenizer).double().softmax(-1).mean(0)  # (labels,)
     return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))

@@ -1,0 +1,59 @@
+"""Contextual calibration, against the formula written out with plain forwards of transformers."""
+
+import pytest
+import task_tools
+import torch
+
+import tunescope as ts
+from tunescope.tasks import Classification
+from tunescope.tasks.calibrating import calibrated
+
+TEXTS = ["the cast", "is good", "not", "bad at all", "a", "in every way the greatest film", "terrible!", "0 1 2"]
+ROWS = [{"text": text, "label": label} for text, label in zip(TEXTS, "abab" * 2, strict=True)]
+TASK = Classification(template="{text}\nLabel:", words={"a": "marvellous", "b": "horrid"})
+
+
+def log_probability(model, prompt, word):
+    """log p(word | prompt), token by token."""
+    total = 0.0
+    for at in range(len(word)):
+        logits = model(input_ids=torch.tensor([[*prompt, *word[:at]]])).logits[0, -1]
+        total += float(logits.log_softmax(-1)[word[at]])
+    return total
+
+
+def shares(model, tokenizer, text):
+    """(labels,): p of each label's whole word behind the filled template, normalised over the labels."""
+    prompt = tokenizer(f"{text}\nLabel:")["input_ids"]
+    words = [tokenizer(f" {word}", add_special_tokens=False)["input_ids"] for word in ("marvellous", "horrid")]
+    return torch.tensor([log_probability(model, prompt, word) for word in words], dtype=torch.float64).softmax(-1)
+
+
+@torch.no_grad()
+def test_answers_are_divided_by_the_mean_share_that_each_label_has_for_inputs_without_content():
+    tokenizer = task_tools.byte_level()
+    model = task_tools.model("gpt2", vocabulary=len(tokenizer), seed=1)
+    task = TASK.prepare({"train": ROWS}, tokenizer, model_kind="decoder")
+    assert {len(ids) for ids in task.word_ids(tokenizer, "decoder").values()} != {1}  # whole words, not first tokens
+
+    found = calibrated(task, model, tokenizer, model_kind="decoder")
+
+    prior = torch.stack([shares(model, tokenizer, text) for text in ("N/A", "", "[MASK]")]).mean(0)
+    torch.testing.assert_close(torch.tensor(list(found.prior.values()), dtype=torch.float64), prior, rtol=1e-7, atol=0)
+    asked = found.encode(ROWS, tokenizer, model_kind="decoder")
+    expected = ["ab"[int((shares(model, tokenizer, row["text"]) / prior).argmax())] for row in ROWS]
+    plain = [one.text for one in task.predict(model, asked, tokenizer)]
+    assert [one.text for one in found.predict(model, asked, tokenizer)] == expected != plain
+    assert found.describe()["prior"] == found.prior
+    assert "prior" not in task.describe()
+
+
+def test_a_template_without_words_and_a_head_cannot_be_calibrated():
+    tokenizer = task_tools.byte_level()
+    model = task_tools.model("gpt2", vocabulary=len(tokenizer))
+    bare = Classification(template="{text}", words={"a": "great", "b": "bad"})
+    with pytest.raises(ts.UserError, match=r"asks with empty fields, and template '{text}' is then empty. Put words"):
+        calibrated(bare, model, tokenizer, model_kind="decoder")
+    head = Classification(template="{text}", words={"a": "great", "b": "bad"}, by="head")
+    with pytest.raises(ts.UserError, match="divides probabilities of label words, and this task is answered by a head"):
+        calibrated(head, model, tokenizer, model_kind="encoder")

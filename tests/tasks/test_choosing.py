@@ -1,0 +1,97 @@
+"""Which rows are shown: against loops written out, and against an exhaustive search where one is bounded."""
+
+from itertools import combinations
+from random import Random
+
+import pytest
+import task_tools
+import torch
+import torch.nn.functional as F
+
+import tunescope as ts
+from tunescope.tasks import choosing
+from tunescope.tasks.states import mean_states
+from tunescope.tasks.task import Encoded
+
+LABELS = ["b", "a", "a", "b", "c", "a", "c", "b", "c"]
+
+
+def states(rows: int, width: int = 5, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def distance(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float(1 - F.cosine_similarity(one, other, dim=0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_balanced_rows_are_drawn_label_by_label_and_then_mixed(seed):
+    random, expected = Random(seed), []
+    for label in ("a", "b", "c"):
+        expected += random.sample([index for index, own in enumerate(LABELS) if own == label], 2)
+    random.shuffle(expected)
+    assert choosing.balanced(LABELS, 2, seed) == expected
+
+
+def test_random_rows_are_a_sample_of_all():
+    assert choosing.uniform(9, 4, 7) == Random(7).sample(range(9), 4)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_diverse_row_is_the_farthest_from_those_before(seed):
+    rows = states(11, seed=seed)
+    first = Random(seed).randrange(11)
+    expected = [first]
+    while len(expected) < 4:
+        left = [index for index in range(11) if index not in expected]
+        expected.append(max(left, key=lambda index: min(distance(rows[index], rows[one]) for one in expected)))
+    assert sorted(choosing.diverse(rows, 4, seed)) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_diverse_rows_cover_all_rows_within_four_times_the_best_possible_distance(seed):
+    rows = states(9, width=3, seed=seed)
+
+    def reach(chosen):
+        return max(min(distance(rows[index], rows[one]) for one in chosen) for index in range(9))
+
+    best = min(reach(chosen) for chosen in combinations(range(9), 3))
+    assert reach(choosing.diverse(rows, 3, seed)) <= 4 * best + 1e-12
+
+
+def test_diverse_rows_are_different_even_where_all_rows_are_equal():
+    assert sorted(choosing.diverse(torch.ones(4, 3), 4, 0)) == [0, 1, 2, 3]
+
+
+def test_the_nearest_rows_are_those_of_the_highest_cosine_the_most_similar_last():
+    queries, rows = states(3, seed=1), states(8, seed=2)
+    for query, found in zip(queries, choosing.nearest(queries, rows, 3), strict=True):
+        by_cosine = sorted(range(8), key=lambda index: -float(F.cosine_similarity(query, rows[index], dim=0)))
+        assert found == by_cosine[:3][::-1]
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_more_than_there_are_and_none_are_refused(count):
+    message = f"{count} demonstrations are asked for, of 3 rows. Allowed: 1 to 3."
+    with pytest.raises(ts.UserError, match=message):
+        choosing.uniform(3, count, 0)
+    with pytest.raises(ts.UserError, match=message):
+        choosing.diverse(states(3), count, 0)
+    with pytest.raises(ts.UserError, match=message):
+        choosing.nearest(states(1), states(3), count)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
+def test_a_row_s_state_is_the_mean_of_transformers_last_hidden_states_padding_or_not(name):
+    model = task_tools.model(name)
+    texts = [(5, 6, 7), (8, 9, 10, 11, 12), (13,)]
+    rows = [Encoded(index, ids, (), None, (), "") for index, ids in enumerate(texts)]
+    found = mean_states(model, rows, task_tools.sentence_piece(bos=name != "t5"), batch_size=2)
+    for row, state in zip(rows, found, strict=True):
+        ids = torch.tensor([row.input_ids])
+        with torch.no_grad():
+            if name == "t5":
+                out = model(input_ids=ids, decoder_input_ids=torch.tensor([[0]])).encoder_last_hidden_state
+            else:
+                out = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+        torch.testing.assert_close(state, out[0].mean(0), rtol=0, atol=1e-6)
