@@ -9,7 +9,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 WORDS = ["a", "the", "film", "plot", "cast", "was", "it", "is", "and", "not", "in", "every", "way", "good", "bad"]
 WORDS += ["great", "terrible", "dull", "bright", "news", "about", "sport"]
 SENTINELS = [f"<extra_id_{n}>" for n in range(4)]
-TEXTS = [f"{one} {two}" for one in WORDS for two in WORDS]
+BEHIND = "gripping"  # one token of the byte-level tokenizer behind a space, several at the start
+TEXTS = [f"{one} {two}" for one in WORDS for two in [*WORDS, BEHIND]]
 
 
 def word_piece() -> Any:

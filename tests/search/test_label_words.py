@@ -50,7 +50,7 @@ WORDS = {"neg": "a", "odd": "the", "pos": "film"}
 
 @pytest.fixture(scope="module")
 def taught():
-    """A masked language model that has read "TEXT it was WORD.", with one of two words that go with a hint in the text."""
+    """A masked language model that has read "TEXT it was WORD.", with one of two words for the hint in the text."""
     model, tokenizer = masked.make("bert", dtype=torch.float32)
     task = Classification(words=WORDS, template="{text} it was {mask}.")
     examples = rows(96, seed=5)
