@@ -89,7 +89,7 @@ class Objective:
         with self.tuned.paused(), evaluating(self.bench.model):
             for first in range(0, len(fronts), at_once):
                 some = fronts[first : first + at_once]
-                rows = [replace(row, input_ids=(*front, *row.input_ids)) for front in some for row in batch]
+                rows = [_behind(front, row) for front in some for row in batch]
                 each = self.bench.task.row_losses(self.bench.model, rows, self.bench.tokenizer)
                 found.append(each.view(len(some), len(batch)).sum(-1) / labelled)
         self.passes += len(prompts) * len(batch)
@@ -109,6 +109,12 @@ class Objective:
             rows = leaf.to(model.get_input_embeddings().weight.dtype)[None, :-1]
             logits = model(inputs_embeds=rows, use_cache=False).logits[0, len(self.words.start) :]
         return F.cross_entropy(logits, torch.tensor(self.ids(prompt)[1:], device=logits.device))
+
+
+def _behind(front: Sequence[int], row: Encoded) -> Encoded:
+    """The row as one sequence with the prompt in front, its mask where it then is."""
+    slot = None if row.slot is None else row.slot + len(front)
+    return replace(row, input_ids=(*front, *row.input_ids), slot=slot)
 
 
 @contextmanager
