@@ -21,7 +21,7 @@ from tunescope.search.pez import PEZ
 from tunescope.searching import named, study, told, transfer
 from tunescope.searching.search import Found
 from tunescope.searching.trying import stats_of, with_found
-from tunescope.tasks import metrics
+from tunescope.tasks import Classification, metrics
 
 BRIEF = ["--passes", "330", "--seeds", "0", "1"]
 
@@ -233,3 +233,17 @@ def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alo
     opened = open_bench(replace(plan, model=str(material["root"] / "poor")))
     assert [run["stats"] for run in got["searches"][1]["runs"]] == [stats_of(opened, "plot"), stats_of(opened, "bad")]
     assert study.summary(opened, {0: stats_of(opened, "")}) == got["zero_shot"]
+
+
+def test_a_template_and_words_that_were_found_are_carried_too(material):
+    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    found = Found("plot", "a {text} was", {"neg": "pos", "pos": "neg"}, 0.5, 10)
+    searched = [{"name": "known", "status": "done", "runs": [{"seed": 0, "found": vars(found)}]}]
+    got = transfer.carried(plan, str(material["root"] / "poor"), searched, lambda line: None)
+    task = Classification(template="a {text} was", words={"neg": "pos", "pos": "neg"})
+    opened = open_bench(replace(plan, model=str(material["root"] / "poor")), task=task)
+    (cell,) = got["searches"]
+    assert cell["runs"][0]["stats"] == stats_of(opened, "plot")
+    plain = open_bench(replace(plan, model=str(material["root"] / "poor")))
+    assert got["zero_shot"] == study.summary(plain, {0: stats_of(plain, "")})
+    assert cell["runs"][0]["stats"] != stats_of(plain, "plot")
