@@ -103,6 +103,7 @@ def _check_artifact(material, folder, run):
         (["--method", "pez:lenght=3"], "'pez' has no field 'lenght'. Did you mean 'length'? Its fields: length, rate"),
         (["--method", "pez:length=x"], "--method field 'pez:length=x': input should be a valid integer"),
         (["--method", "gcg", "gcg:length=10"], "--method has 'gcg' twice; drop one"),
+        (["--method", "gcg", "--transfer-to", "./nowhere"], "there is no folder ./nowhere; give the folder of a"),
         (["--method", "gcg", "--passes", "0"], "--passes 0 is too small; give a whole number of 1 or more"),
         (["--method", "gcg", "--passes", "9"], "every search was refused; gcg: --passes 9 is too few"),
         (["--method", "pez:length=70"], "every search was refused; pez:length=70: the context takes 70 positions"),

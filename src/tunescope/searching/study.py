@@ -10,7 +10,7 @@ from typing import Any
 
 import tunescope as ts
 from tunescope import files, machine, stats, store
-from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.bench import Bench, load_model, open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.results import LEVEL, data_of, model_of
 from tunescope.contexts.text import Text
@@ -51,6 +51,8 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
         bench = open_bench(asked.plan)
         check_answers(bench)
+        for target in asked.transfer_to:
+            load_model(target)  # a model that is not there is told before anything is searched
         bare = {asked.plan.seeds[0]: stats_of(bench, "")}
         folder.mkdir(parents=True, exist_ok=True)
         found = [_search(bench, one, asked, folder, say) for one in chosen]
