@@ -18,6 +18,7 @@ from tunescope.comparing.bench import open_bench
 from tunescope.comparing.options import ProtocolOptions, question
 from tunescope.report import probe as page
 from tunescope.search.pez import PEZ
+from tunescope.search.projected import Projected
 from tunescope.searching import named, study, told, transfer
 from tunescope.searching.search import Found
 from tunescope.searching.trying import stats_of, with_found
@@ -191,6 +192,11 @@ def test_the_tables_say_what_the_results_hold():
     assert carried.columns == ("search", "near (source)", "far")
     assert carried.rows[1] == ("pez", "0.500 [0.250 to 0.750]", "refused") and "far: it is far" in carried.says
     assert "test rows alone: another seed could find another prompt" in scores.says
+
+
+def test_results_name_a_search_without_the_folders_of_a_path():
+    assert study.named(PEZ(length=3, ban=("a", "b"))) == "pez:length=3,ban=a,b"
+    assert study.named(Projected(artifact="/home/somebody/runs/best")) == "projected:artifact=best"
 
 
 def test_what_was_found_is_shown_as_it_is_typed():

@@ -69,7 +69,7 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
 
 def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> Json:
     """One search at every seed; refused where one of them is."""
-    name = show(one)
+    name = named(one)
     runs = []
     try:
         for seed in asked.plan.seeds:
@@ -80,6 +80,13 @@ def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> 
         say(f"{name} is refused: {problem}")
         return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}
     return {"name": name, "status": "done", "reason": "", "runs": runs}
+
+
+def named(one: Search) -> str:
+    """The search as typed, but for the folders of a path in it: results are shared, paths are private."""
+    from tunescope.report.text import clean
+
+    return str(clean(show(one)))
 
 
 def _under(name: str, say: Say) -> Say:
@@ -95,7 +102,7 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
     kept["shown"] = shown(found, bench.task)
     if found.text:
         place = f"prompts/{name_of(type(one))}-{len(list(folder.glob('prompts/*'))) + 1}"
-        about = {"search": show(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
+        about = {"search": named(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
         artifact = made(own, found.text)
         assert artifact is not None
         ts.save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
