@@ -81,7 +81,7 @@ def run(scale: Scale) -> Result:
     with ExitStack() as stack:
         steps = {"PEZ": pez_step(bench(scale), stack), "soft": soft_step(bench(scale), stack)}
         times = alternating(steps, scale.rounds)
-    case = f"gpt2, prompt of {LENGTH}"
+    case = f"gpt2, a step of PEZ, prompt of {LENGTH}"
     _, width, _, tokens = scale.gpt2
     tokens = min(tokens, 50_000)
     draw = torch.Generator().manual_seed(2)

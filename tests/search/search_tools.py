@@ -4,6 +4,8 @@ from typing import Any
 
 import tiny
 import torch
+import transformers as tf
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from tunescope.artifact import fingerprint
@@ -45,3 +47,15 @@ def bench(family: str = "gpt2", *, start: bool = False, task: Any = None, tokens
     task = task.prepare(splits.parts(), tokens, model_kind=which)
     plan = Plan(model="tiny", data={"train": "none"}, task={"kind": "classification"})
     return Bench(plan, model, tokens, which, task, splits, {}, fingerprint(model), torch.device("cpu"))
+
+
+MERGES = [("g", "o"), ("o", "d"), ("go", "od"), ("Ġ", "good"), ("b", "a"), ("ba", "d")]
+
+
+def byte_level():
+    """GPT-2's kind: a word's space belongs to its first token, and characters may be cut into bytes."""
+    words = ["<|end|>", *sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in MERGES)]
+    made = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, MERGES))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", bos_token="<|end|>")

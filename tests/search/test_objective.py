@@ -4,14 +4,15 @@ import pytest
 import tiny
 import torch
 from reference import searching as literal
-from search_tools import bench
+from search_tools import WORDS, bench
 
 import tunescope as ts
+from tunescope.deltas.head import Head
 from tunescope.searching.nearest import nearest
 from tunescope.searching.objective import GRADIENT, objective
 from tunescope.searching.swaps import shortlist
 from tunescope.searching.vocabulary import vocabulary
-from tunescope.tasks import Generation
+from tunescope.tasks import Classification, Generation
 
 FAMILIES = ["gpt2", "llama", "mistral", "t5", "bart"]
 
@@ -139,3 +140,18 @@ def test_the_model_is_left_as_it_was_and_takes_no_gradient():
 def test_what_cannot_be_searched_is_one_clear_line(family, length, fluency, message):
     with pytest.raises(ts.UserError, match=message), opened(bench(family), length, fluency):
         pass
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5", "bert"])
+def test_the_losses_of_rows_are_the_loss_of_each_alone(family):
+    head = {"template": "{text}", "by": "head", "words": {"a": "a", "b": "b", "c": "c"}}
+    task = Classification(**(head if family == "bert" else {"template": "{text} w4", "words": WORDS}))
+    given = bench(family, task=task)
+    rows = given.encoded("train", bos=True, room=None)
+    specs = [Head(n_labels=3)] if family == "bert" else [ts.Soft(length=2)]
+    with ts.attach(given.model, *specs) as tuned, torch.no_grad():
+        for leaf in tuned.parameters():
+            leaf.add_(torch.randn(leaf.shape, generator=torch.Generator().manual_seed(0), dtype=leaf.dtype))
+        got = task.row_losses(given.model, rows, given.tokenizer)
+        alone = [given.task.loss(given.model, [row], given.tokenizer) * max(1, len(row.target_ids)) for row in rows]
+    close(got, torch.stack(alone))

@@ -18,10 +18,11 @@ from tunescope.comparing.bench import open_bench
 from tunescope.comparing.options import ProtocolOptions, question
 from tunescope.report import probe as page
 from tunescope.search.pez import PEZ
+from tunescope.search.projected import Projected
 from tunescope.searching import named, study, told, transfer
 from tunescope.searching.search import Found
 from tunescope.searching.trying import stats_of, with_found
-from tunescope.tasks import metrics
+from tunescope.tasks import Classification, metrics
 
 BRIEF = ["--passes", "330", "--seeds", "0", "1"]
 
@@ -103,6 +104,7 @@ def _check_artifact(material, folder, run):
         (["--method", "pez:lenght=3"], "'pez' has no field 'lenght'. Did you mean 'length'? Its fields: length, rate"),
         (["--method", "pez:length=x"], "--method field 'pez:length=x': input should be a valid integer"),
         (["--method", "gcg", "gcg:length=10"], "--method has 'gcg' twice; drop one"),
+        (["--method", "gcg", "--transfer-to", "./nowhere"], "there is no folder ./nowhere; give the folder of a"),
         (["--method", "gcg", "--passes", "0"], "--passes 0 is too small; give a whole number of 1 or more"),
         (["--method", "gcg", "--passes", "9"], "every search was refused; gcg: --passes 9 is too few"),
         (["--method", "pez:length=70"], "every search was refused; pez:length=70: the context takes 70 positions"),
@@ -192,6 +194,11 @@ def test_the_tables_say_what_the_results_hold():
     assert "test rows alone: another seed could find another prompt" in scores.says
 
 
+def test_results_name_a_search_without_the_folders_of_a_path():
+    assert study.named(PEZ(length=3, ban=("a", "b"))) == "pez:length=3,ban=a,b"
+    assert study.named(Projected(artifact="/home/somebody/runs/best")) == "projected:artifact=best"
+
+
 def test_what_was_found_is_shown_as_it_is_typed():
     task = bench().task
     words = {"a": "w10", "b": "w11", "c": "w12"}
@@ -233,3 +240,17 @@ def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alo
     opened = open_bench(replace(plan, model=str(material["root"] / "poor")))
     assert [run["stats"] for run in got["searches"][1]["runs"]] == [stats_of(opened, "plot"), stats_of(opened, "bad")]
     assert study.summary(opened, {0: stats_of(opened, "")}) == got["zero_shot"]
+
+
+def test_a_template_and_words_that_were_found_are_carried_too(material):
+    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    found = Found("plot", "a {text} was", {"neg": "pos", "pos": "neg"}, 0.5, 10)
+    searched = [{"name": "known", "status": "done", "runs": [{"seed": 0, "found": vars(found)}]}]
+    got = transfer.carried(plan, str(material["root"] / "poor"), searched, lambda line: None)
+    task = Classification(template="a {text} was", words={"neg": "pos", "pos": "neg"})
+    opened = open_bench(replace(plan, model=str(material["root"] / "poor")), task=task)
+    (cell,) = got["searches"]
+    assert cell["runs"][0]["stats"] == stats_of(opened, "plot")
+    plain = open_bench(replace(plan, model=str(material["root"] / "poor")))
+    assert got["zero_shot"] == study.summary(plain, {0: stats_of(plain, "")})
+    assert cell["runs"][0]["stats"] != stats_of(plain, "plot")

@@ -1,11 +1,13 @@
 """Each search against its algorithm written out, in float64 on a tiny model."""
 
+from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 import torch
 from reference import searching as literal
-from search_tools import bench
+from search_tools import bench, byte_level
 
 import tunescope as ts
 from tunescope.search.autoprompt import AutoPrompt
@@ -125,6 +127,19 @@ def test_swapping_autoprompt_is_section_2_2():
         ids = literal.autoprompt_step(given.model, ids, goal.rows, list(goal.words.ids), position, 4)
         assert found == ids
     assert len({tuple(found) for found in got}) > 3
+
+
+def test_a_random_prompt_comes_back_even_where_most_do_not():
+    tokens = byte_level()
+    words = vocabulary(tokens, len(tokens))
+    known = tokens.get_vocab()
+    words = replace(words, ids=tuple(known[letter] for letter in "goodba"))  # many of them merge: go, od, ba
+    goal = SimpleNamespace(words=words, length=20, ids=lambda prompt: [words.ids[int(place)] for place in prompt])
+    drawn_at_once = torch.randint(6, (50, 20), generator=drawn())
+    assert sum(words.all_come_back([goal.ids(prompt) for prompt in drawn_at_once])) < 10
+    prompts = [begun(goal, "vocabulary", drawn(seed)) for seed in range(5)]
+    assert all(len(prompt) == 20 and words.comes_back(goal.ids(prompt)) for prompt in prompts)
+    assert len({tuple(prompt.tolist()) for prompt in prompts}) == 5
 
 
 def test_label_words_begin_a_prompt_over_and_over():

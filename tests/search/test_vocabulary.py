@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import transformers as tf
-from search_tools import tokenizer
+from search_tools import byte_level, tokenizer
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import tunescope as ts
@@ -12,16 +12,6 @@ from tunescope.contexts.text import token_ids
 from tunescope.searching.vocabulary import vocabulary
 
 STORIES = Path(__file__).parents[3] / "shared/models/stories260K"
-MERGES = [("g", "o"), ("o", "d"), ("go", "od"), ("Ġ", "good"), ("b", "a"), ("ba", "d")]
-
-
-def byte_level():
-    """GPT-2's kind: a word's space belongs to its first token, and characters may be cut into bytes."""
-    words = ["<|end|>", *sorted(pre_tokenizers.ByteLevel.alphabet()), *("".join(pair) for pair in MERGES)]
-    made = Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, MERGES))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    return tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", bos_token="<|end|>")
 
 
 def word_piece():

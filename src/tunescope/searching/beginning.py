@@ -14,7 +14,7 @@ from tunescope.searching.objective import Objective
 from tunescope.tasks.classification import Classification
 
 From = Literal["vocabulary", "labels"]
-DRAWS = 200  # random prompts, of which one should come back to its own tokens
+DRAWS = 50  # tokens tried at a position, of which one should go with those before it
 
 
 def begun(goal: Objective, init_from: From, generator: torch.Generator) -> Tensor:
@@ -27,11 +27,15 @@ def begun(goal: Objective, init_from: From, generator: torch.Generator) -> Tenso
 
 
 def _random(goal: Objective, generator: torch.Generator) -> Tensor:
-    for _ in range(DRAWS):
-        drawn = torch.randint(len(goal.words.ids), (goal.length,), generator=generator)
-        if goal.words.comes_back(goal.ids(drawn)):
-            break
-    return drawn
+    """A token at a time, each drawn again where it would merge with those before it."""
+    prompt = torch.empty(0, dtype=torch.long)
+    for _ in range(goal.length):
+        for _ in range(DRAWS):
+            longer = torch.cat([prompt, torch.randint(len(goal.words.ids), (1,), generator=generator)])
+            if goal.words.comes_back(goal.ids(longer)):
+                break
+        prompt = longer
+    return prompt
 
 
 def _labels(goal: Objective) -> Tensor:

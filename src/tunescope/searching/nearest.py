@@ -19,14 +19,14 @@ def nearest(table: Tensor, by: By) -> Nearest:
     distance. What depends on the table alone is made once, here.
     """
     if by == "cosine":
-        directions = normalize(table, dim=-1).T
+        directions = normalize(table, dim=-1).T.contiguous()  # a fifth quicker than a view
 
         def by_angle(rows: Tensor) -> Tensor:
             return (rows @ directions).argmax(-1)  # the row's own length scales all its cosines alike
 
         return by_angle
     half = table.square().sum(-1) / 2
-    columns = table.T
+    columns = table.T.contiguous()
 
     def by_distance(rows: Tensor) -> Tensor:
         return (rows @ columns - half).argmax(-1)  # |r - t|^2 / 2 is |r|^2 / 2 less this

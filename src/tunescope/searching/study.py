@@ -10,7 +10,7 @@ from typing import Any
 
 import tunescope as ts
 from tunescope import files, machine, stats, store
-from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.bench import Bench, load_model, open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.results import LEVEL, data_of, model_of
 from tunescope.contexts.text import Text
@@ -51,6 +51,8 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
         bench = open_bench(asked.plan)
         check_answers(bench)
+        for target in asked.transfer_to:
+            load_model(target)  # a model that is not there is told before anything is searched
         bare = {asked.plan.seeds[0]: stats_of(bench, "")}
         folder.mkdir(parents=True, exist_ok=True)
         found = [_search(bench, one, asked, folder, say) for one in chosen]
@@ -67,7 +69,7 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
 
 def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> Json:
     """One search at every seed; refused where one of them is."""
-    name = show(one)
+    name = named(one)
     runs = []
     try:
         for seed in asked.plan.seeds:
@@ -78,6 +80,13 @@ def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> 
         say(f"{name} is refused: {problem}")
         return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}
     return {"name": name, "status": "done", "reason": "", "runs": runs}
+
+
+def named(one: Search) -> str:
+    """The search as typed, but for the folders of a path in it: results are shared, paths are private."""
+    from tunescope.report.text import clean
+
+    return str(clean(show(one)))
 
 
 def _under(name: str, say: Say) -> Say:
@@ -93,7 +102,7 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
     kept["shown"] = shown(found, bench.task)
     if found.text:
         place = f"prompts/{name_of(type(one))}-{len(list(folder.glob('prompts/*'))) + 1}"
-        about = {"search": show(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
+        about = {"search": named(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
         artifact = made(own, found.text)
         assert artifact is not None
         ts.save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
