@@ -123,7 +123,7 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
 
-def own_prompts(demos: Demos, bench: Bench, part: str) -> list[Any]:
+def own_prompts(demos: Demos, bench: Bench, task: Any, part: str) -> list[Any]:
     """The rows of a part, encoded with the demonstrations of each in front.
 
     What is over the model's positions is cut from the end of the input, beside the longest of the demonstrations.
@@ -133,6 +133,6 @@ def own_prompts(demos: Demos, bench: Bench, part: str) -> list[Any]:
     from tunescope.tasks import choosing
 
     near = choosing.nearest(bench.states(part), bench.states("train"), count(demos, bench.task))
-    fronts = [tuple(token_ids(bench.tokenizer, text(bench, bench.task, tuple(rows)))) for rows in near]
-    queries = bench.encoded(part, bos=False, room=room(bench, max(map(len, fronts))))
+    fronts = [tuple(token_ids(bench.tokenizer, text(bench, task, tuple(rows)))) for rows in near]
+    queries = bench.encoded(part, bos=False, room=room(bench, max(map(len, fronts))), task=task)
     return [replace(query, input_ids=front + query.input_ids) for front, query in zip(fronts, queries, strict=True)]

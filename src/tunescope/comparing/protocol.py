@@ -18,7 +18,20 @@ from tunescope.comparing.run_arm import Job, Outcome, job
 from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-RUN = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "demonstrations")
+RUN = (
+    "id",
+    "seed",
+    "dev",
+    "test",
+    "stats",
+    "seconds",
+    "memory_mb",
+    "steps",
+    "curve",
+    "mechanism",
+    "demonstrations",
+    "reading",
+)
 
 
 @dataclass
