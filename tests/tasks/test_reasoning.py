@@ -10,7 +10,7 @@ import torch
 import tunescope as ts
 from tunescope.tasks import Reasoning
 from tunescope.tasks.chain import Chain
-from tunescope.tasks.decoding import sampled
+from tunescope.tasks.decoding import Sampling, sampled
 
 TASK = Reasoning(
     input="text", target="label", steps="why", template="{text} Label:", lead="was", read="good,bad,film,plot,dull"
@@ -101,8 +101,7 @@ def test_of_samples_the_commonest_answer_is_taken_with_its_share(model, task):
     encoded = asked.encode(rows(), tokenizer, model_kind="decoder")
     rule = asked._rule()
     texts = [
-        sampled(model, encoded, tokenizer, 6 + 1 + asked.max_new_tokens, 5, temperature=1.3, seed=15 + n)
-        for n in range(5)
+        sampled(model, encoded, tokenizer, 6 + 1 + asked.max_new_tokens, 5, Sampling(1.3, 15 + n)) for n in range(5)
     ]
     found = ask(asked, model)
     for number, one in enumerate(found):

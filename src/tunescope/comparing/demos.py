@@ -68,6 +68,7 @@ class Demos:
 
 def check(demos: Demos, bench: Bench, *, alone: bool) -> None:
     """UserError for an option that has no effect on this task or model. alone: nothing else is in the arm."""
+    from tunescope.comparing import ordering
     from tunescope.tasks import Classification
 
     task = bench.task
@@ -90,6 +91,8 @@ def check(demos: Demos, bench: Bench, *, alone: bool) -> None:
         raise UserError(f"{demos}: {option} reads the frozen model's answers, and an encoder has none; drop it.")
     if demos.order == "entropy" and bench.kind != "decoder":
         raise UserError(f"{demos}: order=entropy lets the model write inputs of its own, for which it takes a decoder.")
+    if demos.tries:
+        ordering.check(demos, task)
 
 
 def count(demos: Demos, task: Any) -> int:

@@ -45,6 +45,11 @@ class Classification(Task):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
         if len(self.words) == 1:
             raise UserError(f"Classification has one label only, '{next(iter(self.words))}'. Give at least two.")
+        if self.prior and (set(self.prior) != set(self.words) or min(self.prior.values()) <= 0 or self.by == "head"):
+            raise UserError(
+                f"Classification(prior={dict(self.prior)}): a prior is a number above 0 for each label word, of "
+                f"{_some(list(self.words)) or 'no labels yet'}; a head has none."
+            )
         if self.label in prompts.fields(self.template):
             raise UserError(
                 f"Template {self.template!r} contains the label's own field {{{self.label}}}, which would "

@@ -132,12 +132,12 @@ class Reasoning(Task):
         self, model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size: int, sample: int
     ) -> list[str | None]:
         """One answer a row, or None."""
-        from tunescope.tasks.decoding import greedy, sampled
+        from tunescope.tasks.decoding import Sampling, greedy, sampled
 
         rule, chain, (first, _) = self._rule(), self.chain, self._lengths(tokenizer)
         if chain and chain.temperature:
-            options = {"temperature": chain.temperature, "seed": self.seed * chain.samples + sample}
-            texts = sampled(model, rows, tokenizer, first, batch_size, **options)  # type: ignore[arg-type]
+            drawn = Sampling(chain.temperature, self.seed * chain.samples + sample)
+            texts = sampled(model, rows, tokenizer, first, batch_size, drawn)
         else:
             texts = greedy(model, rows, tokenizer, first, batch_size)
         if chain is None or self.shown:
