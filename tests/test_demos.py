@@ -19,7 +19,7 @@ from tunescope.comparing.demos import Demos
 from tunescope.comparing.ordering import candidates, entropy, ordered
 from tunescope.comparing.remarks import remarks
 from tunescope.registry import made
-from tunescope.tasks.decoding import greedy, sampled
+from tunescope.tasks.decoding import Sampling, greedy, sampled
 from tunescope.tasks.task import Encoded, Prediction
 
 ARMS = (
@@ -170,11 +170,21 @@ def test_few_orders_are_all_tried_and_many_are_drawn_the_first_as_it_was():
     assert candidates(tuple(range(8)), 10, 1) != some
 
 
-def test_all_of_too_many_orders_are_refused_with_their_number():
-    with pytest.raises(
-        ts.UserError, match=r"orders=all: 8 demonstrations have 40,320 orders, and at most 24 are tried."
-    ):
-        candidates(tuple(range(8)), "all", 0)
+@pytest.mark.parametrize(
+    ("task", "text", "message"),
+    [
+        (
+            "classification",
+            "demos:k=4,order=best,orders=all",
+            "8 demonstrations have 40,320 orders, and at most 24 are",
+        ),
+        ("generation", "demos:k=1,order=best", "one demonstration has one order only; drop order, or take a larger k"),
+    ],
+)
+def test_too_many_orders_and_no_choice_of_orders_are_refused(material, bench, task, text, message):
+    other = open_bench(question(material, task=task, input="text", target="label")) if task == "generation" else bench
+    with pytest.raises(ts.UserError, match=message):
+        arms.ready(arms.Arm(text, text), other)
 
 
 @pytest.mark.parametrize("answers", ["aaab", "aabb", "aaaa", "abcabd"])
@@ -240,10 +250,10 @@ def encoded(*prompts):
 def test_samples_are_those_of_the_seed_and_near_temperature_zero_they_are_greedy():
     model, tokenizer = tinyrun.model(), tinyrun.tokenizer()
     rows = encoded((5, 6, 7), (8, 9))
-    one, again, other = (sampled(model, rows, tokenizer, 12, 2, temperature=1.5, seed=seed) for seed in (3, 3, 4))
+    one, again, other = (sampled(model, rows, tokenizer, 12, 2, Sampling(1.5, seed)) for seed in (3, 3, 4))
     assert one == again != other
     before = torch.random.get_rng_state()
-    assert sampled(model, rows, tokenizer, 6, 2, temperature=1e-6, seed=0) == greedy(model, rows, tokenizer, 6, 2)
+    assert sampled(model, rows, tokenizer, 6, 2, Sampling(1e-6, 0)) == greedy(model, rows, tokenizer, 6, 2)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
@@ -253,7 +263,7 @@ def test_samples_follow_the_softmax_at_the_temperature():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model.lm_head.weight = torch.nn.Parameter(torch.randn(16, 16) / 2)  # far from uniform
-    texts = sampled(model, encoded(*[(5, 6)] * 4000), tokenizer, 1, 4000, temperature=2.0, seed=0)
+    texts = sampled(model, encoded(*[(5, 6)] * 4000), tokenizer, 1, 4000, Sampling(2.0, 0))
     logits = model(input_ids=torch.tensor([[5, 6]])).logits[0, -1]
     expected = (logits.double() / 2).softmax(-1)[3:15]  # those that a text shows
     names = tokenizer.convert_ids_to_tokens(list(range(3, 15)))

@@ -12,6 +12,9 @@ UNTRAINED = (
     "demos: solved examples in front of the text, drawn anew for each seed; k=4 of each label",
     "    fields: k=4, choose=balanced|random|diverse|nearest, order=mixed|entropy|best, orders=24|all, calibrate",
     "    example: demos:k=4,order=best,orders=12,calibrate=true",
+    "cot: steps before the answer (--task reasoning), alone or behind demos, whose steps are then shown",
+    "    fields: samples=1, temperature=0.0, tokens, think, then",
+    "    example: demos:k=4+cot:samples=8,temperature=0.7",
 )
 SET_BY_TASK = {"head": "added to every arm of an encoder's classification; alone it is the arm: head"}
 

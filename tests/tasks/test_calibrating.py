@@ -57,3 +57,11 @@ def test_a_template_without_words_and_a_head_cannot_be_calibrated():
     head = Classification(template="{text}", words={"a": "great", "b": "bad"}, by="head")
     with pytest.raises(ts.UserError, match="divides probabilities of label words, and this task is answered by a head"):
         calibrated(head, model, tokenizer, model_kind="encoder")
+
+
+@pytest.mark.parametrize(
+    "settings", [{"prior": {"a": 0.5}}, {"prior": {"a": 0.5, "b": 0.0}}, {"prior": {"a": 0.5, "b": 0.5}, "by": "head"}]
+)
+def test_a_prior_must_be_one_of_the_label_words(settings):
+    with pytest.raises(ts.UserError, match="a prior is a number above 0 for each label word, of a, b; a head has none"):
+        Classification(words={"a": "x", "b": "y"}, **settings)

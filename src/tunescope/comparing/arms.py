@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tunescope.comparing import asking
 from tunescope.comparing import demos as demonstrations
 from tunescope.comparing.demos import Demos
 from tunescope.errors import UserError
+from tunescope.tasks.chain import NAME as COT
+from tunescope.tasks.chain import Chain
 
 if TYPE_CHECKING:
     from tunescope.comparing.bench import Bench
@@ -37,12 +40,14 @@ class Ready:
     """An arm on a model: its specs in order (demonstrations are made later, a seed at a time).
 
     demos: what stands in front of the specs; with choose=nearest in front of every query, so it is no artifact.
+    chain: how steps are asked for, where they are.
     """
 
     arm: Arm
     specs: tuple[Any, ...]
     trains: tuple[bool, ...]  # for each spec, whether it has anything to train
     demos: Demos | None
+    chain: Chain | None
     group: str
     note: str
     counts: Mapping[str, int]
@@ -60,7 +65,8 @@ class Ready:
     @property
     def varies(self) -> bool:
         """Whether another seed gives another result."""
-        return self.trained or self.search is not None or (self.demos is not None and not self.demos.each)
+        draws = self.search is not None or (self.demos is not None and not self.demos.each)
+        return self.trained or draws or (self.chain is not None and self.chain.temperature > 0)
 
     @property
     def label(self) -> str:
@@ -70,7 +76,7 @@ class Ready:
 
         if self.search is not None:
             return named.show(self.search)
-        items = [str(self.demos)] if self.demos else []
+        items = [str(item) for item in (self.demos, self.chain) if item]
         items += [show(self.specs)] if self.specs else []
         return "+".join(items) or ZERO_SHOT
 
@@ -113,7 +119,7 @@ def _check_spelling(items: str) -> None:
 
     if _search(items) is not None:
         return
-    _, rest = _demos(items)
+    _, _, rest = _front(items)
     if rest not in ("", "head", ZERO_SHOT):
         parse(rest)
 
@@ -134,7 +140,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if (search := _search(arm.text)) is not None:
         return _ready_to_search(arm, search, bench)
     model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
-    demos, rest = _demos(arm.text)
+    demos, chain, rest = _front(arm.text)
     only_head = rest == "head"
     typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(parse(rest))
     if any(isinstance(spec, Head) for spec in typed) or (labels is None and only_head):
@@ -143,8 +149,10 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
     if demos:
         demonstrations.check(demos, bench, alone=rest == "")
+    if chain:
+        asking.check(chain, demos, bench, alone=rest == "")
     first = demonstrations.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
-    before, standing = _behind(bench, demos, first, typed)
+    before, standing = _behind(bench, asking.asked(bench.task, demos, chain), first, typed)
     placed, note = _sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
@@ -152,9 +160,13 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         note += f"; beside a head of {count(model, head).stored:,}, the same in every arm"
     counts = count(model, (*before, *placed) or head, tokenizer)
     trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*placed, *head))
-    group = "head" if only_head else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos))
+    group = (
+        "head"
+        if only_head
+        else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos or chain))
+    )
     note += EACH if demos and demos.each else ""
-    return Ready(arm, (*specs, *head), trains, demos, group, note, counts._asdict())
+    return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict())
 
 
 def passes(bench: "Bench") -> int:
@@ -176,7 +188,7 @@ def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
 
     check_answers(bench)
     note = f"words, no parameters; found within {passes(bench):,} passes of a row"
-    return Ready(arm, (), (), None, "context", note, {"trained": 0, "stored": 0, "live": 0}, search)
+    return Ready(arm, (), (), None, None, "context", note, {"trained": 0, "stored": 0, "live": 0}, search)
 
 
 def grid(state: Ready, trials: int, rates: Sequence[float]) -> list[tuple[float, ...]]:
@@ -194,20 +206,22 @@ def grid(state: Ready, trials: int, rates: Sequence[float]) -> list[tuple[float,
     return [tuple(rates[index] for rates in grids) for index in chosen]
 
 
-def _demos(text: str) -> tuple[Demos | None, str]:
-    """("demos:k=4+lora") -> Demos(k=4), "lora"."""
+def _front(text: str) -> tuple[Demos | None, Chain | None, str]:
+    """("demos:k=4+cot+lora") -> Demos(k=4), Chain(), "lora"."""
     from tunescope.registry import made
 
-    first, _, rest = text.partition("+")
-    if first.partition(":")[0].strip() != demonstrations.NAME:
-        return None, text
-    return made(Demos, first), rest
+    found: dict[str, Any] = {}
+    for name, kind in ((demonstrations.NAME, Demos), (COT, Chain)):
+        first, _, rest = text.partition("+")
+        if first.partition(":")[0].strip() == name:
+            found[name], text = made(kind, first), rest
+    return found.get(demonstrations.NAME), found.get(COT), text
 
 
 def _has_free_size(text: str) -> bool:
     from tunescope.registry import explicit, parse
 
-    _, rest = _demos(text)
+    _, _, rest = _front(text)
     if rest in ("", ZERO_SHOT, "head"):
         return False
     try:
@@ -256,20 +270,20 @@ def _group(trained: Sequence[Any], has_text: bool) -> str:
 
 def specs_at(state: Ready, bench: "Bench", rows: tuple[int, ...]) -> tuple[Any, ...]:
     """The specs to attach, with these training rows solved in front where the arm has demonstrations."""
-    before, specs = _behind(bench, state.demos, rows, state.specs)
+    before, specs = _behind(bench, asking.asked(bench.task, state.demos, state.chain), rows, state.specs)
     return (*before, *specs) if state.in_front else specs
 
 
 def _behind(
-    bench: "Bench", demos: Demos | None, rows: tuple[int, ...], specs: tuple[Any, ...]
+    bench: "Bench", task: Any, rows: tuple[int, ...], specs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The demonstrations, and the specs behind them: what acts on label words is told where."""
     from tunescope.artifact import AttentionDelta
     from tunescope.contexts.text import Text
 
-    if not demos:
+    if not rows:
         return (), specs
-    before = (Text(text=demonstrations.text(bench, bench.task, rows)),)
+    before = (Text(text=demonstrations.text(bench, task, rows)),)
     if not any(isinstance(spec, AttentionDelta) and not spec.anchors for spec in specs):
         return before, specs
     anchors = _anchors(bench, rows)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.comparing import demos as demonstrations
 from tunescope.comparing.demos import Demos
+from tunescope.errors import UserError
+from tunescope.tasks.chain import THEN, THINK
 
 if TYPE_CHECKING:
     from tunescope.comparing.arms import Ready
     from tunescope.comparing.bench import Bench
+    from tunescope.tasks.chain import Chain
 
 
 @dataclass(frozen=True)
@@ -22,45 +25,68 @@ class Shown:
     orders: dict[str, Any] | None = None
 
 
-def shown(demos: Demos, bench: Bench, seed: int) -> Shown:
+def asked(task: Any, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Any:
+    """The task as an arm asks it: at once, or with steps; these are sampled by the seed."""
+    return replace(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
+
+
+def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> None:
+    """UserError where steps cannot be asked for. alone: nothing but demonstrations stands beside them."""
+    from tunescope.tasks import Reasoning
+
+    if not isinstance(bench.task, Reasoning):
+        raise UserError(f"{chain} reads an answer out of written steps, for which the task is --task reasoning.")
+    if bench.kind != "decoder":
+        raise UserError(f"{chain} goes on from what the model wrote, and this is an {bench.kind}: take a decoder.")
+    if demos and (chain.think, chain.then) != (THINK, THEN):
+        raise UserError(
+            f"{chain}: think and then have no effect behind demonstrations, which show the steps; drop them."
+        )
+    if not alone:
+        raise UserError(f"{chain} asks the model as it is, alone or behind demos:k=N; nothing is trained or attached.")
+
+
+def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
     """The demonstrations of that seed, their order tried out on the frozen model if that is asked for.
 
     Tried once in a process: the same arm at other learning rates has the same.
     """
-    key = f"{demos} {seed}"
+    key = f"{demos} {chain} {seed}"
     if key not in bench.shown:
         rows = demonstrations.drawn(demos, bench, seed)
-        bench.shown[key] = _tried(demos, bench, rows, seed) if demos.tries else Shown(rows)
+        bench.shown[key] = (
+            _tried(demos, asked(bench.task, demos, chain, seed), bench, rows, seed) if demos.tries else Shown(rows)
+        )
     found: Shown = bench.shown[key]
     return found
 
 
-def _tried(demos: Demos, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
+def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
     import tunescope as ts
     from tunescope.comparing.bench import room
     from tunescope.comparing.ordering import ordered
 
-    def answers(order: tuple[int, ...], asked: Sequence[Any] | None) -> Any:
-        words = ts.Text(text=demonstrations.text(bench, bench.task, order))
+    def answers(order: tuple[int, ...], given: Sequence[Any] | None) -> Any:
+        words = ts.Text(text=demonstrations.text(bench, task, order))
         with ts.attach(bench.model, words, tokenizer=bench.tokenizer) as tuned:
             left = room(bench, tuned.positions)
-            if asked is None:
-                queries = bench.encoded("dev", bos=False, room=left)
+            if given is None:
+                queries = bench.encoded("dev", bos=False, room=left, task=task)
             else:
-                queries = bench.task.encode(asked, bench.tokenizer, model_kind=bench.kind, bos=False, room=left)
-            task = _calibrated(bench, bos=False, room=left) if demos.calibrate else bench.task
-            return task.predict(bench.model, queries, bench.tokenizer)
+                queries = task.encode(given, bench.tokenizer, model_kind=bench.kind, bos=False, room=left)
+            reader = _calibrated(bench, bos=False, room=left) if demos.calibrate else task
+            return reader.predict(bench.model, queries, bench.tokenizer)
 
     found = ordered(demos, bench, rows, seed, answers)
     return Shown(found.rows, found.to_json())
 
 
-def task_of(arm: Ready, bench: Bench, tuned: Any) -> Any:
+def task_of(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Any:
     """The task as the arm asks it, with the arm's artifacts attached."""
     from tunescope.comparing.bench import room
 
     if not (arm.demos and arm.demos.calibrate):
-        return bench.task
+        return asked(bench.task, arm.demos, arm.chain, seed)
     return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
@@ -68,9 +94,10 @@ def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str) -> list[Any]:
     """The rows of a part as the arm's model reads them."""
     from tunescope.comparing.bench import room
 
+    task = asked(bench.task, arm.demos, arm.chain)
     if arm.demos and arm.demos.each:
-        return demonstrations.own_prompts(arm.demos, bench, part)
-    return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
+        return demonstrations.own_prompts(arm.demos, bench, task, part)
+    return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
 
 
 def begun(arm: Ready, tuned: Any) -> bool:
@@ -89,7 +116,7 @@ def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | Non
         return None
     if arm.demos.each:
         return {"each": True, "count": demonstrations.count(arm.demos, bench.task)}
-    found = shown(arm.demos, bench, seed)
+    found = shown(arm.demos, arm.chain, bench, seed)
     lines = [line_of(bench.splits.train[index], index) for index in found.rows]
     prior = dict(task.prior) if arm.demos.calibrate else None
     return {"each": False, "count": len(lines), "lines": lines, "orders": found.orders, "prior": prior}

@@ -28,15 +28,17 @@ class Bench:
     sha256: Mapping[str, str]
     fingerprint: str
     device: torch.device
-    cache: dict[tuple[str, bool, int | None], list[Any]] = field(default_factory=dict)
+    cache: dict[tuple[str, str, bool, int | None], list[Any]] = field(default_factory=dict)
     means: dict[str, torch.Tensor] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
 
-    def encoded(self, part: str, *, bos: bool, room: int | None) -> list[Any]:
-        key = (part, bos, room)
+    def encoded(self, part: str, *, bos: bool, room: int | None, task: Any = None) -> list[Any]:
+        """The rows of a part, as the bench's task or another one asks them."""
+        task = task or self.task
+        key = (repr(task), part, bos, room)
         if key not in self.cache:
             rows = self.splits.parts()[part]
-            self.cache[key] = self.task.encode(
+            self.cache[key] = task.encode(
                 rows, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
             )
         return self.cache[key]
@@ -90,7 +92,11 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
 
     from tunescope import tasks
 
-    kinds: dict[str, Any] = {"classification": tasks.Classification, "generation": tasks.Generation}
+    kinds: dict[str, Any] = {
+        "classification": tasks.Classification,
+        "generation": tasks.Generation,
+        "reasoning": tasks.Reasoning,
+    }
     fields = dict(given)
     name = fields.pop("kind")
     one_of("task", name, list(kinds))
@@ -100,7 +106,8 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
         end = "" if by == "head" else " It was {mask}." if encoder else "\nLabel:"
         fields.setdefault("template", f"{{{fields.get('text', 'text')}}}" + end)
     else:
-        fields.setdefault("template", f"{{{fields.get('input', 'input')}}}\n")
+        asked = "Q: {%s}\nA:" if name == "reasoning" else "{%s}\n"
+        fields.setdefault("template", asked % fields.get("input", "input"))
     try:
         return TypeAdapter(kinds[name]).validate_python(fields)
     except ValidationError as problem:

@@ -74,7 +74,7 @@ def compare(
         data: a JSONL, CSV or TSV file, or {"train": ..., "dev": ..., "test": ...}.
         arms: such as "zero-shot", "demos:k=4", "prefix", "lora:rank=4"; none means those for the model's kind.
         budget: stored parameters of each arm, met by its method's size; several repeat the arms.
-        task: "classification", "generation", or a Task.
+        task: "classification", "generation", "reasoning", or a Task.
         seeds: how many, or which.
         trials: learning rates tried for each trained arm, from its method's own grid.
         learning_rates: these for every arm instead.
@@ -193,7 +193,7 @@ def task_json(task: Any) -> dict[str, Any]:
 
     if isinstance(task, str):
         return {"kind": task}
-    if isinstance(task, tasks.Classification | tasks.Generation) and is_dataclass(task):
+    if isinstance(task, tasks.Classification | tasks.Generation | tasks.Reasoning) and is_dataclass(task):
         settings = {name: value for name, value in asdict(task).items() if name != "notes"}
         return {"kind": type(task).__name__.lower(), **settings}
     return {"own": type(task).__name__}

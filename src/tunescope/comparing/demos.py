@@ -68,6 +68,7 @@ class Demos:
 
 def check(demos: Demos, bench: Bench, *, alone: bool) -> None:
     """UserError for an option that has no effect on this task or model. alone: nothing else is in the arm."""
+    from tunescope.comparing import ordering
     from tunescope.tasks import Classification
 
     task = bench.task
@@ -90,6 +91,8 @@ def check(demos: Demos, bench: Bench, *, alone: bool) -> None:
         raise UserError(f"{demos}: {option} reads the frozen model's answers, and an encoder has none; drop it.")
     if demos.order == "entropy" and bench.kind != "decoder":
         raise UserError(f"{demos}: order=entropy lets the model write inputs of its own, for which it takes a decoder.")
+    if demos.tries:
+        ordering.check(demos, task)
 
 
 def count(demos: Demos, task: Any) -> int:
@@ -123,7 +126,7 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
 
-def own_prompts(demos: Demos, bench: Bench, part: str) -> list[Any]:
+def own_prompts(demos: Demos, bench: Bench, task: Any, part: str) -> list[Any]:
     """The rows of a part, encoded with the demonstrations of each in front.
 
     What is over the model's positions is cut from the end of the input, beside the longest of the demonstrations.
@@ -133,6 +136,6 @@ def own_prompts(demos: Demos, bench: Bench, part: str) -> list[Any]:
     from tunescope.tasks import choosing
 
     near = choosing.nearest(bench.states(part), bench.states("train"), count(demos, bench.task))
-    fronts = [tuple(token_ids(bench.tokenizer, text(bench, bench.task, tuple(rows)))) for rows in near]
-    queries = bench.encoded(part, bos=False, room=room(bench, max(map(len, fronts))))
+    fronts = [tuple(token_ids(bench.tokenizer, text(bench, task, tuple(rows)))) for rows in near]
+    queries = bench.encoded(part, bos=False, room=room(bench, max(map(len, fronts))), task=task)
     return [replace(query, input_ids=front + query.input_ids) for front, query in zip(fronts, queries, strict=True)]

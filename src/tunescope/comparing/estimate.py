@@ -7,7 +7,7 @@ from statistics import median
 
 import torch
 
-from tunescope.comparing import arms
+from tunescope.comparing import arms, asking
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.demos import drawn
 from tunescope.comparing.ordering import most
@@ -93,9 +93,10 @@ def _runs(plan: Plan) -> list[int]:
 def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
     """Of one row, from `SCORED` rows of the middle length."""
     rows = sorted(rows_of(bench, todo, tuned, "dev"), key=lambda row: len(row.input_ids))
+    task = asking.task_of(todo.arm, bench, tuned, todo.seed)
     middle = max(0, len(rows) - SCORED) // 2
     some = rows[middle : middle + SCORED]
-    return _seconds(lambda: bench.task.predict(bench.model, some, bench.tokenizer)) / len(some)
+    return _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -23,17 +23,20 @@ class TaskOptions:
     """What the rows mean.
 
     Attributes:
-        task: classification or generation.
+        task: classification, generation, or reasoning (an answer that is read out of what the model writes).
         text_field: the field with the text (default: text).
         label_field: the field with the label (default: label).
-        input_field: for generation, the field with the input (default: input).
-        target_field: for generation, the field with the text to write (default: target).
+        input_field: for generation and reasoning, the field with the input (default: input).
+        target_field: for generation and reasoning, the field with the text to write (default: target).
+        steps_field: for reasoning, the field that says how one comes to the answer (default: steps).
+        lead: for reasoning, the words in front of an answer (default: The answer is).
+        read: for reasoning, what is read behind them: line, number, or one of choices, as yes,no (default: line).
         template: with {FIELD}s, such as "{text} It was"; {mask} is the place of the answer where it is not the end.
         words: label words, as neg=bad,pos=great (default: the labels themselves).
         by: how an encoder answers: head (a new one, the default), or words at the template's {mask}.
         metric: for generation, exact_match or bleu.
-        lowercase: for generation, ignore case in the metric.
-        max_new_tokens: for generation, the longest answer (default: from the training targets).
+        lowercase: for generation and reasoning, ignore case in the metric.
+        max_new_tokens: for generation and reasoning, the longest answer (default: from the training targets).
     """
 
     task: str = "classification"
@@ -41,6 +44,9 @@ class TaskOptions:
     label_field: Annotated[str | None, _names("--label-field", "--label")] = None
     input_field: Annotated[str | None, _names("--input-field", "--input")] = None
     target_field: Annotated[str | None, _names("--target-field", "--target")] = None
+    steps_field: Annotated[str | None, _names("--steps-field")] = None
+    lead: str | None = None
+    read: str | None = None
     template: str | None = None
     words: Annotated[tuple[str, ...], Many] = ()
     by: str | None = None
@@ -138,7 +144,13 @@ def _task(options: TaskOptions) -> dict[str, Any]:
     """Only what was given: the rest is the task's own default."""
     from tunescope.comparing.plan import TASK_OPTIONS, one_of
 
-    one_of("task", options.task, ("classification", "generation"))
+    one_of("task", options.task, ("classification", "generation", "reasoning"))
+    written = {
+        "input": options.input_field,
+        "target": options.target_field,
+        "lowercase": options.lowercase,
+        "max_new_tokens": options.max_new_tokens,
+    }
     fields: dict[str, dict[str, Any]] = {
         "classification": {
             "text": options.text_field,
@@ -146,16 +158,12 @@ def _task(options: TaskOptions) -> dict[str, Any]:
             "words": _words(options.words),
             "by": options.by,
         },
-        "generation": {
-            "input": options.input_field,
-            "target": options.target_field,
-            "metric": options.metric,
-            "lowercase": options.lowercase,
-            "max_new_tokens": options.max_new_tokens,
-        },
+        "generation": {**written, "metric": options.metric},
+        "reasoning": {**written, "steps": options.steps_field, "lead": options.lead, "read": options.read},
     }
     for kind, mine in fields.items():
-        wrong = next((name for name, value in mine.items() if value is not None and kind != options.task), None)
+        allowed = fields[options.task]
+        wrong = next((name for name, value in mine.items() if value is not None and name not in allowed), None)
         if wrong is not None:
             raise UserError(f"{TASK_OPTIONS[wrong]} is for --task {kind}, and this is --task {options.task}.")
     given = fields[options.task] | {"template": options.template}

@@ -60,22 +60,27 @@ def candidates(rows: Order, orders: int | str, seed: int) -> list[Order]:
     """Different orders of the rows: all where there are no more than `orders`, else so many drawn by the seed.
 
     The first is `rows` as they are.
-
-    Raises:
-        UserError: all are asked for, and they are more than `MOST`.
     """
     possible = math.factorial(len(rows))
-    if orders == "all" and possible > MOST:
-        raise UserError(
-            f"orders=all: {len(rows)} demonstrations have {possible:,} orders, and at most {MOST} are tried. "
-            f"Type orders={MOST}, or a smaller k."
-        )
     if orders == "all" or possible <= int(orders):
         return list(permutations(rows))
     random, found = Random(seed), {rows: None}
     while len(found) < int(orders):
         found[tuple(random.sample(rows, len(rows)))] = None
     return list(found)
+
+
+def check(demos: Demos, task: Any) -> None:
+    """UserError where all orders are asked for, and they are more than `MOST`; and where there is only one."""
+    shown = count(demos, task)
+    possible = math.factorial(shown)
+    if possible == 1:
+        raise UserError(f"{demos}: one demonstration has one order only; drop order, or take a larger k.")
+    if demos.orders == "all" and possible > MOST:
+        raise UserError(
+            f"{demos}: {shown} demonstrations have {possible:,} orders, and at most {MOST} are tried. "
+            f"Type orders={MOST}, or a smaller k."
+        )
 
 
 def most(demos: Demos, task: Any) -> int:
@@ -91,7 +96,7 @@ def ordered(demos: Demos, bench: Bench, rows: Order, seed: int, answers: Answer)
         answers: (order, rows or None for the development rows) -> predictions.
 
     Raises:
-        UserError: `candidates`' reasons, or the model wrote nothing that can be asked.
+        UserError: the model wrote nothing that can be asked.
     """
     from tunescope.comparing import probing_set
     from tunescope.tasks import metrics

@@ -32,7 +32,7 @@ def written(bench: Bench, orders: Sequence[tuple[int, ...]], seed: int) -> list[
     from tunescope.comparing import demos
     from tunescope.comparing.bench import room
     from tunescope.contexts.text import token_ids
-    from tunescope.tasks.decoding import sampled
+    from tunescope.tasks.decoding import Sampling, sampled
     from tunescope.tasks.task import Encoded
 
     task, tokenizer = bench.task, bench.tokenizer
@@ -42,7 +42,7 @@ def written(bench: Bench, orders: Sequence[tuple[int, ...]], seed: int) -> list[
     usual = max(len(row.input_ids) for row in bench.encoded("train", bos=True, room=None))
     longest = min(LONGEST, usual, *([] if left is None else [left]))
     asked = [Encoded(index, tuple(ids), (), None, (), "") for index, ids in enumerate(fronts)]
-    texts = sampled(bench.model, asked, tokenizer, longest, len(asked), temperature=TEMPERATURE, seed=seed)
+    texts = sampled(bench.model, asked, tokenizer, longest, len(asked), Sampling(TEMPERATURE, seed))
     found = [values for values in (parsed(task.template, text) for text in texts) if values is not None]
     if not found:
         raise UserError(

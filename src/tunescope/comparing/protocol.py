@@ -19,7 +19,7 @@ from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
-RUN = (*NUMBERS, "demonstrations", "found")  # the last two None for most arms
+RUN = (*NUMBERS, "demonstrations", "found", "reading")  # the last three None for most arms
 
 
 @dataclass

@@ -24,7 +24,23 @@ def remarks(runs: Sequence[Run]) -> list[str]:
         )
     found += _orders({seed: one["orders"] for seed, one in shown.items() if one.get("orders")})
     found += _priors({seed: one["prior"] for seed, one in shown.items() if one.get("prior")})
-    return found
+    return found + _readings({run["seed"]: run["reading"] for run in runs if run.get("reading")})
+
+
+def _readings(found: Mapping[int, Mapping[str, float]]) -> list[str]:
+    """What was read out of written answers; nothing where every answer could be read and none was voted on."""
+    lost = {seed: round(one["unread"] * one["rows"]) for seed, one in found.items()}
+    said = []
+    if any(lost.values()):
+        counts = ", ".join(f"{count:,} of {found[seed]['rows']:,} (seed {seed})" for seed, count in lost.items())
+        said.append(f"No answer could be read in {counts} test rows, which count as wrong.")
+    votes = ", ".join(f"{one['vote']:.3f} (seed {seed})" for seed, one in found.items() if "vote" in one)
+    if votes:
+        said.append(
+            f"The answer taken had this share of the samples, on average: {votes}; ties go to the answer that was "
+            "sampled first, and samples without an answer count against it."
+        )
+    return said
 
 
 def _orders(found: Mapping[int, Mapping[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -136,7 +137,7 @@ def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
     with attached(bench, todo, _specs(bench, todo)) as tuned:
-        dev, _ = _score(bench, todo, tuned, "dev")
+        dev, *_ = _score(bench, todo, tuned, "dev")
         told = _save(bench, todo, work, tuned)
         cut = _cut(bench, todo, tuned, "dev")
     found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
@@ -149,7 +150,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     found = todo.arm.search.search(bench, passes(bench), todo.seed, lambda line: None)
     own = with_found(bench, found)
     with attached(own, todo, [one for one in [made(own, found.text)] if one is not None]) as tuned:
-        dev, _ = _score(own, todo, tuned, "dev")
+        dev, *_ = _score(own, todo, tuned, "dev")
         if tuned.artifacts:
             _save(own, todo, work, tuned)
         cut = _cut(own, todo, tuned, "dev")
@@ -166,13 +167,14 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     if todo.arm.search is not None:
         bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
     with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
-        _, stats = _score(bench, todo, tuned, "test")
+        _, stats, told = _score(bench, todo, tuned, "test")
         cut = _cut(bench, todo, tuned, "test")
         looked = inside.mechanism(bench, rows_of(bench, todo, tuned, "dev"), tuned) if saved.exists() else None
     return {
         "test": metrics.aggregate(bench.task.metric, stats),
         "stats": stats,
         "cut_test": cut,
+        "reading": told | {"rows": len(stats)} if told else None,
         "mechanism": looked,
     }
 
@@ -187,7 +189,11 @@ class _Bare:
 
 def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
     """The arm's specs behind its demonstrations, in the order that was found for them."""
-    rows = asking.shown(todo.arm.demos, bench, todo.seed).rows if todo.arm.in_front and todo.arm.demos else ()
+    rows = (
+        asking.shown(todo.arm.demos, todo.arm.chain, bench, todo.seed).rows
+        if todo.arm.in_front and todo.arm.demos
+        else ()
+    )
     return specs_at(todo.arm, bench, rows)
 
 
@@ -219,17 +225,23 @@ def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
     return asking.rows_of(todo.arm, bench, tuned, part)
 
 
-def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]]]:
+def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]], dict[str, float]]:
+    """The metric, its statistics row by row, and the means of what the predictions tell besides."""
     from tunescope.tasks import metrics
 
     rows, training = rows_of(bench, todo, tuned, part), getattr(tuned, "training", False)
     if training:
         tuned.eval()
-    predictions = asking.task_of(todo.arm, bench, tuned).predict(bench.model, rows, bench.tokenizer)
+    predictions = asking.task_of(todo.arm, bench, tuned, todo.seed).predict(bench.model, rows, bench.tokenizer)
     if training:
         tuned.train()
     stats = [list(prediction.stats) for prediction in predictions]
-    return metrics.aggregate(bench.task.metric, stats)[bench.task.metric], stats
+    return metrics.aggregate(bench.task.metric, stats)[bench.task.metric], stats, _means(predictions)
+
+
+def _means(predictions: Sequence[Any]) -> dict[str, float]:
+    names = predictions[0].told
+    return {name: fmean(one.told[name] for one in predictions) for name in names}
 
 
 def _cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
@@ -241,7 +253,7 @@ def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | N
     """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
     import tunescope as ts
 
-    task = asking.task_of(todo.arm, bench, tuned)
+    task = asking.task_of(todo.arm, bench, tuned, todo.seed)
     told = asking.told(todo.arm, bench, todo.seed, task)
     if not tuned.artifacts:
         return told

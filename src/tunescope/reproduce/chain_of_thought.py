@@ -29,7 +29,7 @@ def settings(ask: Ask) -> Settings:
         "width": WIDTH,
         "heads": HEADS,
         "initial": WIDTH**-0.5,
-        "steps": 100 if ask.quick else 500,
+        "steps": 70 if ask.quick else 500,
         "batch_size": 32 if ask.quick else 64,
         "rate": 3e-3,
         "rows": 2**14 if ask.quick else 2**16,

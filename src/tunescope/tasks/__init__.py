@@ -5,6 +5,7 @@ from tunescope.tasks.classification import Classification
 from tunescope.tasks.generation import Generation
 from tunescope.tasks.metrics import aggregate, aggregate_many
 from tunescope.tasks.reading import Row, read, sha256
+from tunescope.tasks.reasoning import Reasoning
 from tunescope.tasks.splitting import Splits, split
 from tunescope.tasks.task import Encoded, Prediction, Task
 
@@ -14,6 +15,7 @@ __all__ = [
     "Facts",
     "Generation",
     "Prediction",
+    "Reasoning",
     "Row",
     "Splits",
     "Task",

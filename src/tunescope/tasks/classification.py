@@ -52,6 +52,11 @@ class Classification(Task):
             raise UserError(
                 f"Template {self.template!r} has {{mask}}, and by='head' answers with no word. Take it out."
             )
+        if self.prior and (set(self.prior) != set(self.words) or min(self.prior.values()) <= 0 or self.by == "head"):
+            raise UserError(
+                f"Classification(prior={dict(self.prior)}): a prior is a number above 0 for each label word, of "
+                f"{_some(list(self.words)) or 'no labels yet'}; a head has none."
+            )
         if self.label in self.fields():
             raise UserError(
                 f"Template {self.template!r} contains the label's own field {{{self.label}}}, which would "

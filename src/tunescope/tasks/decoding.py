@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tunescope.tasks.batching import batches, evaluating, pad_id, padded
 from tunescope.tasks.task import Encoded
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How texts are drawn. temperature: what logits are divided by."""
+
+    temperature: float
+    seed: int
 
 
 def greedy(model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int) -> list[str]:
@@ -21,20 +30,19 @@ def sampled(
     tokenizer: Any,
     max_new_tokens: int,
     batch_size: int,
-    *,
-    temperature: float,
-    seed: int,
+    sampling: Sampling,
 ) -> list[str]:
-    """The same, sampled from the whole distribution at a temperature: no top-k, no top-p. The seed fixes them all.
+    """The same, sampled from the whole distribution at the temperature: no top-k, no top-p. The seed fixes them all.
 
     Which texts a seed gives depends on the batch size too.
     """
     import torch
 
-    how = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+    how = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": sampling.temperature}
+    how |= {"top_k": 0, "top_p": 1.0}
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(seed)
+        torch.manual_seed(sampling.seed)
         return _texts(model, rows, tokenizer, how, batch_size)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,11 +30,15 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model answered to one row, and the sufficient statistics of the metric for it."""
+    """What the model answered to one row, and the sufficient statistics of the metric for it.
+
+    told: figures of how the answer was had, of which results show the mean.
+    """
 
     row: int
     text: str
     stats: tuple[float, ...]
+    told: Mapping[str, float] = field(default_factory=dict)
 
 
 class Task(ABC):

@@ -1,0 +1,83 @@
+"""How an answer is read out of what a model wrote: a rule that can be tested, and None where it finds nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunescope.errors import UserError
+
+NUMBER = r"-?\d[\d,]*(?:\.\d+)?"
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What is read is what stands behind the last `marker` (in any case), in the text before the first `stop`.
+
+    read: "line", from there to the end of the line, without white space around it and one full stop at its end;
+        "number", the first number there, its thousands' commas out; or choices, as "yes,no": the first of them there as
+        a whole word, in any case. Where the marker does not occur, a line finds nothing, and the others take the last
+        number or choice of the text (as Kojima et al. 2022, arXiv:2205.11916, appendix A.5, take numbers).
+    """
+
+    read: str = "line"
+    marker: str = "The answer is"
+    stop: str = "\n\n"
+
+    def __post_init__(self) -> None:
+        named = self.read in ("line", "number")
+        if not named and (len(self.choices) < 2 or len(set(self.choices)) < len(self.choices) or "" in self.choices):
+            raise UserError(f"--read {self.read!r}: it is line, number, or different choices, as in --read yes,no")
+        if not self.marker.strip():
+            raise UserError("The words in front of an answer are empty; type --lead 'The answer is'")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return tuple(one.strip() for one in self.read.split(","))
+
+    def answer(self, text: str) -> str | None:
+        """The answer in a text that may hold the marker, or None."""
+        text = text.split(self.stop)[0]
+        at = text.lower().rfind(self.marker.lower())
+        return self._read(text, text[at + len(self.marker) :] if at >= 0 else None)
+
+    def answer_behind(self, text: str) -> str | None:
+        """The answer in what was written behind a prompt that ends in the marker; a later marker in it is not one."""
+        text = text.split(self.stop)[0]
+        return self._read(text, text)
+
+    def _read(self, text: str, behind: str | None) -> str | None:
+        if self.read == "line":
+            return _line(behind)
+        pattern = NUMBER if self.read == "number" else _words(self.choices)
+        found = re.findall(pattern, text if behind is None else behind, flags=re.IGNORECASE)
+        if not found:
+            return None
+        first = found[-1] if behind is None else found[0]
+        if self.read == "number":
+            return str(first).replace(",", "")
+        return next(one for one in self.choices if one.lower() == first.lower())
+
+
+def vote(answers: Sequence[str | None]) -> tuple[str | None, float]:
+    """The answer given most often, and its share of all (self-consistency: Wang et al. 2022, arXiv:2203.11171).
+
+    None does not vote, but counts in the share. Of equals the one that was given first wins. (None, 0.0) where there is
+    no answer.
+    """
+    given = [answer for answer in answers if answer is not None]
+    if not given:
+        return None, 0.0
+    winner = max(dict.fromkeys(given), key=given.count)
+    return winner, given.count(winner) / len(answers)
+
+
+def _line(behind: str | None) -> str | None:
+    line = (behind or "").lstrip(" :").split("\n")[0].strip()
+    return line.removesuffix(".").rstrip() or None
+
+
+def _words(choices: Sequence[str]) -> str:
+    longest_first = sorted(choices, key=len, reverse=True)
+    return rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"

@@ -1,0 +1,73 @@
+"""Procedures against states written by hand, and what a model writes against transformers' own generation."""
+
+import numpy as np
+import pytest
+import torch
+
+import tunescope as ts
+from tunescope.lab.lessons import right
+from tunescope.lab.models import Shape, gpt2
+from tunescope.lab.procedures import BASE, PROCEDURES, find, lesson, rows, writes
+from tunescope.lab.world import part_of
+
+BY_HAND = {
+    "plus-one": ([9, 0, 4, 7, 8, 3], [[0, 1, 5, 8, 9, 4], [1, 2, 6, 9, 0, 5], [2, 3, 7, 0, 1, 6]]),
+    "neighbour-sums": ([1, 2, 3, 4, 5, 6], [[7, 3, 5, 7, 9, 1], [8, 0, 8, 2, 6, 0], [8, 8, 8, 0, 8, 6]]),
+    "hops": ([3, 0, 1, 6, 7, 2, 4, 5, 6], [[4], [7], [5]]),
+}
+
+
+@pytest.mark.parametrize("name", PROCEDURES)
+def test_the_states_are_those_worked_out_by_hand(name):
+    given, states = BY_HAND[name]
+    found = find(name).states(np.array([given]))
+    assert [state.tolist() for state in found] == [[state] for state in states]
+
+
+@pytest.mark.parametrize("name", PROCEDURES)
+def test_rows_are_what_is_given_and_then_every_state_or_the_last(name):
+    procedure = find(name)
+    with_steps, written = rows(procedure, "test", 30, 4, steps=True)
+    at_once, answer = rows(procedure, "test", 30, 4, steps=False)
+    given = procedure.given("test", 30, 4)
+    assert written == procedure.times * answer
+    assert torch.equal(at_once, torch.cat([torch.from_numpy(given), with_steps[:, -answer:]], 1))
+    assert np.array_equal(with_steps[:, :-written].numpy(), given)
+    assert {part_of(row) for row in given} == {"test"} and given.max() < BASE
+
+
+def test_hops_walk_along_a_permutation():
+    given = find("hops").given("train", 50, 0)
+    assert np.array_equal(np.sort(given[:, :-1]), np.tile(np.arange(8), (50, 1)))
+
+
+def test_training_and_development_rows_are_of_different_parts():
+    made = lesson(find("hops"), 40, 0, steps=True)
+    assert made.answer == 3
+    assert {part_of(row[:9].numpy()) for row in made.train} == {"train"}
+    assert {part_of(row[:9].numpy()) for row in made.dev} == {"dev"}
+
+
+def test_what_is_written_is_what_transformers_generates_and_right_where_every_token_is():
+    model = gpt2(Shape(1, 2, 16, initial=0.5), BASE, 24, seed=0)
+    ids, written = rows(find("neighbour-sums"), "test", 20, 0, steps=True)
+    given = ids[:, :-written]
+    found = writes(model, given, written)
+    options = {"attention_mask": torch.ones_like(given), "do_sample": False, "pad_token_id": 0}
+    assert torch.equal(found, model.generate(given, max_new_tokens=written, **options)[:, given.shape[1] :])
+    own = torch.cat([given, found], 1)
+    assert right(model, own, written).all()
+    assert torch.equal(right(model, ids, written).all(1), (found == ids[:, -written:]).all(1))
+
+
+def test_weights_have_the_deviation_asked_for_and_else_gpt2_s():
+    for initial, expected in ((None, 0.02), (0.125, 0.125)):
+        weight = gpt2(Shape(1, 4, 64, initial=initial), BASE, 24, seed=0).transformer.h[0].attn.c_attn.weight
+        assert weight.std().item() == pytest.approx(expected, rel=0.03)
+
+
+def test_no_such_procedure_is_one_line():
+    with pytest.raises(
+        ts.UserError, match="asked for the procedure 'minus-one'; it has: plus-one, neighbour-sums, hops"
+    ):
+        find("minus-one")

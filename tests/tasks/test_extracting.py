@@ -1,0 +1,72 @@
+"""The rule by which answers are read, case by case, and the vote."""
+
+import pytest
+
+import tunescope as ts
+from tunescope.tasks.extracting import Extraction, vote
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "answer"),
+    [
+        ("line", "so. The answer is 12.\nNext", "12"),
+        ("line", "The answer is one. No, the answer is: two thirds", "two thirds"),
+        ("line", "THE ANSWER IS yes", "yes"),
+        ("line", "12", None),
+        ("line", "The answer is \nmore", None),
+        ("line", "The answer is .", None),
+        ("line", "The answer is 4\n\nQ: next?\nA: The answer is 5", "4"),
+        ("number", "2 and 3 make 5. The answer is 5 apples, not 6.", "5"),
+        ("number", "first 2, then 3.5.", "3.5"),
+        ("number", "The answer is 1,234,567.", "1234567"),
+        ("number", "it falls to -4", "-4"),
+        ("number", "The answer is none of 3", "3"),
+        ("number", "4 and the answer is unknown", None),
+        ("number", "no digits", None),
+        ("yes,no", "The answer is No, since yes is wrong", "no"),
+        ("yes,no", "yes or no? no, YES", "yes"),
+        ("yes,no", "The answer is nothing", None),
+        ("a,a b", "The answer is a b", "a b"),
+        ("a+,b", "The answer is a+", "a+"),
+    ],
+)
+def test_what_is_read(read, text, answer):
+    assert Extraction(read).answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "answer"),
+    [
+        ("line", " 12.\nThe answer is 13", "12"),
+        ("number", "12, then The answer is 13", "12"),
+        ("number", "\n\n12", None),
+        ("yes,no", "well, no. The answer is yes", "no"),
+    ],
+)
+def test_behind_the_marker_of_the_prompt_a_later_one_counts_for_nothing(read, text, answer):
+    assert Extraction(read).answer_behind(text) == answer
+
+
+@pytest.mark.parametrize("read", ["words", "yes,", "yes,yes", ""])
+def test_a_rule_that_is_none_is_refused(read):
+    with pytest.raises(ts.UserError, match="it is line, number, or different choices, as in --read yes,no"):
+        Extraction(read)
+
+
+def test_a_marker_must_have_words():
+    with pytest.raises(ts.UserError, match=r"The words in front of an answer are empty; type --lead"):
+        Extraction("line", " ")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (["a", "b", "b", None], ("b", 0.5)),
+        (["b", "a", "a", "b"], ("b", 0.5)),
+        ([None, None, "c", None], ("c", 0.25)),
+        ([None, None], (None, 0.0)),
+        (["a"], ("a", 1.0)),
+    ],
+)
+def test_the_commonest_answer_wins_and_of_equals_the_first(answers, expected):
+    assert vote(answers) == expected

@@ -1,0 +1,163 @@
+"""Questions asked at once, in two passes, and behind steps: against greedy loops over plain forwards."""
+
+import re
+from collections import Counter
+
+import pytest
+import tinyrun
+import torch
+
+import tunescope as ts
+from tunescope.tasks import Reasoning
+from tunescope.tasks.chain import Chain
+from tunescope.tasks.decoding import Sampling, sampled
+
+TASK = Reasoning(
+    input="text", target="label", steps="why", template="{text} Label:", lead="was", read="good,bad,film,plot,dull"
+)
+THINK = {"think": "film a", "then": "plot was"}
+
+
+def rows(count=12):
+    return [
+        {"text": row["text"], "label": ["good", "bad"][row["label"] == "neg"], "why": f"the {row['text'].split()[0]}"}
+        for row in tinyrun.rows(count, seed=5)
+    ]
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = tinyrun.model(seed=1)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        made.lm_head.weight = torch.nn.Parameter(torch.randn(16, 16))  # untied and lively: answers differ by row
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def task():
+    return TASK.prepare({"train": rows()}, tinyrun.tokenizer(), model_kind="decoder")
+
+
+@torch.no_grad()
+def goes_on(model, prompt, count):
+    """The likeliest `count` tokens behind a text, as text; up to the end token, special tokens left out."""
+    tokenizer = tinyrun.tokenizer()
+    ids, written = tokenizer(prompt)["input_ids"], []
+    for _ in range(count):
+        written.append(int(model(input_ids=torch.tensor([ids + written])).logits[0, -1].argmax()))
+        if written[-1] == tokenizer.eos_token_id:
+            break
+    return tokenizer.decode(written, skip_special_tokens=True)
+
+
+def first_choice(text):
+    found = re.findall(r"\b(?:good|bad|film|plot|dull)\b", text)
+    return found[0] if found else ""
+
+
+def ask(task, model):
+    tokenizer = tinyrun.tokenizer()
+    return task.predict(model, task.encode(rows(), tokenizer, model_kind="decoder"), tokenizer, batch_size=5)
+
+
+def test_at_once_the_answer_is_what_follows_the_lead(model, task):
+    expected = [first_choice(goes_on(model, f"{row['text']} Label: was", task.max_new_tokens)) for row in rows()]
+    found = ask(task, model)
+    assert [one.text for one in found] == expected
+    assert len(set(expected)) > 1
+    right = [float(text == row["label"]) for text, row in zip(expected, rows(), strict=True)]
+    assert [one.stats for one in found] == [(one,) for one in right]
+    assert [one.told["unread"] for one in found] == [float(text == "") for text in expected]
+
+
+def test_in_two_passes_the_steps_stand_in_the_second_prompt(model, task):
+    asked = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
+    expected = []
+    for row in rows():
+        prompt = f"{row['text']} Label: film a"
+        steps = goes_on(model, prompt, 4)
+        expected.append(first_choice(goes_on(model, f"{prompt} {steps} plot was", task.max_new_tokens)))
+    found = [one.text for one in ask(asked, model)]
+    assert found == expected
+    assert found != [one.text for one in ask(task, model)]
+
+
+def test_behind_shown_steps_the_answer_is_read_from_one_pass(model, task):
+    asked = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(tokens=6), "shown": True})
+    expected = []
+    for row in rows():
+        text = goes_on(model, f"{row['text']} Label:", 6 + 1 + task.max_new_tokens)
+        behind = text.rpartition("was")[2] if "was" in text else None
+        found = re.findall(r"\b(?:good|bad|film|plot|dull)\b", text if behind is None else behind)
+        expected.append((found[-1] if behind is None else found[0]) if found else "")
+    assert [one.text for one in ask(asked, model)] == expected
+
+
+def test_of_samples_the_commonest_answer_is_taken_with_its_share(model, task):
+    chain = Chain(samples=5, temperature=1.3, tokens=6)
+    asked = ts.tasks.Reasoning(**{**vars(task), "chain": chain, "shown": True, "seed": 3})
+    tokenizer = tinyrun.tokenizer()
+    encoded = asked.encode(rows(), tokenizer, model_kind="decoder")
+    rule = asked._rule()
+    texts = [
+        sampled(model, encoded, tokenizer, 6 + 1 + asked.max_new_tokens, 5, Sampling(1.3, 15 + n)) for n in range(5)
+    ]
+    found = ask(asked, model)
+    for number, one in enumerate(found):
+        answers = [rule.answer(texts[sample][number]) for sample in range(5)]
+        counts = Counter(answer for answer in answers if answer)
+        top = max(counts.values(), default=0)
+        expected = next((answer for answer in answers if answer and counts[answer] == top), "")
+        assert (one.text, one.told["vote"]) == (expected, top / 5)
+    assert 0 < sum(one.told["vote"] for one in found) < len(found)
+
+
+def test_demonstrations_show_steps_where_they_are_asked_for(task):
+    (row,) = rows(1)
+    direct = task.demonstrations([row], 1, 0)
+    shown = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(), "shown": True}).demonstrations([row], 1, 0)
+    assert direct == f"{row['text']} Label: was {row['label']}\n\n"
+    assert shown == f"{row['text']} Label: {row['why']} was {row['label']}\n\n"
+
+
+def test_a_prompt_leaves_room_for_all_that_is_written(task):
+    """The room is shared by the prompt, the steps, the words that ask again and the answer but for its last token."""
+    tokenizer = tinyrun.tokenizer()
+    asked = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
+    long = [{"text": " ".join(["film"] * 50), "label": "good"}]
+    (cut,) = asked.encode(long, tokenizer, model_kind="decoder", room=30)
+    assert len(cut.input_ids) + 4 + 2 + task.max_new_tokens - 1 == 30
+    assert cut.cut > 0
+
+
+def test_the_longest_steps_of_training_are_the_room_for_steps(task):
+    assert task.step_tokens == 2
+    assert "12 of 12 training rows show their steps." in task.notes
+    bare = [{"text": row["text"], "label": row["label"]} for row in rows()]
+    assert TASK.prepare({"train": bare}, tinyrun.tokenizer(), model_kind="decoder").step_tokens == 128
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Chain(samples=0), "cot:samples=0: samples and tokens are at least 1, and temperature at least 0"),
+        (lambda: Chain(samples=3), "at temperature 0 all samples are the same; type cot:samples=8,temperature=0.7"),
+        (lambda: Reasoning(template="{input} {target}"), "contains the field {target}, which tells the answer"),
+        (lambda: Reasoning(template="{input} {steps}"), "contains the field {steps}, which tells the answer"),
+        (
+            lambda: TASK.prepare(
+                {"train": [{"text": "a", "label": "maybe"}]}, tinyrun.tokenizer(), model_kind="decoder"
+            ),
+            "'label' is 'maybe', in which --read good,bad,film,plot,dull finds no answer",
+        ),
+        (
+            lambda: TASK.encode([{"text": "a", "label": "good"}], tinyrun.tokenizer(), model_kind="decoder"),
+            "Reasoning does not know how long answers are yet: prepare it, or give max_new_tokens=16",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(make, message):
+    with pytest.raises(ts.UserError, match=re.escape(message)) as refused:
+        make()
+    assert "\n" not in str(refused.value)
