@@ -220,7 +220,7 @@ def _behind(bench: "Bench", shots: int, seed: int, specs: tuple[Any, ...]) -> tu
 
     if not shots:
         return (), specs
-    before = (Text(text=bench.task.demonstrations(bench.splits.train, shots, seed)),)
+    before = (Text(text=bench.task.demonstrations(bench.drawn(seed).train, shots, seed)),)
     if not any(isinstance(spec, AttentionDelta) and not spec.anchors for spec in specs):
         return before, specs
     anchors = _anchors(bench, shots, seed)
@@ -234,7 +234,7 @@ def _anchors(bench: "Bench", shots: int, seed: int) -> tuple[str, ...]:
 
     if not isinstance(bench.task, Classification):
         raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
-    return spans(bench.tokenizer, bench.task.demonstrated(bench.splits.train, shots, seed)).anchors
+    return spans(bench.tokenizer, bench.task.demonstrated(bench.drawn(seed).train, shots, seed)).anchors
 
 
 def _with_anchors(spec: Any, anchors: tuple[str, ...]) -> Any:

@@ -25,12 +25,17 @@ class Bench:
     sha256: Mapping[str, str]
     fingerprint: str
     device: torch.device
-    cache: dict[tuple[str, bool, int | None], list[Any]] = field(default_factory=dict)
+    draws: Mapping[int, Any] = field(default_factory=dict)  # with --k-shot, the rows that each seed draws
+    cache: dict[tuple[str, bool, int | None, int | None], list[Any]] = field(default_factory=dict)
 
-    def encoded(self, part: str, *, bos: bool, room: int | None) -> list[Any]:
-        key = (part, bos, room)
+    def drawn(self, seed: int | None) -> Any:
+        """The parts that a run of that seed sees: the same for all, but with --k-shot."""
+        return self.splits if seed is None else self.draws.get(seed, self.splits)
+
+    def encoded(self, part: str, *, bos: bool, room: int | None, seed: int | None = None) -> list[Any]:
+        key = (part, bos, room, seed if seed in self.draws and part != "test" else None)
         if key not in self.cache:
-            rows = self.splits.parts()[part]
+            rows = self.drawn(seed).parts()[part]
             self.cache[key] = self.task.encode(
                 rows, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
             )
@@ -49,7 +54,6 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
 
     parts = {part: tasks.read(path) for part, path in plan.data.items()}
     hashes = {part: tasks.sha256(path) for part, path in plan.data.items()}
-    splits = tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
         model, tokenizer = load_model(plan.model, in_words=by == "words")
@@ -59,11 +63,30 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     task = task if task is not None else make_task(plan.task, model_kind)
     if model_kind == "encoder":
         _check_head(model, task)
+    draws = _draws(plan, task, parts)
+    splits = draws[plan.seeds[0]] if draws else tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
-    bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device)
+    bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))
     return bench
+
+
+def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
+    """Seed -> its K-shot parts; none without --k-shot."""
+    from tunescope.tasks import Classification
+    from tunescope.tasks.few_shot import k_shots
+
+    if plan.k_shot is None:
+        return {}
+    if not isinstance(task, Classification):
+        raise UserError("--k-shot draws rows of each label, and this task has none: it is for --task classification.")
+    if "dev" in parts or "test" not in parts:
+        raise UserError(
+            "--k-shot draws the training and the development rows from DATA, and tests on rows of their own: give "
+            "--test FILE and no --dev."
+        )
+    return k_shots(parts["train"], parts["test"], task.label_of, k=plan.k_shot, seeds=plan.seeds)
 
 
 def make_task(given: Mapping[str, Any], model_kind: str) -> Any:

@@ -58,7 +58,7 @@ def job(
         "device": bench.device.type,
         "threads": bench.plan.threads,
         "tunescope": version("tunescope"),
-    }
+    } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
     return Job(store.identity(depends_on), arm, rates, seed, settings.steps, test)
 
 
@@ -194,7 +194,7 @@ def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
     from tunescope.contexts.text import Text
 
     begun = todo.arm.shots > 0 or any(isinstance(spec, Text | Anchors) for spec in todo.arm.specs)
-    return bench.encoded(part, bos=not begun, room=room(bench, tuned.positions))
+    return bench.encoded(part, bos=not begun, room=room(bench, tuned.positions), seed=todo.seed)
 
 
 def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]]]:
