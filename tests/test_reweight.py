@@ -331,7 +331,7 @@ def test_its_arm_string_and_its_json_give_it_back(spec: Reweight) -> None:
         ("gpt2", "reweight:anchors=1+text:text=w5 w6", "the context there is: none"),
         ("gpt2", "text:text=w5 w6+soft:length=2+reweight:anchors=1", "the context there is: Soft"),
         ("gpt2", "text:text=w5 w6+prefix:length=2+reweight:anchors=1", "the context there is: Prefix"),
-        ("bert", "text:text=w5 w6+reweight:anchors=1", "an encoder answers by a head: take a decoder"),
+        ("bert", "text:text=w5 w6+reweight:anchors=1", "an encoder makes none: take a decoder"),
     ],
 )
 def test_what_it_cannot_act_on_is_refused(family: str, arm: str, message: str) -> None:

@@ -10,7 +10,8 @@ import transformers as tf
 
 import tunescope as ts
 from tunescope import train
-from tunescope.comparing import arms, plan
+from tunescope.anchors import study
+from tunescope.comparing import arms, inside, plan
 from tunescope.comparing.bench import load_model, open_bench
 from tunescope.comparing.comparison import ask, compare
 from tunescope.errors import UserError
@@ -170,3 +171,24 @@ def test_a_loaded_model_with_the_wrong_head_is_refused(material, tmp_path):
         task = Classification(words=WORDS, by=by, template="{text}" if by == "head" else "{text} {mask}")
         with pytest.raises(UserError, match=message):
             compare(auto.from_pretrained(folder / "bert"), data, task=task, tokenizer=tokenizer, out=tmp_path / by)
+
+
+def test_t5_reads_its_sentinel_wherever_it_is_looked_at(material, tmp_path):
+    model, tokenizer = masked.make("t5", dtype=torch.float32)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    task = {"kind": "classification", "words": WORDS, "template": "{text} it was {mask}."}
+    bench = open_bench(question(material, model=str(tmp_path), task=task))
+    sentinel = tokenizer.convert_tokens_to_ids("<extra_id_0>")
+    items = bench.encoded("dev", bos=True, room=None)
+    for with_target in (True, False):
+        looked = inside._inputs(bench, items[:3], with_target=with_target)["decoder_input_ids"]
+        assert looked[:, :2].tolist() == [[0, sentinel]] * 3
+    (one,) = study.rounds_of(study.Asked(bench.plan, rows=2), bench)
+    assert one.choices.lead == (sentinel,)
+    [batch] = one.batches()
+    assert batch.inputs["decoder_input_ids"].tolist() == [[0, sentinel]] * 2
+    found = ask(
+        question(material, model=str(tmp_path), task=task, arms=("zero-shot", "lora")), tmp_path / "run", quiet=True
+    )
+    assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]

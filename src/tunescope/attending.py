@@ -47,7 +47,7 @@ def readers(model: Any, asked: AttentionDelta) -> list[Reached]:
     which = kind(model)
     if which == "encoder":
         raise UserError(
-            f"{asked} acts where an answer is made from demonstrations, and an encoder answers by a head: take a "
+            f"{asked} acts where an output is made from demonstrations, and an encoder makes none: take a "
             "decoder or an encoder-decoder, or adapt the encoder with lora."
         )
     suffix = ".self" if which == "decoder" else ".cross"

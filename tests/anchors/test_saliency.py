@@ -124,7 +124,7 @@ def test_the_control_is_as_many_other_words_of_the_same_length():
 
 
 def test_what_cannot_be_asked_is_one_clear_line():
-    with pytest.raises(ts.UserError, match="reads no demonstrations"):
+    with pytest.raises(ts.UserError, match="In an encoder label words look at the query"):
         batch(tiny.make("bert"), tiny.tokenizer(), prompted(tiny.make("gpt2"))[0])
     with pytest.raises(ts.UserError, match="begin with the same token"):
         choices({"a": (1, 2), "b": (1, 3), "c": (4,)})

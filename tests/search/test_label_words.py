@@ -146,6 +146,12 @@ def test_what_is_found_is_the_best_of_all_pairs_by_transformers_own_logits(name)
     assert search.search(given, 17, 0, say) == found
 
 
+def test_a_shortlist_is_by_the_mean_log_probability_and_of_equals_by_the_earlier_token():
+    scores = torch.tensor([[-1.0, -9.0, -4.0, -4.0], [-9.5, -1.5, -4.0, -4.0]])
+    assert LabelWords(shortlist=3)._shortlist(scores) == (2, 3, 0)
+    assert LabelWords(shortlist=9)._shortlist(scores) == (2, 3, 0, 1)
+
+
 def test_fewer_passes_read_fewer_training_rows_of_each_class(taught):
     model, tokenizer = taught
     task = Classification(words=WORDS, template="{text} it was {mask}.")

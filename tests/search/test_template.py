@@ -141,6 +141,14 @@ def test_forbidden_texts_are_not_written_and_rows_are_drawn_for_each_class(write
     assert not any(" it" in one or "." in one for one in words)
 
 
+def test_the_best_on_dev_is_found_and_of_equals_the_likelier(taught, monkeypatch):
+    scores = {"a {text} {mask}": 0.25, "b {text} {mask}": 0.75, "c {text} {mask}": 0.75, "d {text} {mask}": 0.5}
+    monkeypatch.setattr(Template, "_written", lambda *_: list(scores))
+    monkeypatch.setattr("tunescope.search.template._score", lambda _, template: scores[template])
+    found = Template().search(bench(*taught), 1000, 0, [].append)
+    assert (found.template, found.dev, found.passes) == ("b {text} {mask}", 0.75, 48)
+
+
 def test_templates_that_a_label_word_cannot_stand_in_are_left_out_and_counted(monkeypatch):
     told: list[str] = []
     model, tokenizer = masked.make("roberta", dtype=torch.float32)

@@ -23,7 +23,9 @@ def test_each_part_has_k_rows_of_each_label_and_none_in_common(k, seed):
     texts = [row["text"] for row in (*cut.train, *cut.dev)]
     assert len(set(texts)) == 6 * k
     assert cut.test == TEST
-    assert cut.notes == (f"{k} rows of each label to train on and {k} others to choose by, drawn by seed {seed}.",)
+    assert cut.notes == (
+        f"{k} rows of each label to train on and {k} others to choose by, drawn from 300 by seed {seed}.",
+    )
 
 
 def test_the_draw_depends_on_the_rows_and_the_seed_and_never_on_order():

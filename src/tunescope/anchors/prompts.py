@@ -98,12 +98,12 @@ def batch(model: Any, tokenizer: Any, prompts: Sequence[Prompt], lead: Sequence[
 
     lead: what every answer begins with, already read.
 
-    Raises UserError for an encoder, which answers by a head and reads no demonstrations, and for a prompt that is
+    Raises UserError for an encoder, whose tokens look at those behind them too, and for a prompt that is
     longer than the model.
     """
     which = kind(model)
     if which == "encoder":
-        raise UserError("An encoder answers by a head and reads no demonstrations: take a decoder.")
+        raise UserError("In an encoder label words look at the query as the query looks at them: take a decoder.")
     check_room(model, prompts, len(lead))
     rows = [prompt.ids + tuple(lead if which == "decoder" else ()) for prompt in prompts]
     ids, mask = padded(rows, pad_id(tokenizer), model.device, left=which == "decoder")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,20 @@ class Bench:
     sha256: Mapping[str, str]
     fingerprint: str
     device: torch.device
+    draws: Mapping[int, Any] = field(default_factory=dict)  # with --k-shot, the parts that each seed draws
     cache: dict[tuple[str, str, bool, int | None], list[Any]] = field(default_factory=dict)
     means: dict[str, torch.Tensor] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
+    by_seed: dict[int, "Bench"] = field(default_factory=dict)
+
+    def at(self, seed: int) -> "Bench":
+        """What a run of that seed sees: this bench, or with --k-shot one with the rows that the seed draws."""
+        if seed not in self.draws:
+            return self
+        if seed not in self.by_seed:
+            own: dict[str, Any] = {"cache": {}, "means": {}, "shown": {}, "by_seed": {}}
+            self.by_seed[seed] = replace(self, splits=self.draws[seed], draws={}, **own)
+        return self.by_seed[seed]
 
     def encoded(self, part: str, *, bos: bool, room: int | None, task: Any = None) -> list[Any]:
         """The rows of a part, as the bench's task or another one asks them."""
@@ -65,7 +76,6 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
 
     parts = {part: tasks.read(path) for part, path in plan.data.items()}
     hashes = {part: tasks.sha256(path) for part, path in plan.data.items()}
-    splits = tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
         model, tokenizer = load_model(plan.model, in_words=by == "words")
@@ -75,11 +85,30 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     task = task if task is not None else make_task(plan.task, model_kind)
     if model_kind == "encoder":
         _check_head(model, task)
+    draws = _draws(plan, task, parts)
+    splits = draws[plan.seeds[0]] if draws else tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
-    bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device)
+    bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))
     return bench
+
+
+def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
+    """Seed -> its K-shot parts; none without --k-shot."""
+    from tunescope.tasks import Classification
+    from tunescope.tasks.few_shot import k_shots
+
+    if plan.k_shot is None:
+        return {}
+    if not isinstance(task, Classification):
+        raise UserError("--k-shot draws rows of each label, and this task has none: it is for --task classification.")
+    if "dev" in parts or "test" not in parts:
+        raise UserError(
+            "--k-shot draws the training and the development rows from DATA, and tests on rows of their own: give "
+            "--test FILE and no --dev."
+        )
+    return k_shots(parts["train"], parts["test"], task.label_of, k=plan.k_shot, seeds=plan.seeds)
 
 
 def make_task(given: Mapping[str, Any], model_kind: str) -> Any:

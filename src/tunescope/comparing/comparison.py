@@ -60,6 +60,7 @@ def compare(
     steps: int = 500,
     batch_size: int = 16,
     settings: Settings | None = None,
+    k_shot: int | None = None,
     out: str | Path | None = None,
     workers: int = 1,
     threads: int = 1,
@@ -79,6 +80,7 @@ def compare(
         trials: learning rates tried for each trained arm, from its method's own grid.
         learning_rates: these for every arm instead.
         settings: all of the training, instead of `steps` and `batch_size` alone.
+        k_shot: rows of each label that each seed draws to train on, and as many to choose by; needs data["test"].
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
@@ -97,6 +99,7 @@ def compare(
         seeds=tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds),
         trials=trials,
         rates=tuple(learning_rates),
+        k_shot=k_shot,
         threads=threads,
         device=device or machine.default_device().type,
         settings=settings or default_settings(steps, batch_size),

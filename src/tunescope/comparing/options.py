@@ -100,6 +100,7 @@ class ProtocolOptions:
         seeds: how many, or which.
         trials: learning rates tried for each arm, from its method's own grid.
         lr: these learning rates for every arm instead.
+        k_shot: train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test.
     """
 
     dev: str | None = None
@@ -109,6 +110,7 @@ class ProtocolOptions:
     seeds: Annotated[tuple[int, ...], Many] = (3,)
     trials: int = 3
     lr: Annotated[tuple[float, ...], Many] = ()
+    k_shot: int | None = None
 
 
 def question(
@@ -134,6 +136,7 @@ def question(
         seeds=tuple(range(protocol.seeds[0])) if len(protocol.seeds) == 1 else protocol.seeds,
         trials=protocol.trials,
         rates=protocol.lr,
+        k_shot=protocol.k_shot,
         device=machine.default_device().type,
         settings=with_settings(default_settings(training.steps, training.batch_size), **vars(training)),
     )

@@ -50,6 +50,7 @@ class Plan:
     rates: learning rates instead of each method's own grid; () means the grid.
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
     pilot_of: in a pilot, the comparison that it stands for.
+    k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
@@ -66,6 +67,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings)
     pilot_of: Whole | None = None
     trial_steps: int | None = None
+    k_shot: int | None = None
 
 
 def check(plan: Plan) -> Plan:
@@ -79,6 +81,8 @@ def check(plan: Plan) -> Plan:
         _at_least(name, getattr(settings, name), 1)
     _at_least("trials", plan.trials, 1)
     _at_least("threads", plan.threads, 1)
+    if plan.k_shot is not None:
+        _at_least("k_shot", plan.k_shot, 1)
     for budget in plan.budgets:
         _at_least("budget", budget, 1)
     for rate in plan.rates:
@@ -150,6 +154,7 @@ def command(plan: Plan) -> str:
     words += ["--budget", *map(str, plan.budgets)] if plan.budgets else []
     words += ["--lr", *(f"{rate:g}" for rate in plan.rates)] if plan.rates else ["--trials", str(plan.trials)]
     words += ["--seeds", *_seed_words(plan.seeds)]
+    words += [] if plan.k_shot is None else ["--k-shot", str(plan.k_shot)]
     default = asdict(Settings())
     for name, value in asdict(plan.settings).items():
         if value != default[name] or name in ("steps", "batch_size"):

@@ -61,7 +61,7 @@ def job(
         "device": bench.device.type,
         "threads": bench.plan.threads,
         "tunescope": version("tunescope"),
-    }
+    } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
     return Job(store.identity(depends_on), arm, rates, seed, settings.steps, test)
 
 
@@ -74,6 +74,7 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
     Raises:
         UserError: a file of the run is damaged, or the disk takes nothing more.
     """
+    bench = bench.at(todo.seed)
     result = store.finished(folder, todo.id)
     if result is None:
         with files.disk_errors_named(folder):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tunescope.errors import UserError
@@ -41,7 +42,23 @@ def k_shot(
             )
         drawn = [members[key] for key in sorted(members)]
         train, dev = train + drawn[:k], dev + drawn[k : 2 * k]
-    notes = [f"{k} rows of each label to train on and {k} others to choose by, drawn by seed {seed}."]
+    notes = [f"{k} rows of each label to train on and {k} others to choose by, drawn from {len(rows)} by seed {seed}."]
     if found := shared(train, test):
         notes.append(f"{len(found)} of {len(test)} test rows are also in train, exactly.")
     return Splits(train, dev, list(test), tuple(notes))
+
+
+def k_shots(
+    rows: Rows,
+    test: Rows,
+    label_of: Callable[[Mapping[str, Any], int], str],
+    *,
+    k: int = K,
+    seeds: Sequence[int] = SEEDS,
+) -> dict[int, Splits]:
+    """Seed -> its `k_shot`; the notes of each tell of all."""
+    found = {seed: k_shot(rows, test, label_of, k=k, seed=seed) for seed in seeds}
+    if len(found) == 1:
+        return found
+    drawn = f"{k} rows of each label to train on and {k} others to choose by, drawn from {len(rows)} anew by each seed."
+    return {seed: replace(one, notes=(drawn, *one.notes[1:])) for seed, one in found.items()}
