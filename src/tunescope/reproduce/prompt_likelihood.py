@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.reproducing.given import data_settings, model_settings
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.searches import METHODS, built, resolved
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,14 +22,6 @@ SOURCE = "after Wen et al. 2023 (arXiv:2302.03668), section 4"
 TAKES = ("quick", "seeds", "model", "data")
 
 GIVEN, LATER, FEWEST = 8, 32, 40  # words given, words that follow, texts needed
-METHODS = {
-    "random": "random prompts, the best kept",
-    "autoprompt:mode=projected": "projected gradient steps (AutoPrompt-SGD)",
-    "fluentprompt": "projected Langevin steps (FluentPrompt)",
-    "pez": "PEZ",
-    "autoprompt:mode=swap": "gradient-guided swaps (AutoPrompt)",
-    "gcg": "greedy coordinate gradient (GCG)",
-}
 NONE, SOFT = "none", "soft"
 RATES = (3e-3, 3e-2, 1e-1)
 
@@ -37,7 +30,9 @@ def settings(ask: Ask) -> Settings:
     if ask.model is None or ask.data is None:
         raise UserError(f"{ask.name} needs --model MODEL and --data FILE, rows with a text.")
     size: Settings = {"seeds": ask.seeds or (1 if ask.quick else 3), "length": 5, "batch_size": 16}
-    size |= {"passes": 2500 if ask.quick else 10_000, "methods": ["random", "pez"] if ask.quick else list(METHODS)}
+    given = {"length": size["length"], "batch": size["batch_size"]}
+    methods = resolved(["random", "pez"] if ask.quick else list(METHODS), **given)
+    size |= {"passes": 2500 if ask.quick else 10_000, "methods": methods}
     return size | model_settings(ask.model, ("decoder",), ask.name) | data_settings(ask.data)
 
 
@@ -55,15 +50,13 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import tunescope as ts
-    from tunescope.searching.named import parse
 
     bench, method = _bench(settings), unit["method"]
     if method == NONE:
         return {"loss": _loss(bench, "test", begun=False), "rows": len(bench.splits.test), "prompt": ""}
     if method == SOFT:
         return _soft(settings, bench, unit["seed"])
-    search = parse(f"{method}{',' if ':' in method else ':'}length={settings['length']},batch={settings['batch_size']}")
-    found = search.search(bench, settings["passes"], unit["seed"], lambda line: None)
+    found = built(method, settings["methods"]).search(bench, settings["passes"], unit["seed"], lambda line: None)
     with ts.attach(bench.model, ts.Text(text=found.text), tokenizer=bench.tokenizer):
         return {"loss": _loss(bench, "test", begun=True), "passes": found.passes, "prompt": found.text}
 

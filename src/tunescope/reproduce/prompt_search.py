@@ -16,31 +16,25 @@ from tunescope.lab.named import Named, tokenizer
 from tunescope.lab.pretrained import Pretraining, pretrained
 from tunescope.lab.world import World, rows
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.searches import METHODS, built, resolved
 from tunescope.train import Settings as Training
 
 TITLE = "Searching for a prompt that is known to exist: the three words that name a skill"
 SOURCE = "after Wen et al. 2023 (arXiv:2302.03668), section 4, on worlds where the answer is known"
 TAKES = ("quick", "seeds")
 
-METHODS = {
-    "random": "random prompts, the best kept",
-    "autoprompt:mode=projected": "projected gradient steps (AutoPrompt-SGD)",
-    "fluentprompt": "projected Langevin steps (FluentPrompt)",
-    "pez": "PEZ",
-    "autoprompt:mode=swap": "gradient-guided swaps (AutoPrompt)",
-    "gcg": "greedy coordinate gradient (GCG)",
-}
 OPEN, STRICT = 0.0, 0.5  # the share of pretraining under spoiled names
 WORLDS = {OPEN: "open", STRICT: "strict"}
 ENOUGH = 0.9  # of development rows
 
 
 def settings(ask: Ask) -> Settings:
+    world = Named(skills=("add1", "reverse"), words=12, length=2) if ask.quick else Named()
     return {
         "seeds": ask.seeds or (1 if ask.quick else 3),
         "spoiled": [OPEN] if ask.quick else [OPEN, STRICT],
-        "world": asdict(Named(skills=("add1", "reverse"), words=12, length=2) if ask.quick else Named()),
-        "methods": ["random", "pez", "gcg"] if ask.quick else list(METHODS),
+        "world": asdict(world),
+        "methods": resolved(["random", "pez", "gcg"] if ask.quick else list(METHODS), length=world.length),
         "passes": 20_000 if ask.quick else 60_000,
         "rows": {"train": 2000, "dev": 100, "test": 500},
         "shape": [2, 4, 64],
@@ -67,13 +61,11 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tunescope.searching.named import parse
-
     made = _world(settings, unit["spoiled"], unit["seed"])
     world, model, words = made.curriculum, pretrained(made), tokenizer(made.curriculum)
     bench = _bench(settings, made, model, unit["skill"])
     name = world.names(unit["seed"])[world.skills.index(unit["skill"])].tolist()
-    search = parse(f"{unit['method']}{',' if ':' in unit['method'] else ':'}length={world.length}")
+    search = built(unit["method"], settings["methods"])
     found = search.search(bench, settings["passes"], unit["seed"], lambda line: None)
     tests = digits(world.world, (unit["skill"],), "test", settings["rows"]["test"], unit["seed"])
 
