@@ -8,6 +8,7 @@ import masked
 import pytest
 import torch
 import transformers as tf
+from test_cli import call
 from torch.nn import functional as F
 
 from tunescope.comparing.bench import Bench
@@ -211,3 +212,23 @@ def test_labels_that_are_no_words_of_the_vocabulary_need_none_to_be_looked_for(t
     (tmp_path / "train.jsonl").write_text("".join(many))
     with pytest.raises(UserError, match=r"The vocabulary has \d+ whole words, and there are 60 labels to name"):
         open_unworded(plan)
+
+
+def test_the_command_finds_the_words_of_a_masked_model_that_was_given_none(taught, tmp_path, monkeypatch, capsys):
+    model, tokenizer = taught
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    for seed, (part, count) in enumerate({"train": 24, "dev": 18, "test": 30}.items()):
+        made = [row | {"label": f"{row['label']}/3-x"} for row in rows(count, seed)]
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    words = ["search", tmp_path / "model", tmp_path / "train.jsonl", "--by", "words", "--seeds", "1"]
+    words += ["--template", "{text} it was {mask}.", "--method", "label_words:shortlist=8", "--passes", "100"]
+    for part in ("dev", "test"):
+        words += [f"--{part}", tmp_path / f"{part}.jsonl"]
+    code, out, err = call(monkeypatch, capsys, *words, "--out", tmp_path / "out")
+    assert code == 0, err
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["zero_shot"]["score"] is None and "no label words were given" in out
+    (found,) = results["searches"]
+    assert found["score"] == 1.0 and found["gain"] is None
+    assert f"--words neg/3-x={found['runs'][0]['found']['words']['neg/3-x']}" in found["runs"][0]["shown"]

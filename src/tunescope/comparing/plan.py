@@ -95,7 +95,10 @@ def check(plan: Plan) -> Plan:
     for name, allowed in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
         one_of(name, getattr(settings, name), allowed)
     if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds) or not all(0 <= s < 2**31 for s in plan.seeds):
-        raise UserError(f"--seeds {list(plan.seeds)}: give at least one, all different, from 0 to 2147483647.")
+        raise UserError(
+            f"--seeds {' '.join(map(str, plan.seeds)) or 0}: give how many, 1 or more, or which: two or more different "
+            "whole numbers from 0 to 2147483647."
+        )
     return plan
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope.errors import UserError
 from tunescope.searching.search import Found, Point, Say, Search
@@ -32,6 +32,8 @@ class LabelWords(Search):
     Every row goes forward once. Unlike the paper, the assignments that are kept are not tuned one by one, so that what
     is found is best for the model as it is.
     """
+
+    names_labels: ClassVar[bool] = True
 
     shortlist: int = 100
     keep: int = 20

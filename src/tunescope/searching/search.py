@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tunescope.errors import UserError
 
@@ -44,6 +44,8 @@ class Found:
 
 class Search(ABC):
     """A frozen dataclass of settings: what the user types, as in pez:length=10,rate=0.1."""
+
+    names_labels: ClassVar[bool] = False  # whether it looks for the label words, so that none need be known before
 
     @abstractmethod
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:

@@ -22,6 +22,7 @@ from tunescope.searching.objective import check_answers
 from tunescope.searching.search import Found, Say, Search
 from tunescope.searching.transfer import carried
 from tunescope.searching.trying import made, stats_of, with_found
+from tunescope.searching.unworded import open_unworded
 from tunescope.tasks import metrics
 
 Json = dict[str, Any]
@@ -49,11 +50,13 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty: a search writes to a folder of its own. Name a new one with --out.")
     with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
-        bench = open_bench(asked.plan)
+        finds_words = all(one.names_labels for one in chosen)
+        bench = open_unworded(asked.plan) if finds_words else open_bench(asked.plan)
         check_answers(bench)
         for target in asked.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched
-        bare = {asked.plan.seeds[0]: stats_of(bench, "")}
+        stand_in = finds_words and bench.kind == "encoder" and not asked.plan.task.get("words")
+        bare = {} if stand_in else {asked.plan.seeds[0]: stats_of(bench, "")}
         folder.mkdir(parents=True, exist_ok=True)
         found = [_search(bench, one, asked, folder, say) for one in chosen]
         if all(one["status"] == "refused" for one in found):
@@ -121,7 +124,9 @@ def shown(found: Found, task: Any) -> str:
 
 
 def summary(bench: Bench, runs: Mapping[int, Any]) -> Json:
-    """The mean test score over seeds, with its interval."""
+    """The mean test score over seeds, with its interval; None where nothing could be scored."""
+    if not runs:
+        return {"score": None, "interval": None}
     found = stats.interval(runs, stats.scorer(bench.task.metric), level=LEVEL)
     return {"score": found.value, "interval": [found.low, found.high]}
 
@@ -131,6 +136,8 @@ def _against(bench: Bench, one: Json, bare: Mapping[int, Any]) -> Json:
     if one["status"] != "done":
         return {"score": None, "interval": None, "gain": None, "gain_interval": None}
     runs = stats.by_seed(one["runs"])
+    if not bare:
+        return summary(bench, runs) | {"gain": None, "gain_interval": None}
     without = dict.fromkeys(runs, next(iter(bare.values())))
     gap = stats.paired(runs, without, stats.scorer(bench.task.metric), level=LEVEL)
     return summary(bench, runs) | {"gain": gap.value, "gain_interval": [gap.low, gap.high]}

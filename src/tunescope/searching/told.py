@@ -36,12 +36,15 @@ def facts(results: Json) -> dict[str, Any]:
 
 def _scores(results: Json) -> Finding:
     scale = _scale(results)
-    rows = [(NONE, _cell(results["zero_shot"], scale), "", "")]
+    bare = results["zero_shot"]
+    rows = [(NONE, "no label words were given" if bare["score"] is None else _cell(bare, scale), "", "")]
     for one in results["searches"]:
         if one["status"] != "done":
             rows.append((one["name"], f"refused: {one['reason']}", "", ""))
             continue
-        against = f"{score(one['gain'], scale, sign=True)} [{span(one['gain_interval'], scale, sign=True)}]"
+        against = ""
+        if one["gain"] is not None:
+            against = f"{score(one['gain'], scale, sign=True)} [{span(one['gain_interval'], scale, sign=True)}]"
         passes = max(run["found"]["passes"] for run in one["runs"])
         rows.append((one["name"], _cell(one, scale), against, f"{passes:,}"))
     metric = str(results["task"]["metric"]).replace("_", " ")

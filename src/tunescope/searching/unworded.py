@@ -11,10 +11,10 @@ from tunescope.errors import UserError
 
 
 def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> Bench:
-    """`open_bench`; where the plan names no label words, words of the vocabulary stand in for them.
+    """`open_bench`; where an encoder's plan names no label words, words of the vocabulary stand in for them.
 
-    Each label stands for itself in a comparison without words, and at a mask few labels are one token. Which words
-    stand in says nothing: they are the first of the vocabulary.
+    Without words each label stands for itself, and at a mask few labels are one token. Which words stand in says
+    nothing: they are the first of the vocabulary.
 
     Raises:
         UserError: as `open_bench`, or fewer words in the vocabulary than labels.
@@ -26,8 +26,10 @@ def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> Bench
     if model is None:
         model, tokenizer = load_model(plan.model, in_words=plan.task.get("by") == "words")
     task = make_task(plan.task, kind(model))
-    if not isinstance(task, tasks.Classification) or task.words or task.by != "words":
+    is_named = not isinstance(task, tasks.Classification) or bool(task.words) or task.by != "words"
+    if is_named or kind(model) != "encoder":
         return open_bench(plan, model, tokenizer, task)
+    assert isinstance(task, tasks.Classification)
     labels = sorted({task.label_of(row, index) for index, row in enumerate(tasks.read(plan.data["train"]))})
     words = list(whole_words(tokenizer, task.template, kind(model)).values())
     if len(words) < len(labels):
