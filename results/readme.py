@@ -1,4 +1,4 @@
-"""Write the README's tables from the result files; `--check` only says whether they are up to date.
+"""Write the tables of the README and of docs/ from the result files; `--check` only says whether they are up to date.
 
 python results/readme.py
 """
@@ -150,16 +150,23 @@ def filled(text: str) -> str:
         around = "" if mark == "calibration" else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
-    return text
+    return re.sub(r"<!-- table:(\S+):begin -->.*?<!-- table:\1:end -->", _named, text, flags=re.DOTALL)
+
+
+def _named(match: re.Match[str]) -> str:
+    """The table of results/NAME.json, where a page asks for it."""
+    name = match[1]
+    made = _paper(json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8")))
+    return f"<!-- table:{name}:begin -->\n\n{made}\n\n<!-- table:{name}:end -->"
 
 
 def main() -> int:
-    path = ROOT / "README.md"
-    before = path.read_text("utf-8")
-    after = filled(before)
+    pages = {path: path.read_text("utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+    stale = {path: after for path, before in pages.items() if (after := filled(before)) != before}
     if "--check" in sys.argv:
-        return int(before != after)
-    path.write_text(after, "utf-8")
+        return int(bool(stale))
+    for path, after in stale.items():
+        path.write_text(after, "utf-8")
     return 0
 
 

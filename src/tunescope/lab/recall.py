@@ -24,7 +24,7 @@ UNKNOWN = "?"
 class Recall:
     """The size of the world: items and labels there are, how many items a sequence shows; sequences of a lesson."""
 
-    items: int = 16
+    items: int = 8
     labels: int = 4
     shown: int = 8
     rows: int = ROWS

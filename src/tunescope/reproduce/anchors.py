@@ -50,7 +50,7 @@ def settings(ask: Ask) -> Settings:
         "world": asdict(Recall(items=8, labels=2, shown=4) if ask.quick else Recall()),
         "draws": 6 if ask.quick else 50,
         "rate": 1e-3,
-        "steps": 500 if ask.quick else 1200,
+        "steps": 500 if ask.quick else 1000,
         "batch_size": 64,
     }
 
