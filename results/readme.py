@@ -150,14 +150,31 @@ def filled(text: str) -> str:
         around = "" if mark == "calibration" else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
-    return re.sub(r"<!-- table:(\S+):begin -->.*?<!-- table:\1:end -->", _named, text, flags=re.DOTALL)
+    return re.sub(r"<!-- (table|search):(\S+):begin -->.*?<!-- \1:\2:end -->", _named, text, flags=re.DOTALL)
 
 
 def _named(match: re.Match[str]) -> str:
-    """The table of results/NAME.json, where a page asks for it."""
-    name = match[1]
-    made = _paper(json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8")))
-    return f"<!-- table:{name}:begin -->\n\n{made}\n\n<!-- table:{name}:end -->"
+    """The table of results/NAME.json, of a recipe or of a search, where a page asks for it."""
+    kind, name = match.groups()
+    result = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
+    made = _paper(result) if kind == "table" else _search(result)
+    return f"<!-- {kind}:{name}:begin -->\n\n{made}\n\n<!-- {kind}:{name}:end -->"
+
+
+def _search(result: dict[str, Any]) -> str:
+    """A row a search: its score, its gain, and what each seed found."""
+    lines = [f"`{result['command']}`", "", "| search | test | gain | found |", "|---|---|---|---|"]
+    bare = result["zero_shot"]
+    lines.append(f"| none | {_span(bare['score'], bare['interval'])} | | |")
+    for one in result["searches"]:
+        found = "; ".join(run["shown"].removeprefix("--words ") for run in one["runs"])
+        gain = _span(one["gain"], one["gain_interval"])
+        lines.append(f"| {one['name']} | {_span(one['score'], one['interval'])} | {gain} | {found} |")
+    return "\n".join(lines)
+
+
+def _span(value: float, interval: list[float]) -> str:
+    return f"{value:.3f} [{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
 def main() -> int:
