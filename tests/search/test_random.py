@@ -13,10 +13,10 @@ from tunescope.searching.named import parse
 def test_the_prompt_of_the_moment_has_the_least_loss_of_all_that_were_drawn():
     search = RandomPrompts(length=3, candidates=2, batch=5)
     with opened(bench()) as goal:
-        moves = search.moves(goal, torch.Generator().manual_seed(7), 0)
+        moves = search.moves(goal, torch.Generator().manual_seed(3), 0)
         found = [next(moves).clone() for _ in range(12)]
         assert goal.passes == 12 * 2 * 5
-        again = torch.Generator().manual_seed(7)
+        again = torch.Generator().manual_seed(3)
         rows = goal.batch(5, again)
         drawn = torch.cat([torch.randint(len(goal.table), (2, 3), generator=again) for _ in range(12)])
         losses = torch.stack([goal.losses(prompt[None], rows)[0] for prompt in drawn])
