@@ -64,13 +64,13 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
 
 
 def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):
-    from tunescope.comparing import arms, demos
+    from tunescope.comparing import arms, demos, in_front
 
     bench = open_bench(asked(material))
     for seed in SEEDS:
         own = bench.at(seed)
         rows = demos.drawn(demos.Demos(k=3), own, seed)
-        (text,) = arms.specs_at(arms.ready(arms.Arm("demos:k=3", "demos:k=3"), own), own, rows)
+        (text,) = in_front.specs_at(arms.ready(arms.Arm("demos:k=3", "demos:k=3"), own), own, rows)
         shown = {one.split("\nLabel:")[0] for one in text.text.removesuffix("\n\n").split("\n\n")}
         assert shown == {row["text"] for row in bench.draws[seed].train}
         assert bench.at(seed) is own

@@ -226,7 +226,6 @@ def anchors(
         out: the folder for what is written (default: runs/anchors).
     """
     from tunescope.anchors import study
-    from tunescope.comparing import show
     from tunescope.report import probe as page
 
     plan = question(model, data, ProtocolOptions(test=test, seeds=seeds), task, None)
@@ -236,9 +235,7 @@ def anchors(
     command = shlex.join(["tunescope", *sys.argv[1:]])
     heading = f"Demonstrations on {found.facts['model']}"
     written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
-    for finding in found.findings.values():
-        print(f"\n{show.finding(finding)}")
-    print(f"\npage: {written}")
+    _print(found.findings, written)
 
 
 @app.command(help_epilogue="Searches:\n\n" + "\n\n".join(lines_of(searches)))
@@ -269,7 +266,6 @@ def search(
         test: test rows (default: a tenth of the rows).
         out: the folder for what is written (default: runs/search).
     """
-    from tunescope.comparing import show
     from tunescope.report import probe as page
     from tunescope.report.text import clean
     from tunescope.searching import study, told
@@ -283,9 +279,7 @@ def search(
     heading = f"Prompts for {facts['model']}"
     written = page.page(list(found.values()), facts, (), command, heading)
     (place / "report.html").write_text(written, encoding="utf-8")
-    for finding in found.values():
-        print(f"\n{show.finding(finding)}")
-    print(f"\npage: {place / 'report.html'}")
+    _print(found, place / "report.html")
     if (place / "prompts").exists():
         print(f"prompts: {place / 'prompts'}")
 
@@ -316,6 +310,14 @@ def _workers(model: str) -> int:
     from tunescope import machine
 
     return machine.default_workers(Path(model))
+
+
+def _print(findings: Mapping[str, Any], page: Path) -> None:
+    from tunescope.comparing import show
+
+    for finding in findings.values():
+        print(f"\n{show.finding(finding)}")
+    print(f"\npage: {page}")
 
 
 def _show(folder: Path, results: Mapping[str, Any]) -> None:

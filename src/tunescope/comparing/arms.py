@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tunescope.comparing import asking
+from tunescope.comparing import asking, in_front
 from tunescope.comparing import demos as demonstrations
 from tunescope.comparing.demos import Demos
+from tunescope.comparing.sizing import sized
 from tunescope.errors import UserError
 from tunescope.tasks.chain import NAME as COT
 from tunescope.tasks.chain import Chain
@@ -152,8 +153,8 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if chain:
         asking.check(chain, demos, bench, alone=rest == "")
     first = demonstrations.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
-    before, standing = _behind(bench, asking.asked(bench.task, demos, chain), first, typed)
-    placed, note = _sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
+    before, standing = in_front.behind(bench, asking.asked(bench.task, demos, chain), first, typed)
+    placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
     if head and specs:
@@ -231,24 +232,6 @@ def _has_free_size(text: str) -> bool:
         return False  # it is refused later, as an arm, and the others go on
 
 
-def _sized(
-    arm: Arm, typed: tuple[Any, ...], fixed: Sequence[set[str]], model: Any, tokenizer: Any
-) -> tuple[tuple[Any, ...], str]:
-    """The specs at the budget, and what to say of it."""
-    from tunescope.budget import count, solve
-
-    if not typed:
-        return typed, "head only" if arm.text == "head" else "nothing to store"
-    free = [spec.size is not None and spec.size not in held for spec, held in zip(typed, fixed, strict=True)]
-    if arm.budget is None or not any(free):
-        stored = count(model, typed, tokenizer).stored
-        how = "size as typed" if any(spec.size for spec in typed) else "no size to set"
-        return typed, f"{stored:,}, {how}" + (f", whatever the budget of {arm.budget:,}" if arm.budget else "")
-    specs, counts = solve(model, typed, arm.budget, fixed)
-    left = arm.budget - counts.stored
-    return tuple(specs), f"nearest reachable {counts.stored:,}; {left:,} left" if left else f"{counts.stored:,} exactly"
-
-
 def _group(trained: Sequence[Any], has_text: bool) -> str:
     """What is trained, beside a head: none, text, context, delta, both or full.
 
@@ -266,43 +249,3 @@ def _group(trained: Sequence[Any], has_text: bool) -> str:
     if not trained:
         return "text" if has_text else "none"
     return "context" if contexts == len(trained) else "both" if contexts else "delta"
-
-
-def specs_at(state: Ready, bench: "Bench", rows: tuple[int, ...]) -> tuple[Any, ...]:
-    """The specs to attach, with these training rows solved in front where the arm has demonstrations."""
-    before, specs = _behind(bench, asking.asked(bench.task, state.demos, state.chain), rows, state.specs)
-    return (*before, *specs) if state.in_front else specs
-
-
-def _behind(
-    bench: "Bench", task: Any, rows: tuple[int, ...], specs: tuple[Any, ...]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The demonstrations, and the specs behind them: what acts on label words is told where."""
-    from tunescope.artifact import AttentionDelta
-    from tunescope.contexts.text import Text
-
-    if not rows:
-        return (), specs
-    before = (Text(text=demonstrations.text(bench, task, rows)),)
-    if not any(isinstance(spec, AttentionDelta) and not spec.anchors for spec in specs):
-        return before, specs
-    anchors = _anchors(bench, rows)
-    return before, tuple(_with_anchors(spec, anchors) for spec in specs)
-
-
-def _anchors(bench: "Bench", rows: tuple[int, ...]) -> tuple[str, ...]:
-    """Where the label words of the demonstrations are."""
-    from tunescope.anchors.spans import spans
-    from tunescope.tasks import Classification
-
-    if not isinstance(bench.task, Classification):
-        raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
-    shown = [bench.task.demonstrated([bench.splits.train[index]], 1, 0)[0] for index in rows]
-    return spans(bench.tokenizer, shown).anchors
-
-
-def _with_anchors(spec: Any, anchors: tuple[str, ...]) -> Any:
-    """A spec that acts on label words, told where they are, unless that was typed."""
-    from tunescope.artifact import AttentionDelta
-
-    return replace(spec, anchors=anchors) if isinstance(spec, AttentionDelta) and not spec.anchors else spec  # type: ignore[type-var]

@@ -10,6 +10,7 @@ import torch
 from tunescope.comparing import arms, asking
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.demos import drawn
+from tunescope.comparing.in_front import specs_at
 from tunescope.comparing.ordering import most
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.run_arm import Job, attached, job, problem_of, rows_of
@@ -57,7 +58,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
     plan, prepared, settings = bench.plan, todo.arm, bench.plan.settings
     meter = memory_meter(bench.device)
     shown = drawn(prepared.demos, bench, todo.seed) if prepared.demos else ()
-    with torch.random.fork_rng(), attached(bench, todo, arms.specs_at(prepared, bench, shown)) as tuned:
+    with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown)) as tuned:
         step_seconds = 0.0
         if prepared.trained:
             problem = problem_of(bench, todo, tuned.train())

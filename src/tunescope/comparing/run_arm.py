@@ -14,8 +14,9 @@ import torch
 
 from tunescope import files, store
 from tunescope.comparing import asking, inside
-from tunescope.comparing.arms import Ready, passes, specs_at
+from tunescope.comparing.arms import Ready, passes
 from tunescope.comparing.bench import Bench
+from tunescope.comparing.in_front import specs_at
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.searching.search import Found

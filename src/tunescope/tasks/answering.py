@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from tunescope.tasks import mask_scoring, scoring
-from tunescope.tasks.batching import evaluating
+from tunescope.tasks.batching import chosen, evaluating
 from tunescope.tasks.prompts import Ids
 from tunescope.tasks.task import Encoded
 
@@ -32,11 +32,13 @@ def losses(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer
 
 
 def scores(model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
-    """(rows, words): at a mask the logits, elsewhere the log-probability of the whole word."""
-    if rows[0].slot is not None:
-        with evaluating(model):
-            return mask_scoring.mask_logits(model, rows, tokenizer)[:, [word[0] for word in words]]
-    return scoring.word_scores(model, [row.input_ids for row in rows], words, tokenizer, rows[0].lead)
+    """(rows, labels): a head's logits, at a mask the words' logits, elsewhere the log-probability of the whole word."""
+    if not words:
+        return scoring.head_scores(model, rows, tokenizer)
+    if rows[0].slot is None:
+        return scoring.word_scores(model, [row.input_ids for row in rows], words, tokenizer, rows[0].lead)
+    with evaluating(model):
+        return mask_scoring.mask_logits(model, rows, tokenizer)[:, [word[0] for word in words]]
 
 
 def choices(
@@ -51,11 +53,14 @@ def choices(
 
     prior: what the probability of each word is divided by before.
     """
-    if not words:
-        return scoring.head_choices(model, rows, tokenizer, batch_size)
-    if rows and rows[0].slot is not None:
-        return mask_scoring.mask_choices(model, rows, words, tokenizer, batch_size, prior)
-    return scoring.word_choices(model, rows, words, tokenizer, batch_size, prior)
+    n_long = max(1, sum(len(word) > 1 for word in words))
+    size = max(1, min(batch_size, scoring.ROWS_IN_CACHE // n_long))
+
+    def score(some: list[Encoded]) -> Tensor:
+        found = scores(model, some, words, tokenizer)
+        return found if prior is None else found - found.new_tensor(prior).log()
+
+    return chosen(model, rows, size, score)
 
 
 def _start(model: Any) -> int | None:

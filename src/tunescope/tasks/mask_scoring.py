@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tunescope.attached import logits_at
-from tunescope.tasks.batching import chosen, exact, pad_id, padded
+from tunescope.tasks.batching import exact, pad_id, padded
 from tunescope.tasks.prompts import Ids
 from tunescope.tasks.task import Encoded
 
@@ -29,21 +29,3 @@ def mask_losses(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], toke
     logits = mask_logits(model, batch, tokenizer)[:, [word[0] for word in words]]
     labels = torch.tensor([item.label for item in batch], device=logits.device)
     return F.cross_entropy(logits, labels, reduction="none")
-
-
-def mask_choices(
-    model: Any,
-    rows: Sequence[Encoded],
-    words: Sequence[Ids],
-    tokenizer: Any,
-    batch_size: int,
-    prior: Sequence[float] | None = None,
-) -> list[int]:
-    """The index of the label word with the highest probability at the mask, over its prior if that is given."""
-    tokens = [word[0] for word in words]
-
-    def score(some: list[Encoded]) -> Tensor:
-        scores = mask_logits(model, some, tokenizer)[:, tokens]
-        return scores if prior is None else scores - scores.new_tensor(prior).log()
-
-    return chosen(model, rows, batch_size, score)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from tunescope.attached import logits_at
 from tunescope.errors import UserError
-from tunescope.tasks.batching import chosen, decoder_keywords, evaluating, exact, pad_id, padded
+from tunescope.tasks.batching import decoder_keywords, evaluating, exact, pad_id, padded
 from tunescope.tasks.mask_scoring import mask_logits
 from tunescope.tasks.prompts import Ids
 from tunescope.tasks.task import Encoded
@@ -60,28 +60,10 @@ def head_losses(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
     return F.cross_entropy(exact(logits), labels, reduction="none")
 
 
-def head_choices(model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size: int) -> list[int]:
-    """The label index with the highest logit, row by row."""
-    return chosen(model, rows, batch_size, lambda some: _head_logits(model, some, tokenizer))
-
-
-def word_choices(
-    model: Any,
-    rows: Sequence[Encoded],
-    words: Sequence[Ids],
-    tokenizer: Any,
-    batch_size: int,
-    prior: Sequence[float] | None = None,
-) -> list[int]:
-    """The index of the label word with the highest probability, over its prior if that is given, row by row."""
-    n_long = max(1, sum(len(word) > 1 for word in words))
-    size = max(1, min(batch_size, ROWS_IN_CACHE // n_long))
-
-    def score(some: list[Encoded]) -> Tensor:
-        scores = word_scores(model, [row.input_ids for row in some], words, tokenizer, some[0].lead)
-        return scores if prior is None else scores - scores.new_tensor(prior).log()
-
-    return chosen(model, rows, size, score)
+def head_scores(model: Any, rows: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    """(rows, labels): the logits of a classification head."""
+    with evaluating(model):
+        return _head_logits(model, rows, tokenizer)
 
 
 def word_scores(model: Any, prompts: Sequence[Ids], words: Sequence[Ids], tokenizer: Any, lead: Ids = ()) -> Tensor:
