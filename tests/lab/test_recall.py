@@ -44,12 +44,12 @@ def test_the_loss_and_the_score_are_those_of_the_answers_alone():
     assert found.labelled == [5] * 6
 
 
-def test_every_third_of_four_answer_tokens_are_the_first_and_the_last():
+def test_every_third_of_five_answer_tokens_are_the_second_and_the_last():
     net = gpt2(Shape(1, 2, 16), len(WORLD.words), 20, seed=0)
     rows = WORLD.sequences(4, seed=0)
     logits = net(input_ids=rows).logits
     expected = torch.stack([-logits[:, t - 1].log_softmax(-1).gather(1, rows[:, t : t + 1]) for t in (16, 19)]).mean()
-    torch.testing.assert_close(problem(net, {}, 0.1, Lesson(rows, rows, 4, every=3)).loss([0, 1, 2, 3]), expected)
+    torch.testing.assert_close(problem(net, {}, 0.1, Lesson(rows, rows, 5, every=3)).loss([0, 1, 2, 3]), expected)
 
 
 def test_a_prompt_has_the_tokens_of_a_training_sequence_up_to_the_first_answer():
