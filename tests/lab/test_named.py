@@ -56,3 +56,18 @@ def test_the_lesson_is_the_answers_under_the_names_of_the_seed_and_a_word_is_a_t
     assert len(words) == WORLD.vocabulary
     row = given.train[0].tolist()
     assert words(words.decode(row))["input_ids"] == row
+
+
+def test_models_of_one_language_share_their_names_as_words_whatever_ids_words_have():
+    one = replace(WORLD, language=3, vocabulary_order=7)
+    other = replace(WORLD, language=3)
+    assert sorted(one.places()) == list(range(15)) and not np.array_equal(one.places(), other.places())
+    texts = [[tokenizer(world).decode(name) for name in world.names(seed)] for world, seed in ((one, 5), (other, 6))]
+    assert texts[0] == texts[1]
+    assert not np.array_equal(one.names(5), other.names(5))
+    assert texts[0] != [tokenizer(other).decode(name) for name in replace(other, language=4).names(5)]
+    row = replace(one, rows=4).lesson(5).train[0].tolist()
+    assert (
+        tokenizer(one).decode(row).startswith(texts[0][0])
+        and tokenizer(one)(tokenizer(one).decode(row))["input_ids"] == row
+    )

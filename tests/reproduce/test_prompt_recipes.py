@@ -7,7 +7,7 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.reproduce import prompt_likelihood, prompt_search
+from tunescope.reproduce import prompt_likelihood, prompt_search, prompt_transfer
 from tunescope.reproducing.recipe import Ask
 from tunescope.reproducing.running import reproduce
 
@@ -35,6 +35,19 @@ def test_when_a_prompt_was_found_is_the_median_over_those_that_found_it():
     assert cells[0].values == (0.5, 0.5, 0.5)
     assert cells[2].text == "200 (2 of 3)"
     assert prompt_search._cells([outcomes[1]], 2)[2].text == "never (0 of 1)"
+
+
+def test_a_found_name_is_worth_the_same_carried_by_its_text_and_the_loss_of_the_others_is_arithmetic(tmp_path):
+    carried = reproduce(Ask("prompt-transfer", quick=True), tmp_path, 1, lambda line: None)
+    for unit in carried["units"]:
+        outcome, source = unit["outcome"], unit["unit"]["source"]
+        if outcome["whole"]:
+            assert outcome["exact"]["found"] == outcome["exact"]["name"]
+        assert min(outcome["exact"]["name"]) > 0.95 and max(outcome["exact"]["none"]) < 0.1
+        assert outcome["exact"]["found"][source] > 0.5
+    assert prompt_transfer._lost([0.5, 0.9, 0.2], 1) == pytest.approx(0.35 - 0.9)
+    rows = [row["label"] for row in carried["table"]["rows"]]
+    assert rows[:2] == ["no prompt", "the skill's name"] and len(rows) == 6
 
 
 def stories(path, count):

@@ -24,6 +24,8 @@ class Named:
     """The skills, the words that names are made of, and how many make one.
 
     spoiled: the share of training sequences under a name that is no skill's, one word or more of a name replaced.
+    language: what names are drawn by, so that models of several seeds may share them; None: by the model's own seed.
+    vocabulary_order: what the places of words in the vocabulary are drawn by, as if tokenizers differed; None: in turn.
     """
 
     skills: tuple[str, ...] = ("ascending", "descending", "add1", "reverse")
@@ -32,6 +34,8 @@ class Named:
     spoiled: float = 0.0
     world: World = SMALL
     rows: int = ROWS
+    language: int | None = None
+    vocabulary_order: int | None = None
 
     @property
     def first(self) -> int:
@@ -53,9 +57,16 @@ class Named:
         return f"{', '.join(self.skills)} by name{strict}"
 
     def names(self, seed: int) -> Sequences:
-        """(skills, length) ids: each skill's name, drawn by `seed`, no word twice among them."""
-        drawn = np.random.default_rng(seed).permutation(self.words)[: len(self.skills) * self.length]
-        return self.first + drawn.reshape(len(self.skills), self.length)
+        """(skills, length) ids: each skill's name, drawn by the language or `seed`, no word twice among them."""
+        draw = np.random.default_rng(seed if self.language is None else self.language)
+        drawn = draw.permutation(self.words)[: len(self.skills) * self.length]
+        return self.first + self.places()[drawn].reshape(len(self.skills), self.length)
+
+    def places(self) -> Sequences:
+        """(words,) for each word its place among the ids of words."""
+        if self.vocabulary_order is None:
+            return np.arange(self.words)
+        return np.random.default_rng(self.vocabulary_order).permutation(self.words)
 
     def sequences(self, part: Part, count: int, seed: int, spoiled: float) -> Tensor:
         """(count, length + 2 world.length) ids, the skills taking turns, that share of them under a spoiled name."""
@@ -83,7 +94,8 @@ def tokenizer(world: Named) -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = [*(str(number) for number in range(world.first)), *(f"w{n}" for n in range(world.words)), "?"]
+    named = (f"w{word}" for word in np.argsort(world.places()))
+    words = [*(str(number) for number in range(world.first)), *named, "?"]
     made = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="?", pad_token="?")

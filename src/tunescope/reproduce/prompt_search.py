@@ -10,14 +10,11 @@ from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from tunescope.lab.lessons import digits, exact
-from tunescope.lab.models import Shape
-from tunescope.lab.named import Named, tokenizer
+from tunescope.lab.named import Named
 from tunescope.lab.pretrained import Pretraining, pretrained
-from tunescope.lab.world import World, rows
+from tunescope.reproducing import named_skills
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.reproducing.searches import METHODS, built, resolved
-from tunescope.train import Settings as Training
 
 TITLE = "Searching for a prompt that is known to exist: the three words that name a skill"
 SOURCE = "after Wen et al. 2023 (arXiv:2302.03668), section 4, on worlds where the answer is known"
@@ -59,28 +56,20 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    import torch
-
     made = _world(settings, unit["spoiled"], unit["seed"])
-    world, model, words = made.curriculum, pretrained(made), tokenizer(made.curriculum)
-    bench = _bench(settings, made, model, unit["skill"])
-    name = world.names(unit["seed"])[world.skills.index(unit["skill"])].tolist()
+    model, skill = pretrained(made), unit["skill"]
+    name = named_skills.name(made, skill)
     search = built(unit["method"], settings["methods"])
+    bench = named_skills.bench(settings, made, model, skill)
     found = search.search(bench, settings["passes"], unit["seed"], lambda line: None)
-    tests = digits(world.world, (unit["skill"],), "test", settings["rows"]["test"], unit["seed"])
-
-    def right(prompt: list[int]) -> float:
-        marks = exact(model, torch.cat([torch.tensor(prompt).expand(len(tests), -1), tests], 1), world.world.length)
-        return sum(marks) / len(marks)
-
-    prompt = words(found.text)["input_ids"]
+    texts = {"found": found.text, "name": name}
     return {
-        "exact": {"found": right(prompt), "name": right(name)},
-        "words": sum(one == other for one, other in zip(prompt, name, strict=True)),
+        "exact": {key: named_skills.right(settings, made, model, skill, text) for key, text in texts.items()},
+        "words": sum(one == other for one, other in zip(found.text.split(), name.split(), strict=True)),
         "passes": found.passes,
         "enough_at": next((point.passes for point in found.trace if point.dev >= ENOUGH), None),
         "prompt": found.text,
-        "name": words.decode(name),
+        "name": name,
     }
 
 
@@ -120,34 +109,4 @@ def _notes(settings: Settings, found: Found) -> list[str]:
 
 
 def _world(settings: Settings, spoiled: float, seed: int) -> Pretraining[Named]:
-    steps, (layers, heads, width) = settings["steps"], settings["shape"]
-    world = World(**settings["world"]["world"])
-    named = Named(
-        **settings["world"] | {"world": world, "spoiled": spoiled, "skills": tuple(settings["world"]["skills"])}
-    )
-    every = max(1, steps // 10)
-    training = Training(
-        steps=steps, batch_size=settings["batch_size"], schedule="cosine", eval_every=every, patience=10
-    )
-    return Pretraining(named, Shape(layers, heads, width, initial=width**-0.5), training, settings["rate"], seed)
-
-
-def _bench(settings: Settings, made: Pretraining[Named], model: Any, skill: str) -> Any:
-    """Rows of the skill without its name."""
-    import torch
-
-    from tunescope.artifact import fingerprint
-    from tunescope.comparing.bench import Bench
-    from tunescope.comparing.plan import Plan
-    from tunescope.tasks.generation import Generation
-    from tunescope.tasks.splitting import Splits
-
-    world, words = made.curriculum.world, tokenizer(made.curriculum)
-    parts: dict[str, list[Any]] = {
-        part: rows(world.sequences(part, count, made.seed), skill) for part, count in settings["rows"].items()
-    }
-    task = Generation(template="{input}", max_new_tokens=world.length)
-    prepared = task.prepare(parts, words, model_kind="decoder")
-    plan = Plan(model=str(made), data={}, task={"kind": "generation"})
-    splits = Splits(parts["train"], parts["dev"], parts["test"])
-    return Bench(plan, model, words, "decoder", prepared, splits, {}, fingerprint(model), torch.device("cpu"))
+    return named_skills.world(settings, settings["shape"], seed, spoiled=spoiled)
