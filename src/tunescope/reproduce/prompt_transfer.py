@@ -108,8 +108,8 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     return [
         "Cells: the share of test rows answered whole. Intervals are over "
         f"{settings['seeds']} languages times {len(settings['world']['skills'])} skills.",
-        "The models of a language share its names, and neither size, first weights, training rows nor the ids of words. "
-        "Wrong names were never shown in pretraining.",
+        "The models of a language share its names, and neither size, first weights, training rows nor the ids of "
+        "words. Wrong names were never shown in pretraining.",
         f"Of {len(found)} found prompts {wholes} are the whole name, which every model was taught. The other "
         f"{len(parts)} are right in {_mean(found, parts, own=True)} of the rows of their own model and in "
         f"{_mean(found, parts, own=False)} of the others'.",
