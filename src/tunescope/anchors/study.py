@@ -6,7 +6,6 @@ import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,6 +17,7 @@ from tunescope.anchors.spans import spans
 from tunescope.comparing.bench import Bench, open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.errors import UserError
+from tunescope.gathering.spec import shown
 from tunescope.looking.finding import Finding
 from tunescope.tasks.classification import Classification
 
@@ -107,7 +107,7 @@ def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any
     return {
         "model": model_name(asked.plan.model),
         "attached": f"{asked.k} demonstration{'s' * (asked.k != 1)} a class",
-        "data": Path(asked.plan.data["train"]).name,
+        "data": shown(asked.plan.data["train"]),
         "rows": len(rounds[0].prompts),
         "draws": len(rounds),
         "template": bench.task.template,

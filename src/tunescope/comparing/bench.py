@@ -87,11 +87,18 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
         _check_head(model, task)
     draws = _draws(plan, task, parts)
     splits = draws[plan.seeds[0]] if draws else tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
+    splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))
     return bench
+
+
+def _told(splits: Any, parts: Mapping[str, Any]) -> Any:
+    """The splits, with what the readers of corpora say of their rows in front of the notes."""
+    told = [note for rows in parts.values() for note in getattr(rows, "notes", ())]
+    return replace(splits, notes=(*told, *splits.notes))
 
 
 def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:

@@ -128,19 +128,26 @@ def from_json(config: Mapping[str, Any], source: Path) -> Plan:
 
 
 def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
-    """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file or of a mapping."""
+    """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file, a mapping, or a corpus (NAME:FOLDER).
+
+    Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
+    """
+    from tunescope.gathering import spec
+
     given = data if isinstance(data, Mapping) else {"train": data}
     unknown = sorted(set(given) - set(PARTS))
     if unknown or "train" not in given:
         raise UserError(
             f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
         )
-    return {part: str(Path(given[part]).absolute()) for part in PARTS if part in given}
+    return spec.expanded(given)
 
 
 def command(plan: Plan) -> str:
     """The command that asks the same, with file names but no folders: results are shared, paths are private."""
     import shlex
+
+    from tunescope.gathering.spec import shown
 
     if plan.pilot_of is not None:
         own = {name: getattr(plan.pilot_of, name) for name in ("seeds", "trials", "rates")}
@@ -149,9 +156,9 @@ def command(plan: Plan) -> str:
             **{name: getattr(plan.pilot_of, name) for name in ("steps", "eval_every", "patience")},
         )
         return command(replace(plan, pilot_of=None, trial_steps=None, **own)) + " --pilot"
-    words = ["tunescope", "compare", model_name(plan.model), Path(plan.data["train"]).name]
+    words = ["tunescope", "compare", model_name(plan.model), shown(plan.data["train"])]
     for part in ("dev", "test"):
-        words += [f"--{part}", Path(plan.data[part]).name] if part in plan.data else []
+        words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []
     words += _task_words(plan.task)
     words += ["--arms", *plan.arms] if plan.arms else []
     words += ["--budget", *map(str, plan.budgets)] if plan.budgets else []

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from tunescope import machine, stats, store
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.plan import command, model_name
+from tunescope.gathering.spec import shown
 from tunescope.train import early_stopping
 
 LEVEL = 0.95
@@ -98,7 +98,7 @@ def data_of(bench: Bench) -> dict[str, Any]:
     source = {part: part if part in bench.plan.data else "train" for part in parts}
     described: dict[str, Any] = {
         part: {
-            "path": Path(bench.plan.data[source[part]]).name,
+            "path": shown(bench.plan.data[source[part]]),
             "sha256": bench.sha256[source[part]],
             "rows": len(rows),
         }

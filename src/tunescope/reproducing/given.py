@@ -7,6 +7,7 @@ from typing import Any
 
 from tunescope.comparing.plan import model_name
 from tunescope.errors import UserError
+from tunescope.gathering.spec import shown
 from tunescope.tasks.reading import FORMATS, read, sha256, value
 
 PATHS = ("model", "data")  # settings that may be paths of this machine
@@ -56,7 +57,7 @@ def data_settings(data: str) -> dict[str, Any]:
 def portable(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as results hold them: names, no paths of this machine."""
     named = {key: settings[key] for key in PATHS if isinstance(settings.get(key), str)}
-    return settings | {key: model_name(path) if key == "model" else Path(path).name for key, path in named.items()}
+    return settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
 
 
 def texts(path: str, count: int) -> list[str]:

@@ -32,7 +32,7 @@ class Row(dict[str, Any]):
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
-    """The rows of a file, each a ``Row``.
+    """The rows of a file, each a ``Row``; or of one part of a corpus, NAME:FOLDER#PART (`tunescope.corpora`).
 
     JSONL: one object a line, blank lines skipped. CSV: a header, then RFC 4180. TSV: a header, then one row
     a line, with no quoting at all. All UTF-8, with or without a byte order mark, any line ends.
@@ -40,6 +40,11 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         UserError: the file or one of its lines cannot be used.
     """
+    from tunescope.gathering import spec
+
+    named = spec.parsed(path)
+    if named is not None:
+        return spec.read(named)
     path = Path(path)
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     if plain.suffix.lower() not in FORMATS:
@@ -47,19 +52,33 @@ def read(path: str | Path) -> list[dict[str, Any]]:
             f"{path}: the name tells the format, and '{''.join(path.suffixes[-2:])}' is not known. "
             f"Allowed: {', '.join(FORMATS)}, each also with .gz. Rename or convert the file."
         )
-    text = _decoded(_content(path), path)
+    text = text_of(path)
     parse = {".csv": _csv_rows, ".tsv": _tsv_rows}.get(plain.suffix.lower(), _json_rows)
     rows: list[dict[str, Any]] = []
     for line, values in parse(text, path):
-        _check_characters(values, path, line)
+        check_characters(values, path, line)
         rows.append(Row(values, path.name, line))
     if not rows:
         raise UserError(f"{path} has no rows. Give a file with at least one row.")
     return rows
 
 
+def text_of(path: str | Path) -> str:
+    """A UTF-8 file's text, plain or gzipped, without a byte order mark.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or is no text.
+    """
+    return _decoded(content(Path(path)), Path(path))
+
+
 def sha256(path: str | Path) -> str:
-    """The hex SHA-256 of a file's bytes as they lie on the disk."""
+    """The hex SHA-256 of a file's bytes as they lie on the disk; of a part of a corpus, see `gathering.spec.digest`."""
+    from tunescope.gathering import spec
+
+    named = spec.parsed(path)
+    if named is not None:
+        return spec.digest(named)
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -105,17 +124,18 @@ def _fail(path: str | Path, error: OSError) -> NoReturn:
     raise UserError(f"Cannot read {path}: {error.strerror or error}. Check the path.") from error
 
 
-def _content(path: Path) -> bytes:
+def content(path: Path) -> bytes:
+    """A file's bytes, unpacked where its name ends in .gz. Raises UserError: it cannot be read, or is empty."""
     try:
-        content = path.read_bytes()
-        content = gzip.decompress(content) if path.suffix == ".gz" else content
+        found = path.read_bytes()
+        found = gzip.decompress(found) if path.suffix == ".gz" else found
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
     except OSError as error:
         _fail(path, error)
-    if not content.strip():
+    if not found.strip():
         raise UserError(f"{path} is empty. Give a file with at least one row.")
-    return content
+    return found
 
 
 def _decoded(content: bytes, path: Path) -> str:
@@ -138,7 +158,7 @@ def _decoded(content: bytes, path: Path) -> str:
     return text
 
 
-def _check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
+def check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
     """NUL and halves of surrogate pairs come through JSON escapes and break tokenizers: refuse them here."""
     for field, found in values.items():
         for text in (field, found):
