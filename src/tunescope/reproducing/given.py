@@ -32,7 +32,7 @@ SENTENCES = (
 
 
 def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, Any]:
-    """{"model", "weights"}: where it is and the fingerprint of what is there.
+    """{"model", "kind", "weights", "parameters"}: where it is, and what is there.
 
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
@@ -46,7 +46,12 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
             f"{asker} needs a {' or '.join(kinds)}, and --model {model} is an {kind(found)}. Give another, or leave "
             "--model out."
         )
-    return {"model": model, "weights": fingerprint(found)}
+    return {
+        "model": model,
+        "kind": kind(found),
+        "weights": fingerprint(found),
+        "parameters": found.num_parameters(),
+    }
 
 
 def data_settings(data: str) -> dict[str, Any]:

@@ -8,6 +8,8 @@ heeds) and four functions:
     units(settings) -> list[dict]       pieces of work, JSON, each done once
     work(settings, unit) -> dict        one piece, in a process of its own; JSON
     table(settings, found) -> Table     found: (unit, outcome) pairs
+
+With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
 """
 
 import difflib

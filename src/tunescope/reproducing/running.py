@@ -102,7 +102,9 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
     import importlib
 
     started, worked = time.monotonic(), time.process_time()
-    outcome = importlib.import_module(name).work(settings, unit)
+    recipe = importlib.import_module(name)
+    own = (path.with_suffix(""),) if getattr(recipe, "KEEPS", False) else ()
+    outcome = recipe.work(settings, unit, *own)
     outcome["seconds"] = round(time.monotonic() - started, 1)
     outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
     files.put_json(path, outcome)

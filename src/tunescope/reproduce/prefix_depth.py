@@ -1,0 +1,27 @@
+"""Where virtual tokens act: as embeddings, as keys and values of every layer in front, or behind the input."""
+
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Settings
+from tunescope.reproducing.study import Line
+
+TITLE = "Embeddings alone, prefixes and infixes"
+SOURCE = "Li and Liang 2021 (arXiv:2101.00190), tables 4 and 5 (E2E, GPT-2 medium)"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+PAPER = {("soft", 1): "48.1", ("soft", 10): "62.2", ("soft", 20): "61.9"}
+PAPER |= {("infix", 1): "67.9", ("infix", 10): "67.2", ("infix", 20): "66.7", ("prefix", 10): "69.7"}
+LABELS = {"soft": "embeddings alone", "prefix": "prefix", "infix": "infix"}
+
+
+def settings(ask: Ask) -> Settings:
+    lengths = (1, 5) if ask.quick else (1, 10, 20)
+    lines = [
+        Line(f"{label}, {length}", f"{method}:length={length}", paper=(PAPER.get((method, length), ""),))
+        for method, label in LABELS.items()
+        for length in lengths
+    ]
+    return study.settings(ask, lines, study.course(ask, ("bleu",)), study.rows(ask), kinds=("decoder",))
+
+
+worlds, units, work, table = study.worlds, study.units, study.work, study.table

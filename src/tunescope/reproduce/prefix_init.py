@@ -1,0 +1,37 @@
+"""How a prefix begins: noise, or the model's own keys and values of words, any words or those of the task.
+
+The paper fits the network that makes the prefix to the activations of the words; here the prefix is trained without a
+network, and begins as those activations.
+"""
+
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Settings
+from tunescope.reproducing.study import Line
+
+TITLE = "A prefix that begins as noise or as words, on few examples"
+SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 7.4 and figure 5: words beat noise, whatever the words"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+WORDS = {"task words": "table-to-text:", "of the task": "describe the restaurant", "any words": "elephant active keep"}
+EXAMPLES = 500
+
+
+def settings(ask: Ask) -> Settings:
+    from tunescope.comparing.bench import load_model
+
+    rows = study.rows(ask)
+    made = study.settings(ask, (), study.course(ask, ("bleu",)), rows | {"train": min(EXAMPLES, rows["train"])})
+    words = load_model(made["model"])[1]
+    length = min(len(words(text, add_special_tokens=False)["input_ids"]) for text in WORDS.values())
+    return made | {"lines": study.kept(_lines(length))}
+
+
+def _lines(length: int) -> list[Line]:
+    """All of one length: that of the shortest of the texts in the model's tokens."""
+    begun: dict[str, str] = {"noise": "init_from=noise", "sampled tokens": "init_from=tokens"}
+    begun |= {f"{label}: {text!r}": f"init_from=text,text={text}" for label, text in WORDS.items()}
+    return [Line(label, f"prefix:length={length},{how}") for label, how in begun.items()]
+
+
+worlds, units, work, table = study.worlds, study.units, study.work, study.table

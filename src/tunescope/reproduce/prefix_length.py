@@ -1,0 +1,21 @@
+"""The length of a prefix: too short says too little, and past some length more is no better."""
+
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Settings
+from tunescope.reproducing.study import Line
+
+TITLE = "Prefixes of many lengths on one task"
+SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 7.1: best near 10 on table-to-text, near 200 on summaries"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+LENGTHS = (1, 2, 5, 10, 20, 40, 80, 150, 300)
+
+
+def settings(ask: Ask) -> Settings:
+    lengths = (1, 5) if ask.quick else LENGTHS
+    lines = [Line(f"prefix of {length}", f"prefix:length={length}") for length in lengths]
+    return study.settings(ask, lines, study.course(ask, ("bleu",)), study.rows(ask))
+
+
+worlds, units, work, table = study.worlds, study.units, study.work, study.table

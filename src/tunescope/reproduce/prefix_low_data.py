@@ -1,0 +1,70 @@
+"""Few examples: do prefixes lose less than full tuning when there is little to learn from?
+
+Every line is trained on several random subsets of each size, the same for all methods; the development and test rows
+stay. Its interval is over subsets.
+"""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from tunescope.reproducing import curve, study
+from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.study import Line
+
+TITLE = "Few examples: score against the number of training rows"
+SOURCE = (
+    "Li and Liang 2021 (arXiv:2101.00190), section 6.3 and figure 3: prefixes beat full tuning by 2.9 BLEU on average"
+)
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+SIZES = (50, 100, 200, 500)
+ARMS = {
+    "full tuning": ("full", None),
+    "adapter, 2 %": ("adapter", 0.02),
+    "LoRA, 2 %": ("lora", 0.02),
+    "prefix, 2 %": ("prefix", 0.02),
+}
+PAPER = study.Course(steps=400, batch_size=10, metrics=("bleu",), rates=(5e-5,), warmup=0.25, patience=1000)
+
+
+def settings(ask: Ask) -> Settings:
+    sizes = (20, 40) if ask.quick else SIZES
+    course = study.course(ask, ("bleu",), PAPER)
+    subsets = ask.seeds or (1 if ask.quick else 3 if ask.protocol == "tuned" else 5)
+    lines = [
+        Line(label, arm, share, part=f"{size}/{subset}")
+        for label, (arm, share) in ARMS.items()
+        for size in sizes
+        for subset in range(subsets)
+    ]
+    made = study.settings(ask, lines, course, study.rows(ask) | {"train": 10**9})
+    return made | {"seeds": 1, "subsets": subsets, "sizes": list(sizes)}
+
+
+worlds, units = study.worlds, study.units
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    size, subset = map(int, unit["part"].split("/"))
+    given = study.parts(settings)
+    if size > len(given["train"]):
+        raise study.too_few(size, len(given["train"]))
+    given["train"] = random.Random(subset).sample(given["train"], size)
+    return study.outcome(study.compared(settings, unit, folder, given), settings["course"]["metrics"])
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A method a row, a size a column."""
+    metric = settings["course"]["metrics"][0]
+    cells: dict[str, dict[int, tuple[float, ...]]] = {}
+    for line, (unit, outcome) in zip(settings["lines"], found, strict=True):
+        size = int(unit["part"].split("/")[0])
+        by_size = cells.setdefault(line["label"], {})
+        by_size[size] = (*by_size.get(size, ()), *outcome["scores"].get(metric, ()))
+    rows = [(label, [Cell(by_size[size], digits=2) for size in settings["sizes"]]) for label, by_size in cells.items()]
+    columns = tuple(f"{size} rows" for size in settings["sizes"])
+    told = [f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.", *study.notes(settings)]
+    drawn = curve.drawn(cells, ("training rows", metric))
+    return Table(columns, rows, told, pictures={"prefix-low-data.svg": drawn})

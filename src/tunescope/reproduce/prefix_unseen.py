@@ -1,0 +1,75 @@
+"""Domains never trained on: WebNLG's test part has categories that its training part lacks.
+
+The choice of the rate is made on development rows, which are of seen categories, as in the paper.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.study import Line
+
+TITLE = "Domains never trained on"
+SOURCE = "Li and Liang 2021 (arXiv:2101.00190), table 1 (WebNLG, GPT-2 medium)"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+COLUMNS = ("seen", "unseen", "all")
+LINES = (
+    Line("full tuning", "full", paper=("64.2", "27.7", "46.5")),
+    Line("adapter, 3 %", "adapter", share=0.03, paper=("60.4", "48.3", "54.9")),
+    Line("adapter, .1 %", "adapter", share=0.001, paper=("54.5", "45.1", "50.2")),
+    Line("LoRA, 2 %", "lora", share=0.02),
+    Line("prefix, 2 %", "prefix", share=0.02),
+    Line("prefix, .1 %", "prefix", share=0.001, paper=("62.9", "45.6", "55.1")),
+)
+PAPER = study.Course(steps=0, epochs=5, batch_size=5, metrics=("bleu",), rates=(5e-5,), warmup=0.0, patience=1000)
+
+
+def settings(ask: Ask) -> Settings:
+    made = study.settings(ask, LINES, study.course(ask, ("bleu",), PAPER), study.rows(ask))
+    if not all("seen" in row for row in study.parts(made)["test"]):
+        raise UserError(f"{ask.name} --data {ask.data}: this corpus has no domains. Give one that has: webnlg:FOLDER.")
+    return made
+
+
+worlds, units = study.worlds, study.units
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    given = study.parts(settings)
+    arm = study.compared(settings, unit, folder, given)
+    found = study.outcome(arm, settings["course"]["metrics"])
+    seen = list({row["input"]: row["seen"] for row in given["test"]}.values())
+    runs = arm["runs"] if arm["status"] == "done" else []
+    return found | {"domains": [_scores(run["stats"], seen) for run in runs], "inputs": len(seen), "seen": sum(seen)}
+
+
+def _scores(stats: Sequence[Sequence[float]], seen: Sequence[bool]) -> Mapping[str, float]:
+    """BLEU over the inputs of seen categories, of unseen ones, and of all."""
+    from tunescope.tasks import metrics
+
+    parts = {
+        "seen": [one for one, known in zip(stats, seen, strict=True) if known],
+        "unseen": [one for one, known in zip(stats, seen, strict=True) if not known],
+        "all": list(stats),
+    }
+    return {name: metrics.aggregate("bleu", rows)["bleu"] for name, rows in parts.items() if rows}
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """BLEU over seen, unseen and all categories."""
+    rows = []
+    for line, (_, outcome) in zip(settings["lines"], found, strict=True):
+        cells = [Cell(text=f"{outcome['stored']:,}"), Cell(text=outcome["rate"])]
+        for index, column in enumerate(COLUMNS):
+            values = tuple(one[column] for one in outcome["domains"] if column in one)
+            paper = line["paper"][index] if line["paper"] else ""
+            cells.append(Cell(values, paper, digits=2) if values else Cell(text=outcome["reason"] or "none"))
+        rows.append((line["label"], cells))
+    inputs, seen = found[0][1]["inputs"], found[0][1]["seen"]
+    told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *study.notes(settings)]
+    return Table(("parameters", "rate", *COLUMNS), rows, told)
