@@ -56,7 +56,7 @@ def compare(
 
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
-        data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
@@ -84,7 +84,7 @@ def check(
     """Say what is in DATA and what a comparison would take, before anything is trained.
 
     Args:
-        data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         model: a folder with a transformers model, or a name on the Hugging Face hub.
     """
     from tunescope import machine
@@ -257,7 +257,7 @@ def search(
 
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
-        data: training rows: JSONL, CSV or TSV, plain or gzipped.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         method: searches, such as pez:length=10 gcg.
         passes: rows that each search may send forward at each seed; a backward pass counts as two more.
         seeds: how many, or which.
@@ -282,6 +282,20 @@ def search(
     _print(found, place / "report.html")
     if (place / "prompts").exists():
         print(f"prompts: {place / 'prompts'}")
+
+
+@app.command
+def data(corpus: str = "", /, *, out: str | None = None) -> None:
+    """List the public corpora that a data path may name, as e2e:FOLDER; or say what is in one, and convert it.
+
+    Args:
+        corpus: such as e2e:FOLDER, e2e:FOLDER#test or e2e:FILE; without one they are listed.
+        out: where its rows are written as JSONL: a new FILE.jsonl for one part, a folder for several.
+    """
+    from tunescope.gathering.telling import lines
+
+    for line in lines(corpus, out):
+        print(line, flush=True)
 
 
 @app.command

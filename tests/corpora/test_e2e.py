@@ -46,9 +46,7 @@ def test_an_mr_of_another_form_is_named_with_its_line(tmp_path, mr):
 
 
 def test_the_test_tables_without_references_are_refused(folder):
-    with pytest.raises(
-        UserError, match=r"testset\.csv line 2 has no field 'mr'\. It has: MR"
-    ):
+    with pytest.raises(UserError, match=r"testset\.csv line 2 has no field 'mr'\. It has: MR"):
         corpus(f"e2e:{folder / 'testset.csv'}")
 
 

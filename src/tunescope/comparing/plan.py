@@ -132,7 +132,7 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
 
     Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
     """
-    from tunescope.gathering import spec
+    from tunescope.gathering.parts import expanded
 
     given = data if isinstance(data, Mapping) else {"train": data}
     unknown = sorted(set(given) - set(PARTS))
@@ -140,7 +140,7 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
         raise UserError(
             f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
         )
-    return spec.expanded(given)
+    return expanded(given)
 
 
 def command(plan: Plan) -> str:

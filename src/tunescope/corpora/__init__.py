@@ -1,8 +1,8 @@
 """Public corpora: a file reads one, as its authors publish it, and its name is its name in NAME:FOLDER.
 
-A reader has SOURCE, ``splits(folder)`` (part -> its files) and ``rows(files)``; PART says what else it may have.
+A reader has SOURCE, ``splits(folder)``, part -> its files, and ``rows(files)``; DOMAIN where some of its fields is a row's domain.
 """
 
-from tunescope.gathering.spec import Corpus, corpus
+from tunescope.gathering.parts import Corpus, corpus
 
 __all__ = ["Corpus", "corpus"]

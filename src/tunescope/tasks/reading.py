@@ -40,11 +40,11 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         UserError: the file or one of its lines cannot be used.
     """
-    from tunescope.gathering import spec
+    from tunescope.gathering import parts, spec
 
     named = spec.parsed(path)
     if named is not None:
-        return spec.read(named)
+        return parts.read(named)
     path = Path(path)
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     if plain.suffix.lower() not in FORMATS:
@@ -73,12 +73,12 @@ def text_of(path: str | Path) -> str:
 
 
 def sha256(path: str | Path) -> str:
-    """The hex SHA-256 of a file's bytes as they lie on the disk; of a part of a corpus, see `gathering.spec.digest`."""
-    from tunescope.gathering import spec
+    """The hex SHA-256 of a file's bytes as they lie on the disk; of a part of a corpus, see `gathering.parts`."""
+    from tunescope.gathering import parts, spec
 
     named = spec.parsed(path)
     if named is not None:
-        return spec.digest(named)
+        return parts.digest(named)
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,49 @@
+"""DialogSum: summaries of dialogues (JSONL with summary, or summary1 to summary3, or summaries)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.gathering import places, stored
+from tunescope.gathering.found import Found, left_out, row
+from tunescope.tasks.reading import place, read, value
+
+SOURCE = "Chen et al. 2021, arXiv:2105.06762; github.com/cylnlp/dialogsum; CC BY-NC-SA 4.0"
+OFFICIAL = {part: (f"dialogsum.{part}.jsonl",) for part in ("train", "dev", "test")}
+
+
+def splits(folder: Path) -> dict[str, places.Files]:
+    return places.named(folder, OFFICIAL)
+
+
+def rows(files: places.Files) -> Found:
+    """input: the dialogue, its turns on lines of their own; target: a summary, a row for each.
+
+    Topics and ids are not kept.
+
+    Raises:
+        UserError: a row has no dialogue or no summary.
+    """
+    found, empty = [], 0
+    for index, source in enumerate(read(files[0])):
+        dialogue = value(source, "dialogue", index)
+        for summary in _summaries(source, index):
+            if summary.strip():
+                found.append(row({"input": dialogue, "target": summary.strip()}, source))
+            else:
+                empty += 1
+    return Found(found, left_out(empty, "empty summaries"))
+
+
+def _summaries(source: Mapping[str, Any], index: int) -> list[str]:
+    several = source.get("summaries")
+    if stored.is_texts(several) and several:
+        return list(several)
+    names = sorted(name for name in source if re.fullmatch(r"summary\d*", name))
+    if not names:
+        raise UserError(f"{place(source, index)} has no summary, summary1 or summaries. It has: {', '.join(source)}.")
+    return [value(source, name, index) for name in names]

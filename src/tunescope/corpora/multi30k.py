@@ -1,0 +1,22 @@
+"""Multi30k, task 1: English captions to German (train.en and train.de, each also with .gz; or JSONL with en and de)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tunescope.gathering import parallel, places
+from tunescope.gathering.found import Found
+
+SOURCE = "Elliott et al. 2016, arXiv:1605.00459; github.com/multi30k/dataset, data/task1"
+SIDES = ("en", "de")
+PARTS = {"dev": ("val", "validation"), "test": ("test_2016_flickr", "test2016", "test_2016")}
+
+
+def splits(folder: Path) -> dict[str, places.Files]:
+    """train; val as dev; test: that of 2016 (Flickr), beside which test_2017_flickr and the others keep their names."""
+    return places.renamed({**places.named(folder, {}), **parallel.pairs(folder, SIDES)}, PARTS)
+
+
+def rows(files: places.Files) -> Found:
+    """input: English, target: German, as the files have them: raw, or tokenised and in lower case, as you choose."""
+    return parallel.rows(files, SIDES)

@@ -1,0 +1,65 @@
+"""WSC: does the pronoun mean the noun (SuperGLUE's JSONL)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.gathering import places, superglue
+from tunescope.gathering.found import Found
+from tunescope.tasks.reading import place, value
+
+SOURCE = f"Levesque et al. 2012; CC BY 4.0; in {superglue.SOURCE}"
+LABELS = superglue.TRUTH
+splits = superglue.splits
+
+
+def rows(files: places.Files) -> Found:
+    """input: "wsc text: ... * noun * ... # pronoun # ..."; label: True or False.
+
+    This is the form of T5's code (t5.data.preprocessors.wsc) that can use rows whose label is False. That of appendix D
+    asks what the pronoun means: it is in `pronoun`, "wsc: ... *it* ...", beside `referent`, which is the answer only
+    where the label is True. A span is found in any case of its letters; T5's code leaves it unmarked where they differ.
+
+    Raises:
+        UserError: a span does not stand in the text. One that stands beside its index is taken there, and counted.
+    """
+    moved: list[int] = []
+
+    def form(source: Mapping[str, Any], index: int) -> dict[str, str]:
+        text, spans = value(source, "text", index), source.get("target", source)
+        found = [_span(text, spans, which, place(source, index)) for which in ("span1", "span2")]
+        moved.extend(beside for _, _, beside in found if beside)
+        (noun, pronoun), referent = found, spans["span1_text"]
+        both = sorted([(*noun[:2], "* {} *"), (*pronoun[:2], "# {} #")], reverse=True)
+        return {
+            "input": "wsc text: " + _marked(text, both),
+            "pronoun": "wsc: " + _marked(text, [(*pronoun[:2], "*{}*")]),
+            "referent": referent,
+        }
+
+    found = superglue.rows(files, form, LABELS)
+    return replace(found, notes=(f"{len(moved):,} spans stand beside their index and were found",) if moved else ())
+
+
+def _span(text: str, spans: Any, which: str, where: str) -> tuple[int, int, int]:
+    """(start, end, words from its index) of a span that is given by its text and the index of its first word."""
+    span, index = (spans.get(f"{which}_{what}") if isinstance(spans, Mapping) else None for what in ("text", "index"))
+    if not isinstance(span, str) or not isinstance(index, int) or not span:
+        raise UserError(f"{where} has no {which}_text and {which}_index. Give the row as SuperGLUE publishes it.")
+    starts = [word.start() for word in re.finditer(r"\S+", text)]
+    places = [n for n, start in enumerate(starts) if text[start : start + len(span)].lower() == span.lower()]
+    if not places:
+        raise UserError(f"{where}: {which}_text {span!r} does not stand in the text. Correct the row.")
+    nearest = min(places, key=lambda n: abs(n - index))
+    return starts[nearest], starts[nearest] + len(span), abs(nearest - index)
+
+
+def _marked(text: str, marks: list[tuple[int, int, str]]) -> str:
+    """The text with its spans, the last first, in their marks."""
+    for start, end, mark in marks:
+        text = text[:start] + mark.format(text[start:end]) + text[end:]
+    return text
