@@ -7,7 +7,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from tunescope import stats
-from tunescope.tasks.metrics import bleu_stats
+from tunescope.tasks.metrics import statistics
 
 
 def outcomes(rate, rows=211, seed=0):
@@ -106,7 +106,7 @@ def test_bleu_is_resampled_as_a_corpus_and_not_as_a_mean_over_rows():
     sacrebleu = pytest.importorskip("sacrebleu")
     hypotheses = ["the cat sat on the mat", "there is a dog", "a blue house by the sea"]
     references = ["the cat sat on a mat", "there is the dog here", "a blue house near the sea"]
-    rows = [bleu_stats(text, [reference]) for text, reference in zip(hypotheses, references, strict=True)]
+    rows = statistics("bleu", hypotheses, [[reference] for reference in references])
     runs = [{"seed": 0, "stats": rows}, {"seed": 1, "stats": []}]  # a run that never finished is left out
 
     got = stats.interval(stats.by_seed(runs), stats.scorer("bleu"), resamples=200)

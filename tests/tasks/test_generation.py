@@ -71,7 +71,7 @@ def test_bleu_over_ragged_references_is_sacrebleus(monkeypatch, lowercase):
     task = prepared(tokenizer, metric="bleu", lowercase=lowercase)
     items = task.encode(ROWS, tokenizer, model_kind="decoder")
     said = ["the cast is very good .", "A terrible, terrible way", "not bad."]
-    monkeypatch.setattr(decoding, "greedy", lambda *given: said)
+    monkeypatch.setattr(decoding, "written", lambda *given: said)
     predictions = task.predict(None, items, tokenizer)
     references = [["The cast is good.", "A terrible way", "not bad."], ["the good cast", None, None]]
     references.append(["A great cast", None, None])
@@ -213,8 +213,14 @@ def test_demonstrations_end_so_that_the_query_can_follow():
 
 def test_what_cannot_work_is_refused():
     tokenizer = byte_level()
-    with pytest.raises(UserError, match=r"metric='rouge'\): allowed are exact_match, bleu\."):
-        Generation(metric="rouge")
+    with pytest.raises(UserError, match=r"^There is no metric 'rouge1'\. Did you mean 'rouge_1'\? Metrics: bleu, "):
+        Generation(metric="rouge1")
+    with pytest.raises(UserError, match=r"the first metric decides, and of ter lower is better\. Name another first"):
+        Generation(metric="ter", also=("bleu",))
+    with pytest.raises(UserError, match=r"the metric 'bleu' is named twice"):
+        Generation(metric="bleu", also=("nist", "bleu"))
+    with pytest.raises(UserError, match=r"--lowercase has no effect: nist, rouge_l ignore case in any event"):
+        Generation(metric="nist", also=("rouge_l",), lowercase=True)
     with pytest.raises(UserError, match=r"max_new_tokens=0\) must be at least 1"):
         Generation(max_new_tokens=0)
     with pytest.raises(UserError, match=r"contains the target's own field \{target\}"):

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope import stats
-from tunescope.tasks.metrics import SCALES
+from tunescope.tasks import metrics
 
 FALL = 0.1  # of the training loss over a quarter of the steps: more is not yet flat
 OVER = 1.05  # times the budget: an arm of a size typed by hand that is larger is no arm at the budget
@@ -155,7 +155,7 @@ class _Reader:
     def __init__(self, results: Result) -> None:
         task = results.get("task") or {}
         self.metric = str(task.get("metric", "accuracy"))
-        self.scale = SCALES.get(self.metric, 1.0)
+        self.scale = metrics.scale(self.metric)
         self.chance = finite(task.get("chance"))
         self.raw: list[Result] = list(results.get("arms") or [])
         self.comparisons: list[Result] = list(results.get("comparisons") or [])

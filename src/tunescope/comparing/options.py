@@ -34,9 +34,13 @@ class TaskOptions:
         template: with {FIELD}s, such as "{text} It was"; {mask} is the place of the answer where it is not the end.
         words: label words, as neg=bad,pos=great (default: the labels themselves).
         by: how an encoder answers: head (a new one, the default), or words at the template's {mask}.
-        metric: for generation, exact_match or bleu.
+        metric: for generation, one or more; the first decides, the others are told (default: exact_match).
         lowercase: for generation and reasoning, ignore case in the metric.
         max_new_tokens: for generation and reasoning, the longest answer (default: from the training targets).
+        beams: for generation, of a beam search (default: 1, greedy).
+        length_penalty: for generation, of beams: above 0 longer answers gain (default: 1).
+        min_new_tokens: for generation, the shortest answer.
+        no_repeat_ngram: for generation, no run of so many tokens twice in an answer.
     """
 
     task: str = "classification"
@@ -50,9 +54,13 @@ class TaskOptions:
     template: str | None = None
     words: Annotated[tuple[str, ...], Many] = ()
     by: str | None = None
-    metric: str | None = None
+    metric: Annotated[tuple[str, ...], Many] = ()
     lowercase: Annotated[bool | None, Parameter(negative="")] = None
     max_new_tokens: int | None = None
+    beams: int | None = None
+    length_penalty: float | None = None
+    min_new_tokens: int | None = None
+    no_repeat_ngram: int | None = None
 
 
 @Parameter(name="*")
@@ -161,7 +169,15 @@ def _task(options: TaskOptions) -> dict[str, Any]:
             "words": _words(options.words),
             "by": options.by,
         },
-        "generation": {**written, "metric": options.metric},
+        "generation": {
+            **written,
+            "metric": next(iter(options.metric), None),
+            "also": options.metric[1:] or None,
+            "beams": options.beams,
+            "length_penalty": options.length_penalty,
+            "min_new_tokens": options.min_new_tokens,
+            "no_repeat_ngram": options.no_repeat_ngram,
+        },
         "reasoning": {**written, "steps": options.steps_field, "lead": options.lead, "read": options.read},
     }
     for kind, mine in fields.items():

@@ -22,8 +22,13 @@ TASK_OPTIONS = {  # a task's field -> the option that sets it
     "lead": "--lead",
     "read": "--read",
     "metric": "--metric",
+    "also": "--metric",
     "lowercase": "--lowercase",
     "max_new_tokens": "--max-new-tokens",
+    "beams": "--beams",
+    "length_penalty": "--length-penalty",
+    "min_new_tokens": "--min-new-tokens",
+    "no_repeat_ngram": "--no-repeat-ngram",
     "template": "--template",
 }
 PRECISIONS = ("auto", "float32", "bfloat16")
@@ -179,10 +184,14 @@ def model_name(model: str) -> str:
 
 def _task_words(task: Mapping[str, Any]) -> list[str]:
     found = ["--task", str(task.get("kind", "classification"))]
+    if task.get("also"):
+        task = {**task, "metric": (task.get("metric", "exact_match"), *task["also"]), "also": ()}
     for name, option in TASK_OPTIONS.items():
         value = task.get(name)
         if isinstance(value, Mapping) and value:
             found += [option, *(f"{label}={word}" for label, word in value.items())]
+        elif isinstance(value, tuple | list):
+            found += [option, *map(str, value)] if value else []
         elif value is True:
             found += [option]
         elif value:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
-from tunescope.comparing import arms
+from tunescope.comparing import arms, examples
 from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.pool import OnDone, OnProgress, runner
@@ -19,7 +19,7 @@ from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
-RUN = (*NUMBERS, "demonstrations", "found", "reading")  # the last three None for most arms
+RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
 
 
 @dataclass

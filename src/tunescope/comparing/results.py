@@ -7,6 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope import machine, stats, store
+from tunescope.comparing import examples
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.plan import command, model_name
 from tunescope.gathering.spec import shown
@@ -71,6 +72,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
         "arms": [_arm(standing, score) for standing in standings],
         "comparisons": _comparisons(standings, best, score),
         "best": {"arm": best.name, "path": "best"} if best else None,
+        "examples": examples.side_by_side(bench, standings),
     }
 
 
@@ -120,10 +122,11 @@ def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
         "reason": standing.reason,
         "learning_rate": standing.learning_rate,
         "trials": standing.trials,
-        "runs": standing.runs,
+        "runs": examples.numbers(standing.runs),
         "remarks": standing.remarks,
         "score": found.value if found else None,
         "interval": [found.low, found.high] if found else None,
+        "also": examples.also(standing.runs, LEVEL) if found else {},
     }
 
 
@@ -143,6 +146,7 @@ def _comparisons(standings: Sequence[Standing], best: Standing | None, score: st
                 "difference": gap.value,
                 "interval": [gap.low, gap.high],
                 "level": LEVEL,
+                "also": examples.also_paired(other.runs, best.runs, LEVEL),
             }
         )
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tunescope import files, store
-from tunescope.comparing import asking, inside
+from tunescope.comparing import asking, examples, inside
 from tunescope.comparing.arms import Ready, passes
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.in_front import specs_at
@@ -139,7 +139,7 @@ def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
     with attached(bench, todo, _specs(bench, todo)) as tuned:
-        dev, *_ = _score(bench, todo, tuned, "dev")
+        dev = _score(bench, todo, tuned, "dev").value
         told = _save(bench, todo, work, tuned)
         cut = _cut(bench, todo, tuned, "dev")
     found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
@@ -152,7 +152,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     found = todo.arm.search.search(bench, passes(bench), todo.seed, lambda line: None)
     own = with_found(bench, found)
     with attached(own, todo, [one for one in [made(own, found.text)] if one is not None]) as tuned:
-        dev, *_ = _score(own, todo, tuned, "dev")
+        dev = _score(own, todo, tuned, "dev").value
         if tuned.artifacts:
             _save(own, todo, work, tuned)
         cut = _cut(own, todo, tuned, "dev")
@@ -163,22 +163,21 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
     import tunescope as ts
-    from tunescope.tasks import metrics
 
     saved = store.folder(folder, todo.id) / "artifact"
     if todo.arm.search is not None:
         bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
     with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
-        _, stats, told = _score(bench, todo, tuned, "test")
+        scored = _score(bench, todo, tuned, "test")
         cut = _cut(bench, todo, tuned, "test")
         looked = inside.mechanism(bench, rows_of(bench, todo, tuned, "dev"), tuned) if saved.exists() else None
     return {
-        "test": metrics.aggregate(bench.task.metric, stats),
-        "stats": stats,
+        "test": scored.whole,
+        "stats": scored.stats,
         "cut_test": cut,
-        "reading": told | {"rows": len(stats)} if told else None,
+        "reading": scored.told | {"rows": len(scored.stats)} if scored.told else None,
         "mechanism": looked,
-    }
+    } | examples.of_run(bench, scored.texts)
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
         loss=lambda chosen: bench.task.loss(bench.model, [rows[i] for i in chosen], bench.tokenizer),
-        score=lambda: _score(bench, todo, tuned, "dev")[0],
+        score=lambda: _score(bench, todo, tuned, "dev").value,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
     )
@@ -227,8 +226,18 @@ def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
     return asking.rows_of(todo.arm, bench, tuned, part)
 
 
-def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[list[float]], dict[str, float]]:
-    """The metric, its statistics row by row, and the means of what the predictions tell besides."""
+@dataclass(frozen=True)
+class _Scored:
+    """The metric and its companions, its statistics and the texts row by row, and means of what is told besides."""
+
+    whole: dict[str, float]
+    value: float
+    stats: list[list[float]]
+    texts: list[str]
+    told: dict[str, float]
+
+
+def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> _Scored:
     from tunescope.tasks import metrics
 
     rows, training = rows_of(bench, todo, tuned, part), getattr(tuned, "training", False)
@@ -238,7 +247,8 @@ def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> tuple[float, list[
     if training:
         tuned.train()
     stats = [list(prediction.stats) for prediction in predictions]
-    return metrics.aggregate(bench.task.metric, stats)[bench.task.metric], stats, _means(predictions)
+    whole, texts = metrics.aggregate(bench.task.metric, stats), [prediction.text for prediction in predictions]
+    return _Scored(whole, whole[bench.task.metric], stats, texts, _means(predictions))
 
 
 def _means(predictions: Sequence[Any]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
-from tunescope.tasks.metrics import SCALES
+from tunescope.tasks import metrics
 
 VERSION = 1
 Json = dict[str, Any]
@@ -59,7 +59,7 @@ def view(results: Json) -> View:
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
         raw[section] = raw.get(section) or {}
     metric = str(raw["task"].get("metric") or "score")
-    scale = SCALES.get(metric, 1.0)
+    scale = metrics.scale(metric)
     arms = [_arm(one, i, metric) for i, one in enumerate(results["arms"])]
     arms.sort(key=lambda arm: (not arm["done"], -(arm["score"] or 0.0), arm["index"]))
     best = _best(raw, arms)

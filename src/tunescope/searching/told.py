@@ -7,7 +7,7 @@ from typing import Any
 
 from tunescope.looking.finding import Finding
 from tunescope.report.text import score, span
-from tunescope.tasks.metrics import SCALES
+from tunescope.tasks import metrics
 
 Json = Mapping[str, Any]
 NONE = "no prompt"
@@ -117,4 +117,4 @@ def _cell(one: Json, scale: float) -> str:
 
 
 def _scale(results: Json) -> float:
-    return SCALES.get(str(results["task"]["metric"]), 1.0)
+    return metrics.scale(str(results["task"]["metric"]))

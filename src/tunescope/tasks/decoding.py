@@ -1,4 +1,4 @@
-"""Texts that a model writes, greedily or by sampling: decoded by transformers, never by what the checkpoint sets."""
+"""Texts that a model writes, greedily, by beams or sampled: decoded by transformers, never as the checkpoint sets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from tunescope.tasks.batching import batches, evaluating, pad_id, padded
 from tunescope.tasks.task import Encoded
+from tunescope.tasks.writing import Writing
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,15 @@ class Sampling:
 
 def greedy(model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int) -> list[str]:
     """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
-    return _texts(model, rows, tokenizer, {"max_new_tokens": max_new_tokens, "do_sample": False}, batch_size)
+    return written(model, rows, tokenizer, Writing(), max_new_tokens, batch_size)
+
+
+def written(
+    model: Any, rows: Sequence[Encoded], tokenizer: Any, writing: Writing, max_new_tokens: int, batch_size: int
+) -> list[str]:
+    """The same, as `writing` says: of beams, the text of the best one."""
+    how = writing.keywords() | {"max_new_tokens": max_new_tokens}
+    return _texts(model, rows, tokenizer, how, batch_size, writing.no_repeat_ngram)
 
 
 def sampled(
@@ -46,34 +55,54 @@ def sampled(
         return _texts(model, rows, tokenizer, how, batch_size)
 
 
-def _texts(model: Any, rows: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], batch_size: int) -> list[str]:
+def _texts(
+    model: Any,
+    rows: Sequence[Encoded],
+    tokenizer: Any,
+    how: Mapping[str, Any],
+    batch_size: int,
+    no_repeat: int = 0,
+) -> list[str]:
     texts = [""] * len(rows)
     with evaluating(model):
         for some in batches([len(row.input_ids) for row in rows], batch_size):
-            found = _decoded(model, [rows[index] for index in some], tokenizer, how)
+            found = _decoded(model, [rows[index] for index in some], tokenizer, how, no_repeat)
             for index, text in zip(some, found, strict=True):
                 texts[index] = text
     return texts
 
 
-def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any]) -> list[str]:
+def _decoded(
+    model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], no_repeat: int
+) -> list[str]:
     from transformers import GenerationConfig
 
     encoder_decoder = bool(model.config.is_encoder_decoder)
     pad = pad_id(tokenizer)
     ids, mask = padded([row.input_ids for row in batch], pad, model.device, left=not encoder_decoder)
     config = GenerationConfig(
-        **how,
-        num_beams=1,
+        **{"num_beams": 1, **how},
         use_cache=True,
         pad_token_id=pad,
         eos_token_id=tokenizer.eos_token_id,
         decoder_start_token_id=_start(model, batch) if encoder_decoder else None,
     )
     with _only(model, config):
-        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
-    answers = out[:, 1 if encoder_decoder else ids.shape[1] :].tolist()
+        begun = 1 if encoder_decoder else ids.shape[1]
+        rules = _rules(no_repeat, begun)
+        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=config, logits_processor=rules)
+    answers = out[:, begun:].tolist()
     return [_text(tokenizer, answer) for answer in answers]
+
+
+def _rules(no_repeat: int, begun: int) -> Any:
+    """transformers' rule against repetition, which sees the answer alone: names in the input may be copied."""
+    from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor
+
+    if not no_repeat:
+        return None
+    rule = NoRepeatNGramLogitsProcessor(no_repeat)
+    return LogitsProcessorList([lambda ids, scores: rule(ids[:, begun:], scores)])
 
 
 def _start(model: Any, batch: Sequence[Encoded]) -> int:

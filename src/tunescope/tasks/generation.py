@@ -1,22 +1,23 @@
-"""Generation: an input, a text to be written; decoded greedily and compared with all references."""
+"""Generation: an input, a text to be written; decoded and compared with all references."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from tunescope import metrics
 from tunescope.errors import UserError
-from tunescope.tasks import metrics, prompts
+from tunescope.tasks import prompts
 from tunescope.tasks.choosing import uniform
 from tunescope.tasks.reading import line_of, place, value
+from tunescope.tasks.metrics import statistics
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+from tunescope.tasks.writing import Writing
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-METRICS = ("exact_match", "bleu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +26,31 @@ class Generation(Task):
 
     Rows with equal inputs are one input with several references: each is a training example of its own, and
     in scoring the input is decoded once. ``max_new_tokens=None`` lets ``prepare`` take it from the training
-    targets (their 99th percentile and a margin). ``lowercase`` ignores case in either metric.
+    targets (their 99th percentile and a margin). ``lowercase`` ignores case in the metrics that leave the choice.
+
+    metric: decides on learning rates and the verdict; a file of the folder `metrics`.
+    also: further metrics, told of the test outputs.
+    beams, length_penalty, min_new_tokens, no_repeat_ngram: see `Writing`.
     """
 
     input: str = "input"
     target: str = "target"
     template: str = "{input}\n"
     metric: str = "exact_match"
+    also: tuple[str, ...] = ()
     lowercase: bool = False
     max_new_tokens: int | None = None
+    beams: int = 1
+    length_penalty: float | None = None
+    min_new_tokens: int = 0
+    no_repeat_ngram: int = 0
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
+    writes: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
-        if self.metric not in METRICS:
-            raise UserError(f"Generation(metric={self.metric!r}): allowed are {', '.join(METRICS)}.")
+        _check_metrics(self.metric, self.also, self.lowercase)
+        self.writing()
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UserError(f"Generation(max_new_tokens={self.max_new_tokens}) must be at least 1.")
         if self.target in prompts.fields(self.template):
@@ -56,6 +68,8 @@ class Generation(Task):
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
         _check_kind(model_kind)
+        for name in (self.metric, *self.also):
+            metrics.find(name).needs()
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._texts(row, index)
@@ -66,7 +80,8 @@ class Generation(Task):
             lengths = sorted(map(len, self._targets(tokenizer, texts, model_kind)))
             usual = lengths[ceil(0.99 * len(lengths)) - 1]
             longest = usual + max(4, usual // 10)
-        notes = [f"Greedy decoding of at most {longest} tokens."]
+        self.writing().check(longest, tokenizer.eos_token_id is not None)
+        notes = [self.writing().told(longest)]
         if tokenizer.eos_token_id is None:
             notes.append(
                 f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "
@@ -121,12 +136,15 @@ class Generation(Task):
         return scoring.target_losses(model, batch, tokenizer)
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
-        from tunescope.tasks.decoding import greedy
+        from tunescope.tasks.decoding import written
 
-        texts = greedy(model, rows, tokenizer, self._longest(), batch_size)
-        return [
-            Prediction(row.row, text, self._stats(text, row.references)) for row, text in zip(rows, texts, strict=True)
-        ]
+        texts = written(model, rows, tokenizer, self.writing(), self._longest(), batch_size)
+        stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
+        return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
+
+    def writing(self) -> Writing:
+        """How answers are looked for."""
+        return Writing(self.beams, self.length_penalty, self.min_new_tokens, self.no_repeat_ngram)
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
@@ -137,14 +155,10 @@ class Generation(Task):
         )
 
     def describe(self) -> dict[str, Any]:
-        case = "case ignored" if self.lowercase else "case kept"
-        compared = {
-            "bleu": f"corpus BLEU-4 as in sacrebleu: 13a tokenisation, {case}, exp smoothing, 0 to 100",
-            "exact_match": f"equal to one of the references, {case}, white space runs taken as one space",
-        }
         return {
             "kind": "generation",
             "metric": self.metric,
+            "also": list(self.also),
             "higher_is_better": True,
             "chance": None,
             "labels": None,
@@ -152,7 +166,9 @@ class Generation(Task):
             "target": self.target,
             "template": self.template,
             "max_new_tokens": self.max_new_tokens,
-            "compared": compared[self.metric],
+            **asdict(self.writing()),
+            "compared": metrics.find(self.metric).described(self.lowercase),
+            "also_compared": {name: metrics.find(name).described(self.lowercase) for name in self.also},
             "notes": list(self.notes),
         }
 
@@ -191,11 +207,23 @@ class Generation(Task):
             )
         return self.max_new_tokens
 
-    def _stats(self, text: str, references: Sequence[str]) -> tuple[float, ...]:
-        count = metrics.bleu_stats if self.metric == "bleu" else metrics.exact_match_stats
-        return count(text, references, lowercase=self.lowercase)
-
 
 def _check_kind(model_kind: str) -> None:
     if model_kind == "encoder":
         raise UserError("Generation needs a decoder or an encoder-decoder, and this model is an encoder.")
+
+
+def _check_metrics(metric: str, also: tuple[str, ...], lowercase: bool) -> None:
+    """UserError for a metric that there is not, that is named twice, or that cannot decide."""
+    asked = (metric, *also)
+    found = [metrics.find(name) for name in asked]
+    twice = next((name for name in asked if asked.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"Generation: the metric {twice!r} is named twice; name each once.")
+    if not found[0].higher_is_better:
+        raise UserError(
+            f"Generation(metric={metric!r}): the first metric decides, and of {metric} lower is better. Name another "
+            f"first, as in --metric bleu {metric}."
+        )
+    if lowercase and not any(one.takes_lowercase for one in found):
+        raise UserError(f"--lowercase has no effect: {', '.join(asked)} ignore case in any event. Leave it out.")

@@ -1,16 +1,16 @@
-"""Metrics as functions of summed statistics, so that a bootstrap resample costs one matrix product.
+"""Scores of summed statistics, by the metric's name: accuracy here, those of written texts from the folder `metrics`.
 
-``stats`` of one row, by metric: accuracy (correct, label, predicted); exact_match (correct,);
-bleu (hypothesis length, reference length, 4 n-gram matches, 4 n-gram totals), as sacrebleu counts them.
+``stats`` of one row for accuracy: (correct, label, predicted).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tunescope import metrics
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-WIDTHS = {"accuracy": 3, "exact_match": 1, "bleu": 10}
-SCALES = {"accuracy": 1.0, "exact_match": 1.0, "bleu": 100.0}  # the best value; the worst is 0 for all
+ACCURACY = "accuracy"
 
 
 def aggregate(metric: str, stats: ArrayLike) -> dict[str, float]:
@@ -30,7 +29,7 @@ def aggregate(metric: str, stats: ArrayLike) -> dict[str, float]:
     """
     table = _table(metric, stats)
     values = {metric: float(aggregate_many(metric, table, np.ones((1, len(table))))[0])}
-    return {**values, **_per_class(table)} if metric == "accuracy" else values
+    return {**values, **_per_class(table)} if metric == ACCURACY else values
 
 
 def aggregate_many(metric: str, stats: ArrayLike, weights: ArrayLike) -> Floats:
@@ -41,51 +40,42 @@ def aggregate_many(metric: str, stats: ArrayLike, weights: ArrayLike) -> Floats:
         weights: (n_resamples, n_rows), not all zero in a resample.
     """
     table, times = _table(metric, stats), np.asarray(weights, dtype=np.float64)
-    if metric == "bleu":
-        return _bleu(times @ table)
-    return np.asarray(times @ table[:, 0] / times.sum(-1))
+    score = metrics.mean if metric == ACCURACY else metrics.find(metric).score
+    return score(times @ table, times.sum(-1))
 
 
-def bleu_stats(hypothesis: str, references: Sequence[str], *, lowercase: bool = False) -> tuple[float, ...]:
-    """sacrebleu's counts for one row with any number of references, tokenised by 13a."""
-    from sacrebleu.metrics import BLEU
-
-    scorer: Any = BLEU(lowercase=lowercase, tokenize="13a")
-    score = scorer.corpus_score([hypothesis], [[reference] for reference in references])
-    return tuple(map(float, (score.sys_len, score.ref_len, *score.counts, *score.totals)))
+def of_rows(metric: str, stats: ArrayLike) -> list[float]:
+    """The metric of each row, as if the row were the whole set."""
+    table = _table(metric, stats)
+    return [float(value) for value in aggregate_many(metric, table, np.eye(len(table)))]
 
 
-def exact_match_stats(hypothesis: str, references: Sequence[str], *, lowercase: bool = False) -> tuple[float, ...]:
-    """(1,) if the hypothesis is one of the references, runs of white space counted as one space."""
+def statistics(
+    metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
+) -> list[tuple[float, ...]]:
+    """The statistics of each output, compared with its references.
 
-    def normal(text: str) -> str:
-        return " ".join((text.lower() if lowercase else text).split())
+    Raises:
+        UserError: an unknown metric, or one that runs on what is not installed.
+    """
+    if not outputs:
+        return []
+    return [tuple(row) for row in metrics.find(metric).stats(outputs, references, lowercase).tolist()]
 
-    return (float(normal(hypothesis) in {normal(reference) for reference in references}),)
+
+def scale(metric: str) -> float:
+    """The best value; the worst is 0. For NIST, which has no best one, a usual value."""
+    return metrics.find(metric).best if metric in metrics.names() else 1.0
 
 
 def _table(metric: str, stats: ArrayLike) -> Floats:
-    if metric not in WIDTHS:
-        raise UserError(f"Unknown metric '{metric}'. Allowed: {', '.join(WIDTHS)}.")
+    if metric != ACCURACY and metric not in metrics.names():
+        raise UserError(f"Unknown metric '{metric}'. Allowed: {ACCURACY}, {', '.join(metrics.names())}.")
+    width = 3 if metric == ACCURACY else metrics.find(metric).width
     table = np.asarray(stats, dtype=np.float64)
-    if table.ndim != 2 or not len(table) or table.shape[1] != WIDTHS[metric]:
-        raise UserError(f"{metric} needs at least one row of {WIDTHS[metric]} statistics, not shape {table.shape}.")
+    if table.ndim != 2 or not len(table) or table.shape[1] != width:
+        raise UserError(f"{metric} needs at least one row of {width} statistics, not shape {table.shape}.")
     return table
-
-
-def _bleu(sums: Floats) -> Floats:
-    """(n, 10) -> (n,) corpus BLEU-4 in percent, with sacrebleu's default "exp" smoothing.
-
-    Smoothing: the k-th order without a match counts as 1 / 2^k of a match. An order without any n-gram ends
-    the sum at 0, and so does a corpus without any match.
-    """
-    lengths, matches, totals = sums[:, :2], sums[:, 2:6], sums[:, 6:]
-    missing = matches == 0
-    precision = np.where(missing, 0.5 ** missing.cumsum(-1), matches) / np.where(totals > 0, totals, 1)
-    scored = (totals > 0).all(-1) & (matches > 0).any(-1)
-    hypothesis, reference = lengths.T
-    penalty = np.exp(np.minimum(0, 1 - reference / np.where(hypothesis > 0, hypothesis, 1)))
-    return np.where(scored, 100 * penalty * np.exp(np.log(precision).mean(-1)), 0.0)
 
 
 def _per_class(table: Floats) -> dict[str, float]:

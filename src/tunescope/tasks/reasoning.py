@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope.errors import UserError
-from tunescope.tasks import metrics, prompts
+from tunescope.tasks import prompts
 from tunescope.tasks.chain import Chain
 from tunescope.tasks.choosing import uniform
 from tunescope.tasks.demonstrations import END
 from tunescope.tasks.extracting import Extraction, vote
 from tunescope.tasks.generation import Generation
+from tunescope.tasks.metrics import statistics
 from tunescope.tasks.reading import place, value
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
@@ -44,6 +45,8 @@ class Reasoning(Task):
     shown: bool = False  # demonstrations show the steps
     seed: int = 0  # of the samples
     notes: tuple[str, ...] = ()  # filled in by `prepare`
+
+    writes: ClassVar[bool] = True
 
     metric = "exact_match"
 
@@ -103,7 +106,7 @@ class Reasoning(Task):
         found = []
         for row, given in zip(rows, zip(*answers, strict=True), strict=True):
             answer, share = vote(given)
-            right = metrics.exact_match_stats(answer or "", row.references, lowercase=self.lowercase)
+            (right,) = statistics(self.metric, [answer or ""], [row.references], lowercase=self.lowercase)
             told = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
             found.append(Prediction(row.row, answer or "", right, told))
         return found

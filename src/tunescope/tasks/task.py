@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,9 +42,16 @@ class Prediction:
 
 
 class Task(ABC):
-    """A frozen dataclass of settings. ``prepare`` returns the copy that knows what the data says."""
+    """A frozen dataclass of settings. ``prepare`` returns the copy that knows what the data says.
+
+    writes: whether answers are texts, compared with references; labels otherwise.
+    also: metrics beside the first, told of what was written on the test set.
+    """
 
     metric: str
+    also: tuple[str, ...] = ()
+    lowercase: bool = False
+    writes: ClassVar[bool] = False
 
     @property
     @abstractmethod

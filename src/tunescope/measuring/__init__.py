@@ -1,0 +1,1 @@
+"""What metrics share: how texts become tokens, and counts of them."""

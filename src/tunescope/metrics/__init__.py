@@ -1,0 +1,90 @@
+"""What a written text is compared with its references by: a file is a metric, its name the one on the command line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+CASE = "{case}"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A function of summed statistics, so that a bootstrap resample costs one matrix product.
+
+    compared: tokenisation, case and range in words; "{case}" where `lowercase` decides.
+    best: the value of a perfect output, or a usual size where there is none; the verdict's margin is a share of it.
+    width: how many statistics a row has.
+    stats: (outputs, references of each, lowercase) -> (rows, width). What depends on all references of the set, such as
+        the weights of NIST and CIDEr, is fixed here, and a resample does not change it.
+    score: (sums (n, width), rows in each sum (n,)) -> (n,).
+    higher_is_better: False for a count of errors, which cannot decide a comparison.
+    needs: raises UserError, with what to type, where something that it runs on is not there.
+    """
+
+    compared: str
+    best: float
+    width: int
+    stats: Callable[[Sequence[str], Sequence[Sequence[str]], bool], Floats]
+    score: Callable[[Floats, Floats], Floats]
+    higher_is_better: bool = True
+    needs: Callable[[], None] = lambda: None
+
+    @property
+    def takes_lowercase(self) -> bool:
+        return CASE in self.compared
+
+    def described(self, lowercase: bool) -> str:
+        direction = "" if self.higher_is_better else "; lower is better"
+        return self.compared.replace(CASE, "case ignored" if lowercase else "case kept") + direction
+
+
+def mean(sums: Floats, rows: Floats) -> Floats:
+    """The score of a metric whose first statistic is the row's own score."""
+    return np.asarray(sums[:, 0] / rows)
+
+
+def per_row(
+    count: Callable[[str, Sequence[str], bool], Sequence[float]],
+) -> Callable[[Sequence[str], Sequence[Sequence[str]], bool], Floats]:
+    """The statistics of a metric that looks at one row at a time."""
+
+    def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool) -> Floats:
+        rows = [count(output, own, lowercase) for output, own in zip(outputs, references, strict=True)]
+        return np.asarray(rows, dtype=np.float64)
+
+    return stats
+
+
+def names() -> list[str]:
+    """The metrics: the files of this folder."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+@cache
+def find(name: str) -> Metric:
+    """The metric of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in names():
+        near = difflib.get_close_matches(name, names(), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"There is no metric {name!r}.{hint} Metrics: {', '.join(names())}.")
+    found: Metric = importlib.import_module(f"{__name__}.{name}").METRIC
+    return found
