@@ -75,9 +75,14 @@ def test_what_was_the_default_before_still_is(bench):
 
 
 def test_an_arm_is_written_as_it_is_typed():
-    for text in ("demos:k=2,choose=diverse,calibrate=true", "demos:k=3,order=best,orders=all", "demos:k=1,orders=5"):
-        if "order=" in text or "orders" not in text:
-            assert str(made(Demos, text)) == text
+    for text in (
+        "demos:k=2,choose=diverse,calibrate=true",
+        "demos:k=3,order=best,orders=all",
+        r"demos:k=1,choose=similar,encoder=/Some/folder\+1\,2,sets=16",
+    ):
+        assert str(made(Demos, text)) == text
+    assert made(Demos, text).encoder == "/Some/folder+1,2"
+    assert arms._front(f"{text}+lora:rank=2") == (made(Demos, text), None, "lora:rank=2")
 
 
 @torch.no_grad()
@@ -141,16 +146,29 @@ def test_calibration_is_saved_with_the_artifact(done):
         ("demos:k=1,orders=4", "demos:k=1,orders=4: orders is how many order=entropy or order=best try"),
         ("demos:k=1,order=best,orders=1", "at least 2 orders, or orders=all; type demos:k=4,order=best,orders=24"),
         ("demos:order=worst", "Arm field 'demos:order=worst': input should be 'mixed', 'entropy' or 'best'"),
-        ("demos:choose=all", "input should be 'balanced', 'random', 'diverse' or 'nearest'"),
+        ("demos:choose=all", "input should be 'balanced', 'random', 'diverse', 'nearest' or 'similar'"),
         ("demos:k=1,choose=nearest,order=best", "of its own, in the order of their similarity; order has no effect"),
-        ("demos:k=1,choose=nearest,calibrate=true", "calibrate has no effect on it. Drop calibrate"),
-        ("demos:k=1,choose=nearest+lora", "nothing else can be trained or attached with them; type it alone"),
+        ("demos:k=1,choose=similar,order=best", "no one block to put into the order order=best; drop it"),
+        ("demos:k=1,sets=4,order=entropy", "no one block to put into the order order=entropy; drop it"),
+        ("demos:k=1,sets=0", "at least one set of demonstrations; type demos:k=1,choose=similar,sets=16"),
+        ("demos:k=1,choose=nearest,sets=4", "choose=nearest has one answer; drop sets, or type choose=similar"),
+        ("demos:k=1,choose=diverse,sets=4", "choose=diverse has one answer; drop sets, or type choose=similar"),
+        ("demos:k=1,encoder=there", "which rows are alike, and choose=balanced does not ask; drop it"),
+        ("demos:k=1,choose=similar+reweight", "and reweight is of the label words of one block in front of all"),
+        ("demos:k=40,choose=similar", "40 demonstrations are asked for from the half most like a query of label '"),
     ],
 )
 def test_an_option_without_effect_is_refused(bench, text, message):
     with pytest.raises(ts.UserError, match=message) as refused:
         arms.ready(arms.Arm(text, text), bench)
     assert "\n" not in str(refused.value)
+
+
+def test_averaged_scores_are_refused_where_answers_are_written(material):
+    for kind in ("generation", "reasoning"):
+        bench = open_bench(question(material, task=kind, input="text", target="label", template="{text} Label:"))
+        with pytest.raises(ts.UserError, match="sets averages the scores of labels, and answers that are written have"):
+            arms.ready(arms.Arm("one", "demos:k=1,choose=similar,sets=2"), bench)
 
 
 @pytest.mark.parametrize("option", ["choose=balanced", "order=entropy", "calibrate=true"])

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 import tunescope as ts
 from tunescope.tasks import choosing
 from tunescope.tasks.states import mean_states
-from tunescope.tasks.task import Encoded
 
 LABELS = ["b", "a", "a", "b", "c", "a", "c", "b", "c"]
 
@@ -63,11 +62,16 @@ def test_diverse_rows_are_different_even_where_all_rows_are_equal():
     assert sorted(choosing.diverse(torch.ones(4, 3), 4, 0)) == [0, 1, 2, 3]
 
 
-def test_the_nearest_rows_are_those_of_the_highest_cosine_the_most_similar_last():
+def test_the_closest_rows_are_those_of_the_highest_cosine_and_of_equals_the_one_named_first():
     queries, rows = states(3, seed=1), states(8, seed=2)
-    for query, found in zip(queries, choosing.nearest(queries, rows, 3), strict=True):
-        by_cosine = sorted(range(8), key=lambda index: -float(F.cosine_similarity(query, rows[index], dim=0)))
-        assert found == by_cosine[:3][::-1]
+    rows[5] = rows[2]
+    for query in queries:
+        similar = choosing.unit(rows) @ choosing.unit(query)
+        for members in (range(8), [6, 5, 1, 2], [0, 7, 3]):
+            by_cosine = sorted(
+                members, key=lambda index: -round(float(F.cosine_similarity(query, rows[index], dim=0)), 12)
+            )
+            assert choosing.closest(similar, members, 3) == by_cosine[:3]
 
 
 @pytest.mark.parametrize("count", [0, 4])
@@ -78,17 +82,16 @@ def test_more_than_there_are_and_none_are_refused(count):
     with pytest.raises(ts.UserError, match=message):
         choosing.diverse(states(3), count, 0)
     with pytest.raises(ts.UserError, match=message):
-        choosing.nearest(states(1), states(3), count)
+        choosing.closest(torch.ones(5), (0, 3, 4), count)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 def test_a_row_s_state_is_the_mean_of_transformers_last_hidden_states_padding_or_not(name):
     model = task_tools.model(name)
     texts = [(5, 6, 7), (8, 9, 10, 11, 12), (13,)]
-    rows = [Encoded(index, ids, (), None, (), "") for index, ids in enumerate(texts)]
-    found = mean_states(model, rows, task_tools.sentence_piece(bos=name != "t5"), batch_size=2)
-    for row, state in zip(rows, found, strict=True):
-        ids = torch.tensor([row.input_ids])
+    found = mean_states(model, texts, task_tools.sentence_piece(bos=name != "t5"), batch_size=2)
+    for row, state in zip(texts, found, strict=True):
+        ids = torch.tensor([row])
         with torch.no_grad():
             if name == "t5":
                 out = model(input_ids=ids, decoder_input_ids=torch.tensor([[0]])).encoder_last_hidden_state

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tunescope.comparing import asking, in_front
+from tunescope.comparing import asking, in_front, own_demos
 from tunescope.comparing import demos as demonstrations
 from tunescope.comparing.demos import Demos
 from tunescope.comparing.sizing import sized
@@ -23,7 +23,6 @@ DEFAULT = {
     "encoder": ("head", "prefix", "lora", "adapter", "bias", "full"),
     "encoder in words": (ZERO_SHOT, "demos:k=1", "soft", "prefix", "lora", "adapter", "bias", "full"),
 }
-EACH = "; live is that of the demonstrations of one query"
 HOW = "Type `tunescope arms` for the methods and their fields."
 
 
@@ -40,7 +39,7 @@ class Arm:
 class Ready:
     """An arm on a model: its specs in order (demonstrations are made later, a seed at a time).
 
-    demos: what stands in front of the specs; with choose=nearest in front of every query, so it is no artifact.
+    demos: what stands in front of the specs; where every query has its own it is in the query, and no artifact.
     chain: how steps are asked for, where they are.
     """
 
@@ -66,7 +65,7 @@ class Ready:
     @property
     def varies(self) -> bool:
         """Whether another seed gives another result."""
-        draws = self.search is not None or (self.demos is not None and not self.demos.each)
+        draws = self.search is not None or (self.demos is not None and self.demos.draws)
         return self.trained or draws or (self.chain is not None and self.chain.temperature > 0)
 
     @property
@@ -149,7 +148,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if labels is not None and not typed and not only_head:
         raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
     if demos:
-        demonstrations.check(demos, bench, alone=rest == "")
+        demonstrations.check(demos, bench, typed)
     if chain:
         asking.check(chain, demos, bench, alone=rest == "")
     first = demonstrations.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
@@ -166,8 +165,13 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         if only_head
         else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos or chain))
     )
-    note += EACH if demos and demos.each else ""
+    note += _own_note(demos) if demos and demos.each else ""
     return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict())
+
+
+def _own_note(demos: Demos) -> str:
+    times = own_demos.passes(demos)
+    return "; live is that of the demonstrations of one query" + (f", read {times} times a query" if times > 1 else "")
 
 
 def passes(bench: "Bench") -> int:
@@ -213,10 +217,17 @@ def _front(text: str) -> tuple[Demos | None, Chain | None, str]:
 
     found: dict[str, Any] = {}
     for name, kind in ((demonstrations.NAME, Demos), (COT, Chain)):
-        first, _, rest = text.partition("+")
+        first, rest = _item(text)
         if first.partition(":")[0].strip() == name:
             found[name], text = made(kind, first), rest
     return found.get(demonstrations.NAME), found.get(COT), text
+
+
+def _item(text: str) -> tuple[str, str]:
+    """What stands before the first "+" that no backslash is before, and what behind it."""
+    found = re.match(r"((?:\\.|[^\\+])*)\+?(.*)", text, flags=re.DOTALL)
+    assert found is not None
+    return found[1], found[2]
 
 
 def _has_free_size(text: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.comparing import demos as demonstrations
+from tunescope.comparing import own_demos
 from tunescope.comparing.demos import Demos
 from tunescope.errors import UserError
 from tunescope.tasks.chain import THEN, THINK
@@ -82,22 +83,49 @@ def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: i
 
 
 def task_of(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Any:
-    """The task as the arm asks it, with the arm's artifacts attached."""
+    """The task as the arm asks it, with the arm's artifacts attached; with the one prior of one block in front."""
     from tunescope.comparing.bench import room
 
-    if not (arm.demos and arm.demos.calibrate):
+    if not (arm.demos and arm.demos.calibrate) or arm.demos.each:
         return asked(bench.task, arm.demos, arm.chain, seed)
     return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
-def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str) -> list[Any]:
-    """The rows of a part as the arm's model reads them."""
+def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> list[Any]:
+    """The rows of a part as the arm's model reads them; the first draw, where several answer."""
     from tunescope.comparing.bench import room
 
-    task = asked(bench.task, arm.demos, arm.chain)
     if arm.demos and arm.demos.each:
-        return demonstrations.own_prompts(arm.demos, bench, task, part)
+        return _own(arm, bench, tuned).rows(part, seed)[0]
+    task = asked(bench.task, arm.demos, arm.chain)
     return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
+
+
+def drawn_rows(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Callable[[list[int]], list[Any]]:
+    """Numbers of training rows -> what the model is trained on; demonstrations of their own are drawn at each call."""
+    if arm.demos and arm.demos.each and arm.demos.draws:
+        return _own(arm, bench, tuned).drawn_now
+    rows = rows_of(arm, bench, tuned, "train", seed)
+    return lambda chosen: [rows[index] for index in chosen]
+
+
+def predictions(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> Sequence[Any]:
+    """What the arm answers to the rows of a part."""
+    from tunescope.tasks import ensemble
+
+    task, demos = task_of(arm, bench, tuned, seed), arm.demos
+    if demos and demos.each and (demos.sets > 1 or demos.calibrate):
+        own = _own(arm, bench, tuned)
+        prior = own.priors(part, seed) if demos.calibrate else None
+        return ensemble.predicted(task, bench.model, own.rows(part, seed), bench.tokenizer, prior)
+    found: Sequence[Any] = task.predict(bench.model, rows_of(arm, bench, tuned, part, seed), bench.tokenizer)
+    return found
+
+
+def _own(arm: Ready, bench: Bench, tuned: Any) -> own_demos.Asking:
+    assert arm.demos is not None
+    task = asked(bench.task, arm.demos, arm.chain)
+    return own_demos.Asking(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
 
 
 def begun(arm: Ready, tuned: Any) -> bool:
@@ -105,7 +133,8 @@ def begun(arm: Ready, tuned: Any) -> bool:
     from tunescope.contexts.anchors import Anchors
     from tunescope.contexts.text import Text
 
-    return arm.demos is not None or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
+    is_block = arm.demos is not None and not arm.demos.each
+    return is_block or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
 
 
 def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
@@ -115,7 +144,9 @@ def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | Non
     if arm.demos is None:
         return None
     if arm.demos.each:
-        return {"each": True, "count": demonstrations.count(arm.demos, bench.task)}
+        demos = arm.demos
+        drawn = {"choose": demos.choose, "sets": demos.sets, "passes": own_demos.passes(demos)}
+        return {"each": True, "count": demonstrations.count(demos, bench.task), "trained": arm.trained} | drawn
     found = shown(arm.demos, arm.chain, bench, seed)
     lines = [line_of(bench.splits.train[index], index) for index in found.rows]
     prior = dict(task.prior) if arm.demos.calibrate else None

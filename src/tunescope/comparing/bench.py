@@ -30,7 +30,7 @@ class Bench:
     device: torch.device
     draws: Mapping[int, Any] = field(default_factory=dict)  # with --k-shot, the parts that each seed draws
     cache: dict[tuple[str, str, bool, int | None], list[Any]] = field(default_factory=dict)
-    means: dict[str, torch.Tensor] = field(default_factory=dict)
+    means: dict[tuple[str, str], torch.Tensor] = field(default_factory=dict)
     shown: dict[str, Any] = field(default_factory=dict)
     by_seed: dict[int, "Bench"] = field(default_factory=dict)
 
@@ -39,7 +39,8 @@ class Bench:
         if seed not in self.draws:
             return self
         if seed not in self.by_seed:
-            own: dict[str, Any] = {"cache": {}, "means": {}, "shown": {}, "by_seed": {}}
+            tested = {key: found for key, found in self.means.items() if key[0] == "test"}  # the same for every seed
+            own: dict[str, Any] = {"cache": {}, "means": tested, "shown": {}, "by_seed": {}}
             self.by_seed[seed] = replace(self, splits=self.draws[seed], draws={}, **own)
         return self.by_seed[seed]
 
@@ -54,14 +55,24 @@ class Bench:
             )
         return self.cache[key]
 
-    def states(self, part: str) -> torch.Tensor:
-        """(rows, width): the frozen model's mean states of the encoded rows; nothing may be attached."""
-        from tunescope.tasks.states import mean_states
+    def states(self, part: str, encoder: str = "") -> torch.Tensor:
+        """(rows, width): mean states of the encoded rows by the frozen model, to which nothing may be attached.
 
-        if part not in self.means:
-            rows = self.encoded(part, bos=True, room=room(self, 0))
-            self.means[part] = mean_states(self.model, rows, self.tokenizer)
-        return self.means[part]
+        encoder: the folder or name of another model that reads the rows' fields instead, without the template.
+        """
+        from tunescope.tasks.states import mean_states, text_states
+
+        if (part, encoder) not in self.means:
+            left = room(self, 0)
+            rows = {name: self.encoded(name, bos=True, room=left) for name in (PARTS if encoder else (part,))}
+            model, tokenizer = load_model(encoder) if encoder else (self.model, self.tokenizer)
+            for name, some in rows.items():
+                if encoder:
+                    texts = [row.source.replace("\t", " ") for row in some]
+                    self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
+                else:
+                    self.means[name, encoder] = mean_states(model, [row.input_ids for row in some], tokenizer)
+        return self.means[part, encoder]
 
 
 def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any = None) -> Bench:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import re
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, fields
+from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
 from tunescope.errors import UserError
@@ -21,7 +24,9 @@ class Demos:
     k: of each class; of all, where there are no classes.
     choose: balanced (k random rows of each class; the default where there are classes), random (k times classes rows,
         whatever their class), diverse (as many that cover the training rows), nearest (for every query the rows most
-        like it, by the frozen model's own states).
+        like it), similar (for every query k random ones of the half of each class that is most like it).
+    encoder: the folder or name of the model whose states say what is alike; "" is the frozen model itself.
+    sets: how many draws of demonstrations each query is answered with; the labels' scores are averaged.
     order: mixed (by the seed), entropy (that under which the model's answers to inputs of its own making spread best
         over the labels), best (that with the best development score). None: mixed; nearest has an order of its own.
     orders: how many are tried, or all.
@@ -29,7 +34,9 @@ class Demos:
     """
 
     k: int = 4
-    choose: Literal["balanced", "random", "diverse", "nearest"] | None = None
+    choose: Literal["balanced", "random", "diverse", "nearest", "similar"] | None = None
+    encoder: str = ""
+    sets: int = 1
     order: Literal["mixed", "entropy", "best"] | None = None
     orders: int | Literal["all"] | None = None
     calibrate: bool = False
@@ -37,17 +44,36 @@ class Demos:
     def __post_init__(self) -> None:
         if self.k < 1:
             raise UserError(f"demos:k={self.k}: at least one demonstration; type demos:k=4")
+        if self.sets < 1:
+            raise UserError(f"{self}: at least one set of demonstrations; type demos:k=1,choose=similar,sets=16")
         if self.orders is not None and not self.tries:
             raise UserError(f"{self}: orders is how many order=entropy or order=best try; add one of them, or drop it.")
         if isinstance(self.orders, int) and self.orders < 2:
             raise UserError(f"{self}: at least 2 orders, or orders=all; type demos:k=4,order=best,orders={ORDERS}")
-        if self.choose == "nearest":
-            for option in ("order", "calibrate"):
-                if getattr(self, option):
-                    raise UserError(
-                        f"{self}: choose=nearest gives every query demonstrations of its own, in the order of their "
-                        f"similarity; {option} has no effect on it. Drop {option}, or choose otherwise."
-                    )
+        if self.encoder and not self.compares:
+            raise UserError(
+                f"{self}: encoder says which rows are alike, and choose={self.choose or 'balanced'} does not ask; "
+                "drop it, or type choose=similar, nearest or diverse."
+            )
+        self._check_own()
+
+    def _check_own(self) -> None:
+        """UserError for what has no effect where every query has demonstrations of its own."""
+        if self.sets > 1 and self.choose in ("nearest", "diverse"):
+            raise UserError(
+                f"{self}: sets draws demonstrations several times, and choose={self.choose} has one answer; "
+                "drop sets, or type choose=similar, balanced or random."
+            )
+        if self.choose == "nearest" and self.order:
+            raise UserError(
+                f"{self}: choose=nearest gives every query demonstrations of its own, in the order of their "
+                "similarity; order has no effect on it. Drop order, or choose otherwise."
+            )
+        if self.each and self.tries:
+            raise UserError(
+                f"{self}: every query has demonstrations of its own, so there is no one block to put into the order "
+                f"order={self.order}; drop it."
+            )
 
     @property
     def tries(self) -> bool:
@@ -55,27 +81,37 @@ class Demos:
         return self.order in ("entropy", "best")
 
     @property
+    def compares(self) -> bool:
+        """Whether it is asked which rows are alike."""
+        return self.choose in ("similar", "nearest", "diverse")
+
+    @property
+    def draws(self) -> bool:
+        """Whether another seed shows other rows."""
+        return self.choose != "nearest"
+
+    @property
     def each(self) -> bool:
         """Whether every query has demonstrations of its own."""
-        return self.choose == "nearest"
+        return self.choose in ("nearest", "similar") or self.sets > 1
 
     def __str__(self) -> str:
         """As typed; what is at its default is left out, but for k."""
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
-        given = [f"{name}={str(value).lower()}" for name, value in said.items() if value or name == "k"]
+        given = [f"{one.name}={_typed(getattr(self, one.name))}" for one in fields(self) if _is_said(self, one)]
         return f"{NAME}:{','.join(given)}"
 
 
-def check(demos: Demos, bench: Bench, *, alone: bool) -> None:
-    """UserError for an option that has no effect on this task or model. alone: nothing else is in the arm."""
+def check(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
+    """UserError for an option that has no effect on this task or model. others: the specs beside it in the arm."""
+    from tunescope.artifact import AttentionDelta
     from tunescope.comparing import ordering
     from tunescope.tasks import Classification
 
     task = bench.task
-    if demos.each and not alone:
+    if demos.each and any(isinstance(one, AttentionDelta) for one in others):
         raise UserError(
-            f"{demos}: every query has demonstrations of its own, so nothing else can be trained or attached "
-            "with them; type it alone."
+            f"{demos}: every query has demonstrations of its own, and reweight is of the label words of one block in "
+            "front of all; type it with demos:k=1"
         )
     labelled = isinstance(task, Classification)
     needing = {
@@ -86,7 +122,11 @@ def check(demos: Demos, bench: Bench, *, alone: bool) -> None:
     for option, asked in needing.items():
         if asked and not labelled:
             raise UserError(f"{demos}: {option} is about labels, and this task has none; drop it.")
-    if bench.kind == "encoder" and (demos.tries or demos.calibrate):
+    if demos.sets > 1 and not labelled:
+        raise UserError(
+            f"{demos}: sets averages the scores of labels, and answers that are written have none; drop it."
+        )
+    if task.needs_head is not None and (demos.tries or demos.calibrate):
         option = "calibrate=true" if demos.calibrate else f"order={demos.order}"
         raise UserError(f"{demos}: {option} reads the frozen model's answers, and an encoder has none; drop it.")
     if demos.order == "entropy" and bench.kind != "decoder":
@@ -103,18 +143,20 @@ def count(demos: Demos, task: Any) -> int:
 
 
 def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
-    """The training rows that the seed draws, in their mixed order; with `nearest`, those of the first development row.
+    """The training rows that the seed draws, in their mixed order; where each query has its own, one of the first
+    development row's sets.
 
     Raises:
         UserError: there are not so many.
     """
+    from tunescope.comparing import own_demos
     from tunescope.tasks import Classification, choosing
 
     rows, number = bench.splits.train, count(demos, bench.task)
     if demos.each:
-        return tuple(choosing.nearest(bench.states("dev")[:1], bench.states("train"), number)[0])
+        return own_demos.sets_of(demos, bench, "dev", 0, Random(seed))[0]
     if demos.choose == "diverse":
-        return tuple(choosing.diverse(bench.states("train"), number, seed))
+        return tuple(choosing.diverse(bench.states("train", demos.encoder), number, seed))
     if demos.choose == "random" or not isinstance(bench.task, Classification):
         return tuple(choosing.uniform(len(rows), number, seed))
     labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
@@ -126,16 +168,10 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
 
-def own_prompts(demos: Demos, bench: Bench, task: Any, part: str) -> list[Any]:
-    """The rows of a part, encoded with the demonstrations of each in front.
+def _typed(value: Any) -> str:
+    """As it is typed: true and false in small letters, and in a path what would end it behind a backslash."""
+    return str(value).lower() if isinstance(value, bool) else re.sub(r"([\\,+])", r"\\\1", str(value))
 
-    What is over the model's positions is cut from the end of the input, beside the longest of the demonstrations.
-    """
-    from tunescope.comparing.bench import room
-    from tunescope.contexts.text import token_ids
-    from tunescope.tasks import choosing
 
-    near = choosing.nearest(bench.states(part), bench.states("train"), count(demos, bench.task))
-    fronts = [tuple(token_ids(bench.tokenizer, text(bench, task, tuple(rows)))) for rows in near]
-    queries = bench.encoded(part, bos=False, room=room(bench, max(map(len, fronts))), task=task)
-    return [replace(query, input_ids=front + query.input_ids) for front, query in zip(fronts, queries, strict=True)]
+def _is_said(demos: Demos, field: Field[Any]) -> bool:
+    return field.name == "k" or getattr(demos, field.name) != field.default

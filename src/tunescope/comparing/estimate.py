@@ -7,7 +7,7 @@ from statistics import median
 
 import torch
 
-from tunescope.comparing import arms, asking
+from tunescope.comparing import arms, asking, own_demos
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.demos import drawn
 from tunescope.comparing.in_front import specs_at
@@ -97,7 +97,9 @@ def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
     task = asking.task_of(todo.arm, bench, tuned, todo.seed)
     middle = max(0, len(rows) - SCORED) // 2
     some = rows[middle : middle + SCORED]
-    return _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
+    demos = todo.arm.demos
+    times = own_demos.passes(demos) if demos and demos.each else 1
+    return times * _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -16,15 +16,32 @@ RULES = {
 def remarks(runs: Sequence[Run]) -> list[str]:
     """Sentences for the table and the page; none for most arms."""
     shown = {run["seed"]: run["demonstrations"] for run in runs if run.get("demonstrations")}
-    found = []
-    if any(one["each"] for one in shown.values()):
-        found.append(
-            "Every query has demonstrations of its own, the training rows most like it, so there is no one context to "
-            "save: no artifact."
-        )
+    found = next((_own(one) for one in shown.values() if one["each"]), [])
     found += _orders({seed: one["orders"] for seed, one in shown.items() if one.get("orders")})
     found += _priors({seed: one["prior"] for seed, one in shown.items() if one.get("prior")})
     return found + _readings({run["seed"]: run["reading"] for run in runs if run.get("reading")})
+
+
+WHICH = {
+    "nearest": "the training rows most like it",
+    "similar": "drawn from the half of the rows of each label (of all, where there are none) that is most like it",
+}
+
+
+def _own(one: Mapping[str, Any]) -> list[str]:
+    """Of demonstrations that every query has of its own."""
+    which = WHICH.get(one.get("choose", "nearest"), "drawn for it")
+    kept = "so there is no one context to save: no artifact"
+    if one.get("trained"):
+        anew = "" if one["choose"] == "nearest" else ", and they are drawn anew whenever it is looked at"
+        kept = f"and what was trained is saved without them; in training a row is never among its own{anew}"
+    said = [f"Every query has demonstrations of its own, {which}, {kept}."]
+    if one.get("sets", 1) > 1:
+        said.append(
+            f"Each query is answered by the mean of its labels' scores behind {one['sets']} draws of demonstrations, "
+            f"which takes {one['passes']} passes a query."
+        )
+    return said
 
 
 def _readings(found: Mapping[int, Mapping[str, float]]) -> list[str]:

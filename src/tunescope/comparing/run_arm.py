@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tunescope import files, store
-from tunescope.comparing import asking, examples, inside
+from tunescope.comparing import asking, examples, inside, own_demos
 from tunescope.comparing.arms import Ready, passes
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.in_front import specs_at
@@ -201,6 +201,8 @@ def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
 def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
     import tunescope as ts
 
+    if todo.arm.demos and todo.arm.demos.each:
+        own_demos.source(todo.arm.demos, bench)  # rows are compared by the model as it is
     if not what:
         return nullcontext(_Bare())
     found: AbstractContextManager[Any] = ts.attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
@@ -210,12 +212,13 @@ def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextMan
 def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
     """The task on this model, as functions of rows by number."""
     rows = rows_of(bench, todo, tuned, "train")
+    drawn = asking.drawn_rows(todo.arm, bench, tuned, todo.seed)
     parameters = dict(tuned.named_parameters())
     first = todo.arm.in_front
     return Problem(
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
-        loss=lambda chosen: bench.task.loss(bench.model, [rows[i] for i in chosen], bench.tokenizer),
+        loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
         score=lambda: _score(bench, todo, tuned, "dev").value,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
@@ -223,7 +226,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
 
 
 def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
-    return asking.rows_of(todo.arm, bench, tuned, part)
+    return asking.rows_of(todo.arm, bench, tuned, part, todo.seed)
 
 
 @dataclass(frozen=True)
@@ -240,10 +243,10 @@ class _Scored:
 def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> _Scored:
     from tunescope.tasks import metrics
 
-    rows, training = rows_of(bench, todo, tuned, part), getattr(tuned, "training", False)
+    training = getattr(tuned, "training", False)
     if training:
         tuned.eval()
-    predictions = asking.task_of(todo.arm, bench, tuned, todo.seed).predict(bench.model, rows, bench.tokenizer)
+    predictions = asking.predictions(todo.arm, bench, tuned, part, todo.seed)
     if training:
         tuned.train()
     stats = [list(prediction.stats) for prediction in predictions]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -21,7 +21,7 @@ from tunescope.hooks import frozen
 from tunescope.lowered import embedder
 from tunescope.searching.vocabulary import Vocabulary
 from tunescope.tasks.batching import evaluating
-from tunescope.tasks.task import Encoded
+from tunescope.tasks.task import Encoded, behind
 
 AT_ONCE = 128  # rows in one forward pass of several candidates
 GRADIENT = 3  # passes of one row forward and backward, in passes of one row forward
@@ -89,7 +89,7 @@ class Objective:
         with self.tuned.paused(), evaluating(self.bench.model):
             for first in range(0, len(fronts), at_once):
                 some = fronts[first : first + at_once]
-                rows = [_behind(front, row) for front in some for row in batch]
+                rows = [behind(front, row) for front in some for row in batch]
                 each = self.bench.task.row_losses(self.bench.model, rows, self.bench.tokenizer)
                 found.append(each.view(len(some), len(batch)).sum(-1) / labelled)
         self.passes += len(prompts) * len(batch)
@@ -109,12 +109,6 @@ class Objective:
             rows = leaf.to(model.get_input_embeddings().weight.dtype)[None, :-1]
             logits = model(inputs_embeds=rows, use_cache=False).logits[0, len(self.words.start) :]
         return F.cross_entropy(logits, torch.tensor(self.ids(prompt)[1:], device=logits.device))
-
-
-def _behind(front: Sequence[int], row: Encoded) -> Encoded:
-    """The row as one sequence with the prompt in front, its mask where it then is."""
-    slot = None if row.slot is None else row.slot + len(front)
-    return replace(row, input_ids=(*front, *row.input_ids), slot=slot)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from tunescope.tasks import mask_scoring, scoring
-from tunescope.tasks.batching import chosen, evaluating
+from tunescope.tasks.batching import evaluating, scored
 from tunescope.tasks.prompts import Ids
 from tunescope.tasks.task import Encoded
 
@@ -41,6 +41,15 @@ def scores(model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer:
         return mask_scoring.mask_logits(model, rows, tokenizer)[:, [word[0] for word in words]]
 
 
+def all_scores(
+    model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any, batch_size: int = 32
+) -> Tensor:
+    """`scores` of any number of rows, in batches."""
+    n_long = max(1, sum(len(word) > 1 for word in words))
+    size = max(1, min(batch_size, scoring.ROWS_IN_CACHE // n_long))
+    return scored(model, rows, size, lambda some: scores(model, some, words, tokenizer))
+
+
 def choices(
     model: Any,
     rows: Sequence[Encoded],
@@ -53,14 +62,9 @@ def choices(
 
     prior: what the probability of each word is divided by before.
     """
-    n_long = max(1, sum(len(word) > 1 for word in words))
-    size = max(1, min(batch_size, scoring.ROWS_IN_CACHE // n_long))
-
-    def score(some: list[Encoded]) -> Tensor:
-        found = scores(model, some, words, tokenizer)
-        return found if prior is None else found - found.new_tensor(prior).log()
-
-    return chosen(model, rows, size, score)
+    found = all_scores(model, rows, words, tokenizer, batch_size)
+    chosen: list[int] = (found if prior is None else found - found.new_tensor(prior).log()).argmax(-1).tolist()
+    return chosen
 
 
 def _start(model: Any) -> int | None:

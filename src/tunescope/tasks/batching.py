@@ -62,15 +62,14 @@ def evaluating(model: Any) -> Iterator[None]:
             module.training = mode
 
 
-def chosen(model: Any, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]) -> list[int]:
-    """The index of the highest of each row's scores (rows, labels), the first of equals; no gradients, no dropout."""
-    choices = [0] * len(rows)
+def scored(model: Any, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]) -> Tensor:
+    """Each row's scores (rows, labels), from those of batches; no gradients, no dropout."""
+    found: list[Tensor] = [torch.empty(0)] * len(rows)
     with evaluating(model):
         for some in batches([len(row.input_ids) for row in rows], batch_size):
-            scores = score([rows[index] for index in some])
-            for index, choice in zip(some, scores.argmax(-1).tolist(), strict=True):
-                choices[index] = choice
-    return choices
+            for index, scores in zip(some, score([rows[index] for index in some]), strict=True):
+                found[index] = scores
+    return torch.stack(found)
 
 
 def exact(logits: Tensor) -> Tensor:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from torch import Tensor
+
 from tunescope.errors import UserError
-from tunescope.tasks import answering, prompts
+from tunescope.tasks import answering, masking, prompts
 from tunescope.tasks.classification import Classification
+from tunescope.tasks.task import Encoded
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
@@ -29,17 +32,36 @@ def calibrated(
         bos, room: as in `Task.encode`.
 
     Raises:
+        UserError: as `contentless`.
+    """
+    asked = contentless(task, tokenizer, model_kind=model_kind, bos=bos, room=room)
+    words = list(task.word_ids(tokenizer, model_kind).values())
+    prior = share(answering.scores(model, asked, words, tokenizer))
+    return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))
+
+
+def contentless(task: Classification, tokenizer: Any, *, model_kind: str, bos: bool, room: int | None) -> list[Encoded]:
+    """The rows without content, as the task asks them.
+
+    Raises:
         UserError: a head answers and no words, or the template has no words of its own.
     """
     if task.by != "words":
         raise UserError("calibrate=true divides probabilities of label words, and this task is answered by a head.")
-    if not prompts.ids(tokenizer, [prompts.fill(task.template, dict.fromkeys(task.fields(), ""))])[0]:
+    has_mark = masking.halves(task.template) is not None and model_kind != "decoder"
+    if not has_mark and not prompts.ids(tokenizer, [_empty(task)])[0]:
         raise UserError(
             f"calibrate=true asks with empty fields, and template {task.template!r} is then empty. "
             "Put words around the field, as in --template '{text} It was'"
         )
     rows = [{**dict.fromkeys(task.fields(), text), task.label: task.labels[0]} for text in CONTENT_FREE]
-    asked = task.encode(rows, tokenizer, model_kind=model_kind, bos=bos, room=room)
-    words = list(task.word_ids(tokenizer, model_kind).values())
-    prior = answering.scores(model, asked, words, tokenizer).double().softmax(-1).mean(0)  # (labels,)
-    return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))
+    return task.encode(rows, tokenizer, model_kind=model_kind, bos=bos, room=room)
+
+
+def share(scores: Tensor) -> Tensor:
+    """(..., rows without content, labels) -> (..., labels): the mean over the rows of the labels' shares, float64."""
+    return scores.double().softmax(-1).mean(-2)
+
+
+def _empty(task: Classification) -> str:
+    return prompts.fill(task.template, dict.fromkeys((*task.fields(), masking.MASK), ""))

@@ -58,7 +58,7 @@ def diverse(states: Tensor, count: int, seed: int) -> list[int]:
     """
     check(len(states), count)
     random = Random(seed)
-    normed = _normed(states)
+    normed = unit(states)
     chosen = [random.randrange(len(states))]
     nearest = 1 - normed @ normed[chosen[0]]
     for _ in range(count - 1):
@@ -69,23 +69,18 @@ def diverse(states: Tensor, count: int, seed: int) -> list[int]:
     return chosen
 
 
-def nearest(queries: Tensor, states: Tensor, count: int) -> list[list[int]]:
-    """For each query the `count` rows of the highest cosine similarity, the most similar last, next to the query.
-
-    As in Liu et al. 2022 (arXiv:2101.06804, section 2), but for the encoder. Ties go to the earlier row.
+def closest(similar: Tensor, members: Sequence[int], count: int) -> list[int]:
+    """The `count` members of the highest similarity, highest first; ties go to the member named first.
 
     Args:
-        queries: (queries, width).
-        states: (rows, width).
+        similar: (rows,), how like the query each row is.
 
     Raises:
         UserError: fewer than one is asked for, or more than there are.
     """
-    check(len(states), count)
-    similar = _normed(queries) @ _normed(states).T
-    best = similar.sort(dim=-1, descending=True, stable=True).indices[:, :count]
-    found: list[list[int]] = best.flip(-1).tolist()
-    return found
+    check(len(members), count)
+    order = similar[list(members)].sort(descending=True, stable=True).indices[:count]
+    return [members[place] for place in order.tolist()]
 
 
 def check(n_rows: int, count: int) -> None:
@@ -94,6 +89,7 @@ def check(n_rows: int, count: int) -> None:
         raise UserError(f"{count} demonstrations are asked for, of {n_rows} rows. Allowed: 1 to {n_rows}.")
 
 
-def _normed(states: Tensor) -> Tensor:
+def unit(states: Tensor) -> Tensor:
+    """(rows, width): states of length 1, so that products are cosines; a state of zeros stays as it is."""
     normed: Tensor = states / states.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     return normed

@@ -156,7 +156,10 @@ class Classification(Task):
 
         words = self._words_of(model, tokenizer)
         prior = [self.prior[label] for label in self.labels] if self.prior else None
-        choices = answering.choices(model, rows, words, tokenizer, batch_size, prior)
+        return self.answered(rows, answering.choices(model, rows, words, tokenizer, batch_size, prior))
+
+    def answered(self, rows: Sequence[Encoded], choices: Sequence[int]) -> list[Prediction]:
+        """The predictions that each row is answered with the label of that index."""
         return [
             Prediction(
                 row.row,

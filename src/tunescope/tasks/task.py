@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ class Encoded:
     cut: int = 0
     slot: int | None = None  # an encoder that answers in words: where in input_ids its mask stands
     lead: tuple[int, ...] = ()  # encoder-decoder: what the decoder's side is given before the target
+
+
+def behind(front: Sequence[int], row: Encoded) -> Encoded:
+    """The row as one sequence with these tokens in front, its mask where it then is."""
+    slot = None if row.slot is None else row.slot + len(front)
+    return replace(row, input_ids=(*front, *row.input_ids), slot=slot)
 
 
 @dataclass(frozen=True)
