@@ -14,6 +14,7 @@ from tunescope.gathering.triples import Entry, xml_entries
 from tunescope.gathering.triples import rows as rows_of
 
 SOURCE = "Nan et al. 2021, arXiv:2007.02871; github.com/Yale-LILY/dart, data/v1.1.1; MIT"
+METRICS = ("bleu", "meteor", "ter")
 
 
 def splits(folder: Path) -> dict[str, places.Files]:

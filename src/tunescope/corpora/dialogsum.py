@@ -13,6 +13,7 @@ from tunescope.gathering.found import Found, left_out, row
 from tunescope.tasks.reading import place, read, value
 
 SOURCE = "Chen et al. 2021, arXiv:2105.06762; github.com/cylnlp/dialogsum; CC BY-NC-SA 4.0"
+METRICS = ("rouge_2", "rouge_1", "rouge_l")
 OFFICIAL = {part: (f"dialogsum.{part}.jsonl",) for part in ("train", "dev", "test")}
 
 

@@ -8,6 +8,7 @@ from tunescope.gathering import parallel, places
 from tunescope.gathering.found import Found
 
 SOURCE = "Bojar et al. 2016, aclanthology.org/W16-2301; statmt.org/wmt16/translation-task.html"
+METRICS = ("bleu", "chrf", "ter")
 PARTS = {"dev": ("valid", "val", "validation", "newsdev*"), "test": ("newstest*",)}
 
 

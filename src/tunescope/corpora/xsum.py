@@ -15,6 +15,7 @@ from tunescope.gathering.found import Found, left_out, row, short
 from tunescope.tasks.reading import Row, read, text_of, value
 
 SOURCE = "Narayan et al. 2018, arXiv:1808.08745; github.com/EdinburghNLP/XSum; the articles are the BBC's"
+METRICS = ("rouge_2", "rouge_1", "rouge_l")
 IDS = "XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json"
 PARTS = {"dev": ("val", "valid", "validation")}
 SECTION = re.compile(r"\[SN\]([A-Z-]+)\[SN\]")

@@ -17,11 +17,11 @@ LABELS = {"soft": "embeddings alone", "prefix": "prefix", "infix": "infix"}
 def settings(ask: Ask) -> Settings:
     lengths = (1, 5) if ask.quick else (1, 10, 20)
     lines = [
-        Line(f"{label}, {length}", f"{method}:length={length}", paper=(PAPER.get((method, length), ""),))
+        Line(f"{label}, {length}", f"{method}:length={length}", paper={"bleu": PAPER.get((method, length), "")})
         for method, label in LABELS.items()
         for length in lengths
     ]
-    return study.settings(ask, lines, study.course(ask, ("bleu",)), study.rows(ask), kinds=("decoder",))
+    return study.settings(ask, lines, study.course(ask), study.rows(ask), kinds=("decoder",))
 
 
 worlds, units, work, table = study.worlds, study.units, study.work, study.table

@@ -21,7 +21,7 @@ def settings(ask: Ask) -> Settings:
     from tunescope.comparing.bench import load_model
 
     rows = study.rows(ask)
-    made = study.settings(ask, (), study.course(ask, ("bleu",)), rows | {"train": min(EXAMPLES, rows["train"])})
+    made = study.settings(ask, (), study.course(ask), rows | {"train": min(EXAMPLES, rows["train"])})
     words = load_model(made["model"])[1]
     length = min(len(words(text, add_special_tokens=False)["input_ids"]) for text in WORDS.values())
     return made | {"lines": study.kept(_lines(length))}

@@ -26,12 +26,12 @@ ARMS = {
     "LoRA, 2 %": ("lora", 0.02),
     "prefix, 2 %": ("prefix", 0.02),
 }
-PAPER = study.Course(steps=400, batch_size=10, metrics=("bleu",), rates=(5e-5,), warmup=0.25, patience=1000)
+PAPER = study.Course(steps=400, batch_size=10, rates=(5e-5,), warmup=0.25, patience=1000)
 
 
 def settings(ask: Ask) -> Settings:
     sizes = (20, 40) if ask.quick else SIZES
-    course = study.course(ask, ("bleu",), PAPER)
+    course = study.course(ask, PAPER)
     subsets = ask.seeds or (1 if ask.quick else 3 if ask.protocol == "tuned" else 5)
     lines = [
         Line(label, arm, share, part=f"{size}/{subset}")
@@ -52,12 +52,12 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     if size > len(given["train"]):
         raise study.too_few(size, len(given["train"]))
     given["train"] = random.Random(subset).sample(given["train"], size)
-    return study.outcome(study.compared(settings, unit, folder, given), settings["course"]["metrics"])
+    return study.outcome(study.compared(settings, unit, folder, given), settings["metrics"], folder)
 
 
 def table(settings: Settings, found: Found) -> Table:
     """A method a row, a size a column."""
-    metric = settings["course"]["metrics"][0]
+    metric = settings["metrics"][0]
     cells: dict[str, dict[int, tuple[float, ...]]] = {}
     for line, (unit, outcome) in zip(settings["lines"], found, strict=True):
         size = int(unit["part"].split("/")[0])

@@ -5,15 +5,16 @@ comparison has: rates tried for each arm alike, the same seeds, the development 
 the chosen runs alone; it resumes, and its folder holds its page and its artifact.
 """
 
+import importlib
 import json
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tunescope import files
+from tunescope import files, store
 from tunescope.errors import UserError
 from tunescope.reproducing.given import model_settings
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
@@ -30,14 +31,14 @@ class Line:
 
     share: of the model's parameters, which the arm's size is set to; None leaves it as typed.
     part: which variation of the data, for recipes that have several.
-    paper: the paper's words for each metric in turn.
+    paper: the paper's words by metric.
     """
 
     label: str
     arm: str
     share: float | None = None
     part: str = ""
-    paper: tuple[str, ...] = ()
+    paper: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,20 +50,21 @@ class Course:
 
     steps: int
     batch_size: int
-    metrics: tuple[str, ...]
     rates: tuple[float, ...] = ()
     trials: int = 3
     schedule: str = "linear"
     warmup: float = 0.06
     patience: int = 5
     epochs: int | None = None
+    beams: int = 1
+    optimizer: str = "adamw"
 
 
-def course(ask: Ask, metrics: Sequence[str], paper: Course | None = None) -> Course:
+def course(ask: Ask, paper: Course | None = None) -> Course:
     """That of the protocol asked for; `paper` is what was published."""
     if ask.protocol == "paper" and paper is not None:
         return paper
-    return Course(steps=20 if ask.quick else 600, batch_size=16, metrics=tuple(metrics))
+    return Course(steps=20 if ask.quick else 600, batch_size=16)
 
 
 def rows(ask: Ask) -> dict[str, int]:
@@ -82,13 +84,14 @@ def settings(
 ) -> Settings:
     """What a recipe on --model and --data keeps.
 
-    kinds: of model that the recipe is about. An encoder has accuracy alone, whatever the metrics of the course.
+    kinds: of model that the recipe is about.
     rows: the most inputs of each part; training rows are counted singly, of dev and test the distinct inputs.
 
     Raises:
         UserError: no model or data given, or one that cannot be used.
     """
-    from tunescope.gathering.spec import digest, expanded, parsed
+    from tunescope.gathering.parts import digest, expanded
+    from tunescope.gathering.spec import parsed
 
     if ask.model is None or ask.data is None:
         raise UserError(f"{ask.name} needs --model MODEL and --data CORPUS:FOLDER, such as --data e2e:FOLDER.")
@@ -97,7 +100,6 @@ def settings(
         raise UserError(f"{ask.name} --data {ask.data}: give the folder of a corpus, such as e2e:FOLDER.")
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
     model = model_settings(ask.model, kinds, ask.name)
-    course = replace(course, metrics=("accuracy",)) if model["kind"] == "encoder" else course
     return {
         "protocol": ask.protocol,
         "seeds": ask.seeds or (1 if ask.quick else 3),
@@ -105,6 +107,7 @@ def settings(
         "sha256": {part: digest(one) for part, one in specs.items() if one is not None},
         "rows": dict(rows),
         "lines": kept(lines),
+        "metrics": list(_metrics(spec.name, model["kind"])),
         "course": asdict(course),
         **model,
     }
@@ -140,7 +143,7 @@ def reduced(rows: Sequence[dict[str, Any]], most: int | None, part: str, seed: i
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The line's arm on all of the data; what came of it by metric, a test score a seed."""
-    return outcome(compared(settings, unit, folder, parts(settings)), settings["course"]["metrics"])
+    return outcome(compared(settings, unit, folder, parts(settings)), settings["metrics"], folder)
 
 
 def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Parts) -> Mapping[str, Any]:
@@ -168,15 +171,15 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
 
 def table(settings: Settings, found: Found) -> Table:
     """A line a row: parameters stored, then the metrics."""
-    course, rows = settings["course"], []
+    rows = []
     for line, (_, outcome) in zip(settings["lines"], found, strict=True):
         cells = [Cell(text=f"{outcome['stored']:,}"), Cell(text=outcome["rate"])]
-        for index, metric in enumerate(course["metrics"]):
-            paper = line["paper"][index] if index < len(line["paper"]) else ""
+        for metric in settings["metrics"]:
+            paper = line["paper"].get(metric, "")
             values = tuple(outcome["scores"].get(metric, ()))
             cells.append(Cell(values, paper, digits=2) if values else Cell(text=outcome["reason"] or "none"))
         rows.append((line["label"], cells))
-    return Table(("parameters", "rate", *course["metrics"]), rows, notes(settings))
+    return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings))
 
 
 def too_few(wanted: int, has: int) -> UserError:
@@ -195,7 +198,8 @@ def notes(settings: Settings) -> list[str]:
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}, {rates}; "
         f"{settings['seeds']} seeds, the intervals are over them. Most inputs of a part: {some}.",
-        "The objective is the mean over a batch's target tokens for every method.",
+        "The objective is the mean over a batch's target tokens for every method. "
+        + ("Greedy decoding." if course["beams"] == 1 else f"Beam search of {course['beams']}."),
     ]
 
 
@@ -208,7 +212,9 @@ def _task(settings: Settings) -> Any:
 
     if settings["kind"] == "encoder":
         return tasks.Classification(text="input", label="target", template="{input}", by="head")
-    return tasks.Generation(metric=settings["course"]["metrics"][0])
+    return tasks.Generation(
+        metric=settings["metrics"][0], also=tuple(settings["metrics"][1:]), beams=settings["course"]["beams"]
+    )
 
 
 def _training(course: Mapping[str, Any], rows: int) -> Training:
@@ -216,6 +222,7 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
     return Training(
         steps=steps,
         batch_size=course["batch_size"],
+        optimizer=course["optimizer"],
         schedule=course["schedule"],
         warmup=course["warmup"],
         eval_every=max(1, steps // 5),
@@ -235,7 +242,7 @@ def _written(given: Parts, folder: Path) -> dict[str, str]:
     return found
 
 
-def outcome(arm: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, Any]:
+def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dict[str, Any]:
     """What a table needs of an arm: its sizes, the rate chosen, and a test score a seed by metric."""
     runs = arm["runs"] if arm["status"] == "done" else []
     return {
@@ -245,9 +252,32 @@ def outcome(arm: Mapping[str, Any], metrics: Sequence[str]) -> dict[str, Any]:
         "trials": [{key: one[key] for key in ("learning_rate", "dev", "status")} for one in arm["trials"]],
         **arm["parameters"],
         "dev": [run["dev"] for run in runs],
-        "scores": {metric: [_score(run, metric) for run in runs] for metric in metrics if runs},
+        "scores": {metric: [_score(run, metric, folder) for run in runs] for metric in metrics if runs},
     }
 
 
-def _score(run: Mapping[str, Any], metric: str) -> float:
-    return float(run["test"][metric])
+def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
+    from tunescope.tasks.metrics import aggregate
+
+    if metric in run["test"]:
+        return float(run["test"][metric])
+    told = files.read_json(store.folder(folder / "run", run["id"]) / "test.json")
+    return float(aggregate(metric, told["also"][metric])[metric])
+
+
+def _metrics(corpus: str, kind: str) -> tuple[str, ...]:
+    """Those of the corpus that can run here: an encoder has accuracy, a corpus with labels exact matches."""
+    if kind == "encoder":
+        return ("accuracy",)
+    module = importlib.import_module(f"tunescope.corpora.{corpus}")
+    return tuple(name for name in getattr(module, "METRICS", ("exact_match",)) if _runs(name))
+
+
+def _runs(metric: str) -> bool:
+    from tunescope.metrics import find
+
+    try:
+        find(metric).needs()
+    except UserError:
+        return False
+    return True
