@@ -131,7 +131,7 @@ def reproduce(
     protocol: Literal["tuned", "paper"] = "tuned",
     quick: bool = False,
     seeds: int | None = None,
-    model: str | None = None,
+    model: Annotated[tuple[str, ...], Many] = (),
     data: str | None = None,
     out: str | None = None,
     workers: int = 0,
@@ -143,8 +143,8 @@ def reproduce(
         protocol: tuned (learning rates tried, early stop) or paper (published steps and rates).
         quick: a small size, minutes.
         seeds: how many.
-        model: for recipes on a given model: a folder, or a name on the Hugging Face hub.
-        data: for recipes on given data: a file.
+        model: for recipes on a given model: a folder, or a name on the Hugging Face hub; some take several.
+        data: for recipes on given data: a file, or a corpus as CORPUS:FOLDER (`tunescope data` lists them).
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core).
     """
@@ -155,7 +155,7 @@ def reproduce(
     if name is None:
         print(listing())
         return
-    ask = Ask(name, protocol, quick, seeds, model, data)
+    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:])
     folder = Path(out) if out else running.default_folder(ask)
     running.reproduce(ask, folder, workers or machine.cores(), lambda line: print(line, flush=True))
     print(f"\nresult: {folder / 'result.json'}")

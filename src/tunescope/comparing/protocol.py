@@ -66,10 +66,18 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
     return [entry.standing for entry in _not_all_refused(entries)]
 
 
+class AllRefused(UserError):  # noqa: N818
+    """No arm is left to compare; `reason` is the first one's."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(f"every arm was refused; {name}: {reason}")
+        self.reason = reason
+
+
 def _not_all_refused(entries: list[Entry]) -> list[Entry]:
     if all(entry.standing.status == "refused" for entry in entries):
         first = entries[0].standing
-        raise UserError(f"every arm was refused; {first.name}: {first.reason}")
+        raise AllRefused(first.name, first.reason)
     return entries
 
 

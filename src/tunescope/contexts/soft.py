@@ -20,16 +20,17 @@ COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens 
 class Soft(TokenContext):
     """`length` embeddings, trained; they stand at positions of their own and the text follows.
 
-    init: "vocabulary" (embeddings of tokens sampled among the 5,000 most common), "normal" (at the scale of the
-    embedding table), "labels" (of the label words in `text`, separated by "/": one row each, its tokens averaged;
-    then sampled vocabulary) or "text" (of the tokens of `text`, cut or repeated to the length).
+    init_from: "vocabulary" (embeddings of tokens sampled among the 5,000 most common), "normal" (at the scale of the
+    embedding table), "uniform" (in [-.5, .5], as the paper has it; its code draws from [0, .5)), "labels" (of the
+    label words in `text`, separated by "/": one row each, its tokens averaged; then sampled vocabulary) or "text" (of
+    the tokens of `text`, cut or repeated to the length).
     """
 
     size: ClassVar[str] = "length"
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-3, 3e-2, 1e-1)
 
     length: int = 20
-    init_from: Literal["vocabulary", "normal", "labels", "text"] = "vocabulary"
+    init_from: Literal["vocabulary", "normal", "uniform", "labels", "text"] = "vocabulary"
     text: str = ""
 
     def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
@@ -43,6 +44,8 @@ class Soft(TokenContext):
         if self.init_from == "normal":
             sample = base.embed(torch.randint(base.vocabulary, (1000,)))
             return {"embeddings": sample.std() * torch.randn(shape, dtype=sample.dtype)}
+        if self.init_from == "uniform":
+            return {"embeddings": torch.rand(shape, dtype=base.embed(common).dtype) - 0.5}
         if self.init_from == "vocabulary":
             return {"embeddings": base.embed(common)}
         if base.tokenizer is None or not self.text.strip():

@@ -24,7 +24,7 @@ def settings(ask: Ask) -> Settings:
     made = study.settings(ask, (), study.course(ask), rows | {"train": min(EXAMPLES, rows["train"])})
     words = load_model(made["model"])[1]
     length = min(len(words(text, add_special_tokens=False)["input_ids"]) for text in WORDS.values())
-    return made | {"lines": study.kept(_lines(length))}
+    return made | {"lines": study.kept(ask, _lines(length))}
 
 
 def _lines(length: int) -> list[Line]:

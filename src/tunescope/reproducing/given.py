@@ -62,7 +62,9 @@ def data_settings(data: str) -> dict[str, Any]:
 def portable(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as results hold them: names, no paths of this machine."""
     named = {key: settings[key] for key in PATHS if isinstance(settings.get(key), str)}
-    return settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
+    found = settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
+    several = {"models": [portable(one) for one in settings["models"]]} if "models" in settings else {}
+    return found | several
 
 
 def texts(path: str, count: int) -> list[str]:

@@ -39,6 +39,11 @@ class Ask:
     seeds: int | None = None
     model: str | None = None
     data: str | None = None
+    others: tuple[str, ...] = ()  # models beside the first, for recipes that take several
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return () if self.model is None else (self.model, *self.others)
 
 
 @dataclass(frozen=True)
@@ -115,10 +120,14 @@ def listing() -> str:
 def check(ask: Ask, recipe: Any) -> None:
     """UserError for an option that the recipe has no use for, or lacks."""
     given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
-    given |= {"model": ask.model is not None, "data": ask.data is not None}
+    given |= {"model": bool(ask.models), "data": ask.data is not None}
+    several = "models" in recipe.TAKES
+    taken = [one.replace("models", "model") for one in recipe.TAKES]
+    if len(ask.models) > 1 and not several:
+        raise UserError(f"{ask.name} takes one --model, and {len(ask.models)} were given.")
     for option, is_given in given.items():
-        if is_given and option not in recipe.TAKES:
-            takes = ", ".join(f"--{name}" for name in recipe.TAKES) or "no options"
+        if is_given and option not in taken:
+            takes = ", ".join(f"--{name}" for name in taken) or "no options"
             raise UserError(f"{ask.name} has no use for --{option}; it takes {takes}.")
     if ask.protocol not in ("tuned", "paper"):
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")

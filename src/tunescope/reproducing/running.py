@@ -136,7 +136,7 @@ def command(ask: Ask) -> str:
     parts += ["--protocol", ask.protocol] if ask.protocol != "tuned" else []
     parts += ["--quick"] if ask.quick else []
     parts += ["--seeds", str(ask.seeds)] if ask.seeds is not None else []
-    parts += ["--model", Path(ask.model).name] if ask.model else []
+    parts += ["--model", *(Path(model).name for model in ask.models)] if ask.models else []
     parts += ["--data", Path(ask.data).name] if ask.data else []
     return shlex.join(parts)
 
@@ -144,5 +144,5 @@ def command(ask: Ask) -> str:
 def default_folder(ask: Ask) -> Path:
     """runs/reproduce/NAME, the protocol and size in the name where they are not the usual ones."""
     tags = [ask.name, *([ask.protocol] if ask.protocol != "tuned" else []), *(["quick"] if ask.quick else [])]
-    tags += [Path(ask.model).name] if ask.model else []
+    tags += [Path(model).name for model in ask.models]
     return Path("runs") / "reproduce" / "-".join(tags)

@@ -22,7 +22,17 @@ from tunescope.train import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 WRITERS = ("decoder", "encoder-decoder")
+PARTS = {"train", "dev", "test"}
 ALL = (*WRITERS, "encoder")
+REFUSED: dict[str, Any] = {
+    "status": "refused",
+    "learning_rate": None,
+    "trials": [],
+    "runs": [],
+    "parameters": {"trained": 0, "stored": 0, "live": 0},
+}
+OF_UNIT = ("arm", "share", "part", "template")
+OF_MODEL = ("model", "kind", "weights", "parameters")
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Line:
 
     share: of the model's parameters, which the arm's size is set to; None leaves it as typed.
     part: which variation of the data, for recipes that have several.
+    template: of the task, where labels are chosen.
     paper: the paper's words by metric.
     """
 
@@ -38,6 +49,7 @@ class Line:
     arm: str
     share: float | None = None
     part: str = ""
+    template: str = "{input}"
     paper: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -60,11 +72,31 @@ class Course:
     optimizer: str = "adamw"
 
 
+PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
+    steps=30_000,
+    batch_size=32,
+    rates=(0.3,),
+    schedule="constant",
+    warmup=0.0,
+    patience=1000,
+    optimizer="adafactor",
+)
+
+SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing of .1 is left out, for all lines alike
+    steps=100_000,
+    batch_size=64,
+    rates=(5e-5,),
+    warmup=0.0,
+    patience=1000,
+    beams=6,
+)
+
+
 def course(ask: Ask, paper: Course | None = None) -> Course:
     """That of the protocol asked for; `paper` is what was published."""
     if ask.protocol == "paper" and paper is not None:
         return paper
-    return Course(steps=20 if ask.quick else 600, batch_size=16)
+    return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16)
 
 
 def rows(ask: Ask) -> dict[str, int]:
@@ -74,17 +106,24 @@ def rows(ask: Ask) -> dict[str, int]:
     return {"train": 200, "dev": 10, "test": 20} if ask.quick else {"train": 10_000, "dev": 100}
 
 
-def kept(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """As settings hold them."""
-    return [asdict(line) for line in lines]
+def kept(ask: Ask, lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """As settings hold them; the quick size has the first two."""
+    return [asdict(line) for line in (lines[:2] if ask.quick else lines)]
 
 
 def settings(
-    ask: Ask, lines: Sequence[Line], course: Course, rows: Mapping[str, int], kinds: Sequence[str] = WRITERS
+    ask: Ask,
+    lines: Sequence[Line],
+    course: Course,
+    rows: Mapping[str, int],
+    kinds: Sequence[str] = WRITERS,
+    *,
+    choose: bool = False,
 ) -> Settings:
     """What a recipe on --model and --data keeps.
 
     kinds: of model that the recipe is about.
+    choose: answers are chosen among the labels, which an encoder always does; else they are written.
     rows: the most inputs of each part; training rows are counted singly, of dev and test the distinct inputs.
 
     Raises:
@@ -100,17 +139,30 @@ def settings(
         raise UserError(f"{ask.name} --data {ask.data}: give the folder of a corpus, such as e2e:FOLDER.")
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
     model = model_settings(ask.model, kinds, ask.name)
+    choose = choose or model["kind"] == "encoder"
     return {
         "protocol": ask.protocol,
         "seeds": ask.seeds or (1 if ask.quick else 3),
         "data": ask.data,
         "sha256": {part: digest(one) for part, one in specs.items() if one is not None},
         "rows": dict(rows),
-        "lines": kept(lines),
-        "metrics": list(_metrics(spec.name, model["kind"])),
+        "lines": kept(ask, lines),
+        "choose": choose,
+        "metrics": ["accuracy"] if choose else _metrics(spec.name),
         "course": asdict(course),
         **model,
     }
+
+
+def size(settings: Settings, arm: str, share: float) -> int:
+    """The rank, length or bottleneck at which the arm stores that share of the model's parameters, at most."""
+    from tunescope.budget import solve
+    from tunescope.comparing.bench import load_model
+    from tunescope.registry import explicit, parse
+
+    model = load_model(settings["model"])[0]
+    (spec,), _ = solve(model, parse(arm), round(share * settings["parameters"]), explicit(arm))
+    return int(getattr(spec, str(spec.size)))
 
 
 def worlds(settings: Settings) -> list[Any]:
@@ -120,7 +172,7 @@ def worlds(settings: Settings) -> list[Any]:
 
 def units(settings: Settings) -> list[dict[str, Any]]:
     """One a line; what is only shown of it is left out, so that a label may change."""
-    return [{key: line[key] for key in ("arm", "share", "part")} for line in settings["lines"]]
+    return [{key: line[key] for key in OF_UNIT} for line in settings["lines"]]
 
 
 def parts(settings: Settings) -> dict[str, list[dict[str, Any]]]:
@@ -149,22 +201,26 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Parts) -> Mapping[str, Any]:
     """The line's arm compared over its rates and seeds, as results.json has it."""
     from tunescope.comparing.comparison import compare
+    from tunescope.comparing.protocol import AllRefused
 
     course = settings["course"]
     budget = None if unit["share"] is None else round(unit["share"] * settings["parameters"])
-    done = compare(
-        settings["model"],
-        _written(given, folder / "data"),
-        arms=[unit["arm"]],
-        budget=budget,
-        task=_task(settings),
-        seeds=settings["seeds"],
-        trials=course["trials"],
-        learning_rates=course["rates"],
-        settings=_training(course, len(given["train"])),
-        out=folder / "run",
-        quiet=True,
-    )
+    try:
+        done = compare(
+            settings["model"],
+            _written(given, folder / "data"),
+            arms=[unit["arm"]],
+            budget=budget,
+            task=_task(settings, unit["template"]),
+            seeds=settings["seeds"],
+            trials=course["trials"],
+            learning_rates=course["rates"],
+            settings=_training(course, len(given["train"])),
+            out=folder / "run",
+            quiet=True,
+        )
+    except AllRefused as problem:
+        return REFUSED | {"reason": problem.reason}
     arm: Mapping[str, Any] = done.results["arms"][0]
     return arm
 
@@ -186,20 +242,24 @@ def too_few(wanted: int, has: int) -> UserError:
     return UserError(f"A subset of {wanted} training rows cannot be drawn from {has}. Give more data.")
 
 
+def no_labels(name: str, count: int, most: int) -> UserError:
+    return UserError(f"{name}: the targets are {count} different texts, no labels; it takes at most {most}.")
+
+
 def notes(settings: Settings) -> list[str]:
     """What a reader should know of how the numbers came about."""
     course, rows = settings["course"], settings["rows"]
     some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
-    rates = (
-        f"the rate {course['rates'][0]:g}"
-        if len(course["rates"]) == 1
-        else (f"{len(course['rates']) or course['trials']} rates a line, chosen on development rows at the first seed")
-    )
+    count = len(course["rates"]) or course["trials"]
+    many = f"{count} rates a line, chosen on development rows at the first seed"
+    rates = many if count > 1 else f"the rate {course['rates'][0]:g}" if course["rates"] else "one rate of each method"
+    seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
+    written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
+    answers = "answers chosen among the labels" if settings["choose"] else written
     return [
-        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}, {rates}; "
-        f"{settings['seeds']} seeds, the intervals are over them. Most inputs of a part: {some}.",
-        "The objective is the mean over a batch's target tokens for every method. "
-        + ("Greedy decoding." if course["beams"] == 1 else f"Beam search of {course['beams']}."),
+        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}, {rates}; {seeds}. "
+        f"Most inputs of a part: {some}.",
+        f"The objective is the mean over a batch's target tokens for every method; {answers}.",
     ]
 
 
@@ -207,11 +267,12 @@ def _long(course: Mapping[str, Any]) -> str:
     return f"{course['steps']:,} steps" if course["epochs"] is None else f"{course['epochs']} epochs in batches"
 
 
-def _task(settings: Settings) -> Any:
+def _task(settings: Settings, template: str) -> Any:
     from tunescope import tasks
 
-    if settings["kind"] == "encoder":
-        return tasks.Classification(text="input", label="target", template="{input}", by="head")
+    if settings["choose"]:
+        by = "head" if settings["kind"] == "encoder" else "words"
+        return tasks.Classification(text="input", label="target", template=template, by=by)
     return tasks.Generation(
         metric=settings["metrics"][0], also=tuple(settings["metrics"][1:]), beams=settings["course"]["beams"]
     )
@@ -231,10 +292,10 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
 
 
 def _written(given: Parts, folder: Path) -> dict[str, str]:
-    """The rows as files, which a comparison can be resumed from."""
+    """The rows as files, which a comparison can be resumed from; parts that there are none of it cuts itself."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
-    for part in ("train", "dev", "test"):
+    for part in PARTS & given.keys():
         path = folder / f"{part}.jsonl"
         lines = (json.dumps(row, ensure_ascii=False, default=str) for row in given[part])
         files.put(path, "".join(f"{line}\n" for line in lines).encode())
@@ -265,12 +326,10 @@ def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
     return float(aggregate(metric, told["also"][metric])[metric])
 
 
-def _metrics(corpus: str, kind: str) -> tuple[str, ...]:
-    """Those of the corpus that can run here: an encoder has accuracy, a corpus with labels exact matches."""
-    if kind == "encoder":
-        return ("accuracy",)
+def _metrics(corpus: str) -> list[str]:
+    """Those of the corpus that can run here; of one with labels, exact matches."""
     module = importlib.import_module(f"tunescope.corpora.{corpus}")
-    return tuple(name for name in getattr(module, "METRICS", ("exact_match",)) if _runs(name))
+    return [name for name in getattr(module, "METRICS", ("exact_match",)) if _runs(name)]
 
 
 def _runs(metric: str) -> bool:

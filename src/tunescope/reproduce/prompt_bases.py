@@ -1,0 +1,61 @@
+"""What a soft prompt asks of the model it stands on: its size, its pretraining, and how long it was adapted.
+
+Every given model is a row: a soft prompt, the same where every answer begins with T5's first sentinel (as it did in
+pretraining by span corruption), and full tuning. `python -m tunescope.lab.text_models` makes T5s of your texts that
+differ in nothing but `--adapted`, or in size.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tunescope.comparing.plan import model_name
+from tunescope.errors import UserError
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.study import Line
+
+TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
+SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
+TAKES = ("protocol", "quick", "seeds", "models", "data")
+KEEPS = True
+
+COLUMNS = ("prompt", "prompt, sentinel", "full tuning")
+LINES = (
+    Line(COLUMNS[0], "soft:length=20", template="{input}"),
+    Line(COLUMNS[1], "soft:length=20", template="{input} {mask}"),
+    Line(COLUMNS[2], "full", template="{input}"),
+)
+
+
+def settings(ask: Ask) -> Settings:
+    if not ask.models:
+        raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
+    course, rows = study.course(ask, study.PROMPT_TUNING), study.rows(ask)
+    each = [
+        study.settings(replace(ask, model=model, others=()), LINES, course, rows, ("encoder-decoder",), choose=True)
+        for model in ask.models
+    ]
+    return each[0] | {"models": [{key: one[key] for key in study.OF_MODEL} for one in each]}
+
+
+worlds = study.worlds
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    return [{"base": base, **unit} for base in range(len(settings["models"])) for unit in study.units(settings)]
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    return study.work(settings | settings["models"][unit["base"]], unit, folder)
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A model a row."""
+    rows = []
+    for base, model in enumerate(settings["models"]):
+        outcomes = [outcome for unit, outcome in found if unit["base"] == base]
+        cells = [Cell(tuple(one["scores"].get("accuracy", ())), bounds=(0.0, 1.0)) for one in outcomes]
+        rows.append((f"{model_name(model['model'])}, {model['parameters']:,} parameters", cells))
+    first = "Accuracy, chosen among the labels by their log-probability. Sentinel: input and answer have T5's first."
+    return Table(COLUMNS, rows, [first, *study.notes(settings)])

@@ -1,0 +1,81 @@
+"""How a soft prompt begins, and whether what it began as can still be read in it.
+
+Uniform noise, tokens of the vocabulary, or the words of the labels. The last columns are about reading: of the tokens
+of the labels, how many are among the five nearest of some virtual token, before and after training.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.study import Line
+
+TITLE = "Soft prompts that begin as noise, as words, as the labels, and what can be read in them"
+SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3b; section 7 (class labels persist)"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+NEAREST = 5
+LENGTH = 20
+
+
+def settings(ask: Ask) -> Settings:
+    made = study.settings(ask, (), study.course(ask, study.PROMPT_TUNING), study.rows(ask))
+    labels = sorted({str(row["target"]) for row in study.parts(made)["train"]})
+    if len(labels) > LENGTH:
+        raise study.no_labels(ask.name, len(labels), LENGTH)
+    begun = {
+        "uniform noise": "init_from=uniform",
+        "sampled vocabulary": "init_from=vocabulary",
+        "class labels": f"init_from=labels,text={'/'.join(labels)}",
+    }
+    lines = [Line(label, f"soft:length={LENGTH},{how}") for label, how in begun.items()]
+    return made | {"labels": labels, "lines": study.kept(ask, lines)}
+
+
+worlds, units = study.worlds, study.units
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    found = study.work(settings, unit, folder)
+    return found | ({"read": _read(settings, unit["arm"], folder)} if found["status"] == "done" else {})
+
+
+def _read(settings: Settings, arm: str, folder: Path) -> dict[str, float]:
+    """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's."""
+    import tunescope as ts
+    from tunescope.comparing.bench import load_model
+    from tunescope.registry import parse
+
+    model, words = load_model(settings["model"])
+    asked = [words(label, add_special_tokens=False)["input_ids"] for label in settings["labels"]]
+    labels = {token for ids in asked for token in ids}
+    shares = {}
+    for name, artifacts in (("begun", parse(arm)), ("trained", ts.load(folder / "run" / "best"))):
+        with ts.attach(model, *artifacts, tokenizer=words, seed=0) as tuned:
+            rows = next(iter(tuned.named_parameters().values())).detach()
+        shares[name] = _share(rows, model.get_input_embeddings().weight.detach(), labels)
+    return shares
+
+
+def _share(rows: Any, table: Any, labels: set[int]) -> float:
+    from tunescope.probes.neighbours import neighbours
+
+    near = set(neighbours(rows, table, NEAREST).ids.flatten().tolist())
+    return len(labels & near) / len(labels)
+
+
+def table(settings: Settings, found: Found) -> Table:
+    whole = study.table(settings, found)
+    rows = []
+    for (label, cells), (_, outcome) in zip(whole.rows, found, strict=True):
+        read = outcome.get("read", {})
+        told = [Cell((read[name],), digits=2) if name in read else Cell(text="none") for name in ("begun", "trained")]
+        rows.append((label, [*cells, *told]))
+    columns = (*whole.columns, "labels near it at first", "and when trained")
+    note = (
+        f"Near it: the share of the labels' tokens among the {NEAREST} nearest, by cosine, of some virtual token; of "
+        "the best seed."
+    )
+    return Table(columns, rows, [*whole.notes, note])

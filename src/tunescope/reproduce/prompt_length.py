@@ -1,0 +1,21 @@
+"""The length of a soft prompt, beside tuning the whole model."""
+
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Settings
+from tunescope.reproducing.study import Line
+
+TITLE = "Soft prompts of many lengths on one task, beside full tuning"
+SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3a: more than one token matters, past 20 little"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+LENGTHS = (1, 5, 20, 100, 150)
+
+
+def settings(ask: Ask) -> Settings:
+    lines = [Line(f"prompt of {length}", f"soft:length={length}") for length in (LENGTHS[:2] if ask.quick else LENGTHS)]
+    lines.append(Line("full tuning", "full"))
+    return study.settings(ask, lines, study.course(ask, study.PROMPT_TUNING), study.rows(ask))
+
+
+worlds, units, work, table = study.worlds, study.units, study.work, study.table

@@ -1,0 +1,32 @@
+"""Sequential against parallel, attention against feed-forward: the same budget at different places of a layer."""
+
+from tunescope.reproducing import study
+from tunescope.reproducing.recipe import Ask, Settings
+from tunescope.reproducing.study import Line
+
+TITLE = "Where a change of one size goes: sequential or parallel, attention or feed-forward"
+SOURCE = "He et al. 2022 (arXiv:2110.04366), table 3 (XSum, ROUGE-2, BART-large; feed-forward at 2.4 %)"
+TAKES = ("protocol", "quick", "seeds", "model", "data")
+KEEPS = True
+
+FORMS = {
+    "prefix": ("prefix", "20.46"),
+    "sequential adapter, attention": ("adapter:sites=attn", "19.30"),
+    "sequential adapter, feed-forward": ("adapter:sites=ffn", "19.98"),
+    "parallel adapter, attention": ("adapter:placement=parallel,sites=attn", "20.31"),
+    "parallel adapter, feed-forward": ("adapter:placement=parallel,sites=ffn", "20.66"),
+    "multi-head parallel adapter": ("adapter:placement=multi-head,sites=attn.heads", ""),
+}
+SHARES = {"3.6 %": 0.036, "1 %": 0.01}
+
+
+def settings(ask: Ask) -> Settings:
+    lines = [
+        Line(f"{label}, {size}", arm, share, paper={"rouge_2": paper} if size == "3.6 %" else {})
+        for size, share in SHARES.items()
+        for label, (arm, paper) in FORMS.items()
+    ]
+    return study.settings(ask, lines, study.course(ask, study.SUMMARIES), study.rows(ask), study.ALL)
+
+
+worlds, units, work, table = study.worlds, study.units, study.work, study.table
