@@ -7,8 +7,10 @@ has read on a laptop is little: its held-out loss is kept beside it.
 """
 
 import argparse
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -73,9 +75,11 @@ def pretrained(model: TextModel, read: Callable[[], list[str]]) -> Path:
     folder = cache().with_name("texts") / model.identity
     if not folder.exists():
         base = None if not model.adapted else pretrained(replace(model, adapted=0), read)
-        beside = folder.with_name(f"{folder.name}.tmp-{torch.randint(2**62, ()).item()}")
+        beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
         _make(model, read(), base, beside)
-        files.put_folder(beside, folder)
+        with suppress(OSError):  # another process was first, with the same model
+            files.put_folder(beside, folder)
+        files.remove(beside)
     return folder
 
 

@@ -1,0 +1,71 @@
+"""Small language models of texts: what is learned, what is kept, and that adapting goes on from the base."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+import tunescope as ts
+from tunescope.lab import text_models, texts
+from tunescope.lab.text_models import Size, TextModel, held_out_loss, pretrained
+from tunescope.train import Settings
+
+LINES = [f"the {n} birds flew over {n * 7} hills and sang" for n in range(200)]
+MODEL = TextModel(
+    "decoder",
+    "digest",
+    Settings(steps=30, batch_size=8, eval_every=15),
+    Size(layers=1, heads=2, width=32, vocabulary=450, length=16),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path_factory.getbasetemp() / "text-cache"))
+
+
+def test_a_decoder_learns_its_texts_and_loads_as_any_model_does():
+    folder = pretrained(MODEL, lambda: LINES)
+    facts = json.loads((folder / "MANIFEST.json").read_text())
+    model, words = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    rows = texts.corpus(LINES, words, 16, seed=0).held_out
+    logits = model(rows).logits[:, :-1]
+    by_hand = F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+    assert facts["losses"]["language model"] == pytest.approx(float(by_hand), rel=1e-5)
+    assert float(by_hand) < torch.tensor(len(words)).log() - 1
+    assert facts["parameters"] == model.num_parameters()
+
+
+def test_the_same_model_is_made_once_and_another_seed_is_another_model():
+    folder = pretrained(MODEL, lambda: LINES)
+    assert pretrained(MODEL, lambda: pytest.fail("read again")) == folder
+    assert replace(MODEL, seed=1).identity != MODEL.identity != replace(MODEL, sha256="other").identity
+
+
+def test_lm_adaptation_goes_on_from_span_corruption_and_gets_better_at_second_halves():
+    base = replace(MODEL, kind="t5", settings=replace(MODEL.settings, steps=60))
+    adapted = replace(base, adapted=60)
+    one, other = (pretrained(model, lambda: LINES) for model in (base, adapted))
+    losses = [json.loads((folder / "MANIFEST.json").read_text())["losses"] for folder in (one, other)]
+    assert losses[1]["second half"] < losses[0]["second half"] - 0.3
+    assert set(losses[0]) == {"span corruption", "second half"}
+    model, words = AutoModelForSeq2SeqLM.from_pretrained(other), AutoTokenizer.from_pretrained(other)
+    inputs, targets = texts.halves(texts.corpus(LINES, words, 16, seed=0).held_out, words)
+    by_hand = float(model(input_ids=inputs, labels=targets).loss)
+    assert held_out_loss(model, inputs, targets) == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_digest(tmp_path):
+    (tmp_path / "b.txt").write_text("two\nthree\n")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "one"}) + "\n")
+    (tmp_path / "notes.md").write_text("not read")
+    assert text_models.read(str(tmp_path)) == ["one", "two", "three"]
+    before = text_models.digest(str(tmp_path))
+    (tmp_path / "b.txt").write_text("two\nfour\n")
+    assert text_models.digest(str(tmp_path)) != before
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ts.UserError, match=r"has no text file: \.csv, \.jsonl, \.tsv, \.txt"):
+        text_models.read(str(tmp_path / "none"))

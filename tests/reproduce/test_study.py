@@ -1,0 +1,220 @@
+"""Recipes on a given model and corpus: the data they draw, what a line comes to, and lines that a model cannot have."""
+
+import json
+import random
+
+import pytest
+import tiny
+import tinyrun
+import torch
+
+import tunescope as ts
+from tunescope.budget import count
+from tunescope.registry import parse
+from tunescope.reproducing import curve, study
+from tunescope.reproducing.recipe import Ask, find, recipes
+from tunescope.reproducing.running import reproduce
+
+STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
+
+
+def corpus(folder, sizes=(("train", 40), ("dev", 8), ("test", 10))):
+    """RTE-like rows in the words of tinyrun's tokenizer."""
+    names = {"train": "train.jsonl", "dev": "dev32.jsonl", "test": "validation.jsonl"}
+    draw = random.Random(0)
+    folder.mkdir()
+    for part, size in sizes:
+        rows = [
+            {
+                "premise": " ".join(draw.choices(tinyrun.WORDS, k=4)),
+                "hypothesis": " ".join(draw.choices(tinyrun.WORDS, k=3)),
+                "label": draw.choice(["entailment", "not_entailment"]),
+            }
+            for _ in range(size)
+        ]
+        (folder / names[part]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"rte:{folder}"
+
+
+def e2e(folder):
+    folder.mkdir()
+    for name, size in (("trainset.csv", 60), ("devset.csv", 12), ("testset_w_refs.csv", 16)):
+        rows = [f'"name[film], eatType[plot {n // 2}]",the film was good {n}\n' for n in range(size)]
+        (folder / name).write_text("mr,ref\n" + "".join(rows))
+    return f"e2e:{folder}"
+
+
+def webnlg(folder):
+    """Training rows of one category, test rows of two."""
+    kinds = {"train": ["film"] * 30, "dev": ["film"] * 8, "test": ["film", "plot"] * 6}
+    for part, categories in kinds.items():
+        entries = [
+            {
+                str(n): {
+                    "category": category,
+                    "modifiedtripleset": [{"subject": f"a{n}", "property": "was", "object": "good"}],
+                    "lexicalisations": [{"lex": f"the {category} was good", "lang": "en"}],
+                }
+            }
+            for n, category in enumerate(categories)
+        ]
+        folder.mkdir(exist_ok=True)
+        (folder / f"{part}.json").write_text(json.dumps({"entries": entries}))
+    return f"webnlg:{folder}"
+
+
+def t5(folder):
+    model, words = tiny.make("t5", dtype=torch.float32), tiny.tokenizer()
+    model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)
+
+
+def test_dev_and_test_lose_whole_inputs_and_training_rows_go_one_by_one():
+    rows = [{"input": str(n // 3), "target": str(n)} for n in range(30)]
+    some = study.reduced(rows, 4, "test")
+    kept = {row["input"] for row in some}
+    assert len(kept) == 4 and some == [row for row in rows if row["input"] in kept]
+    assert len(study.reduced(rows, 7, "train")) == 7
+    assert study.reduced(rows, 7, "train") == study.reduced(rows, 7, "train")
+    assert study.reduced(rows, None, "test") == study.reduced(rows, 10, "test") == rows
+
+
+def test_a_line_comes_to_what_its_comparison_says(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-main", quick=True, model=model, data=e2e(tmp_path / "e2e"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert str(tmp_path) not in json.dumps(result)
+    assert [row["label"] for row in result["table"]["rows"]] == ["full tuning", "adapter, 3 %"]
+    for one in result["units"]:
+        (folder,) = [
+            path
+            for path in (tmp_path / "run/units").iterdir()
+            if path.is_dir() and one["unit"]["arm"] in (path / "run/results.json").read_text().split('"budget_note"')[0]
+        ]
+        arm = json.loads((folder / "run/results.json").read_text())["arms"][0]
+        assert one["outcome"]["scores"]["bleu"] == [run["test"]["bleu"] for run in arm["runs"]]
+        assert one["outcome"]["stored"] == arm["parameters"]["stored"]
+        assert len(one["outcome"]["scores"]["nist"]) == len(arm["runs"]) == 1
+    small = result["units"][1]["outcome"]
+    assert small["stored"] <= 0.03 * result["settings"]["parameters"]
+
+
+def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path):
+    ask = Ask("unified-main", quick=True, model=t5(tmp_path / "t5"), data=corpus(tmp_path / "rte"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    full, bias = result["units"]
+    assert full["outcome"]["status"] == "done" and bias["outcome"]["status"] == "refused"
+    assert "has no such parameter" in result["table"]["rows"][1]["cells"][2]["text"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("protocol", ["tuned", "paper"])
+def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, name, protocol):
+    recipe = find(name)
+    folder, _ = tinyrun.write(tmp_path)
+    if name == "prompt-bases":
+        pytest.skip("it takes encoder-decoders, see below")
+    data = webnlg(tmp_path / "webnlg") if name == "prefix-unseen" else corpus(tmp_path / "rte")
+    model = tinyrun.model()
+    settings = recipe.settings(Ask(name, protocol, model=folder, data=data))
+    assert (
+        settings["course"]["rates"] or protocol == "tuned" or name in ("prefix-length", "prefix-depth", "prefix-init")
+    )
+    for line in settings["lines"]:
+        parts = parse(line["arm"])
+        assert count(model, parts, tinyrun.tokenizer()).stored > 0
+    assert len(recipe.units(settings)) == len({json.dumps(unit) for unit in recipe.units(settings)})
+
+
+def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_subset(tmp_path):
+    recipe = find("prefix-low-data")
+    folder, _ = tinyrun.write(tmp_path)
+    settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e"), seeds=2))
+    parts = {line["part"] for line in settings["lines"]}
+    assert parts == {f"{size}/{subset}" for size in recipe.SIZES for subset in range(2)}
+    assert settings["seeds"] == 1 and len(settings["lines"]) == len(parts) * len(recipe.ARMS)
+    with pytest.raises(ts.UserError, match="500 training rows cannot be drawn from 60"):
+        recipe.work(settings, {"arm": "full", "share": None, "part": "500/0", "template": ""}, tmp_path / "unit")
+
+
+def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
+    recipe = find("prefix-low-data")
+    lines = [{"label": label, "paper": {}} for label in ("full tuning", "full tuning", "prefix")]
+    units = [{"part": part} for part in ("50/0", "50/1", "50/0")]
+    found = [(unit, {"scores": {"bleu": [score]}}) for unit, score in zip(units, (1.0, 3.0, 5.0), strict=True)]
+    course = {"rates": [], "trials": 3, "steps": 5, "batch_size": 2, "epochs": None, "beams": 1}
+    settings = {"lines": lines, "metrics": ["bleu"], "sizes": [50], "subsets": 2, "course": course, "rows": {}}
+    table = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, found)
+    assert [(label, cells[0].values) for label, cells in table.rows] == [
+        ("full tuning", (1.0, 3.0)),
+        ("prefix", (5.0,)),
+    ]
+    (drawn,) = table.pictures.values()
+    assert "full tuning: 50 2.00; prefix: 50 5.00" in drawn
+
+
+def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path):
+    from tunescope.metrics import find as metric
+
+    recipe = find("prefix-unseen")
+    outputs, references = ["a b c d e", "a b x d e", "q"], [["a b c d e"], ["a b c d e"], ["a b c d e"]]
+    counts = metric("bleu").stats(outputs, references, False)
+    scores = recipe._scores(counts.tolist(), [True, False, False])
+    assert scores["seen"] == pytest.approx(100.0) and scores["unseen"] < scores["all"] < 100
+    assert recipe._scores(counts.tolist()[:1], [True]) == {"seen": pytest.approx(100.0), "all": pytest.approx(100.0)}
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-unseen", quick=True, model=model, data=webnlg(tmp_path / "webnlg"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    outcome = result["units"][0]["outcome"]
+    assert (outcome["inputs"], outcome["seen"]) == (12, 6)
+    assert outcome["domains"][0]["all"] == outcome["scores"]["bleu"][0]
+    with pytest.raises(ts.UserError, match="this corpus has no domains"):
+        recipe.settings(Ask("prefix-unseen", model=model, data=e2e(tmp_path / "e2e")))
+
+
+def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path):
+    models = [t5(tmp_path / name) for name in ("small", "large")]
+    ask = Ask("prompt-bases", quick=True, model=models[0], others=(models[1],), data=corpus(tmp_path / "rte"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    labels = [row["label"] for row in result["table"]["rows"]]
+    assert [label.partition(",")[0] for label in labels] == ["small", "large"]
+    first, second = result["table"]["rows"]
+    assert first["cells"][0]["values"] == second["cells"][0]["values"]  # the same weights under two names
+    assert str(tmp_path) not in json.dumps(result)
+
+
+def test_labels_are_found_near_a_prompt_that_begins_as_them(tmp_path):
+    recipe = find("prompt-init")
+    table = torch.eye(6)
+    assert recipe._share(table[[0, 1]], table, {0, 1, 2}) >= 2 / 3
+    words = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+    assert recipe._share(words[[3]], words, {3, 30}) in (0.5, 1.0)
+    folder, _ = tinyrun.write(tmp_path)
+    with pytest.raises(ts.UserError, match="the targets are 60 different texts, no labels; it takes at most 20"):
+        recipe.settings(Ask("prompt-init", model=folder, data=e2e(tmp_path / "e2e")))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "needs --model MODEL and --data CORPUS:FOLDER"),
+        ({"model": "m", "data": "nowhere.jsonl"}, "give the folder of a corpus, such as e2e:FOLDER"),
+        ({"model": "m", "data": "rte:{}#train"}, "give the folder of a corpus"),
+    ],
+)
+def test_what_is_no_corpus_is_refused_before_anything_is_loaded(tmp_path, given, message):
+    given = given | ({"data": given["data"].format(tmp_path)} if "data" in given else {})
+    with pytest.raises(ts.UserError, match=message):
+        find("prefix-main").settings(Ask("prefix-main", **given))
+
+
+def test_one_model_is_taken_where_one_is_meant():
+    with pytest.raises(ts.UserError, match="prefix-main takes one --model, and 2 were given"):
+        reproduce(Ask("prefix-main", model="a", others=("b",), data="e2e:x"), None, 1)  # type: ignore[arg-type]
+
+
+def test_a_curve_says_its_numbers_and_draws_a_line_a_method():
+    drawn = curve.drawn({"full": {50: (1.0, 2.0), 100: (3.0, 4.0)}, "prefix <b>": {50: (2.0,)}}, ("rows", "BLEU"))
+    assert drawn.count("<circle") == 3 and "prefix &lt;b&gt;" in drawn and "<b>" not in drawn
+    assert "full: 50 1.50, 100 3.50" in drawn
