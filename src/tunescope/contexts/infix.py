@@ -45,7 +45,9 @@ class Infix(KVContext):
     @property
     def formula(self) -> Form:
         gated = "(1 - share[i]) * h[i] + share[i] * change[i]"  # share: its part of the attention, by query and head
-        return Form("softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads, from the input's last token on", gated)
+        return Form(
+            "softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads, from the input's last token on", gated
+        )
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         return paired(p, stack)

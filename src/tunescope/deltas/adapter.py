@@ -115,4 +115,3 @@ class Adapter(SiteDelta):
 
     def _up(self, *shape: int) -> Tensor:
         return 0.02 * torch.randn(shape) if self.start == "bert" else torch.zeros(shape)
-

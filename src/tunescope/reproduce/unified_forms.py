@@ -42,17 +42,16 @@ ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 NOTES = [
     "Change of h and new h: formulas over h (what leaves the place), x (what enters it), q (the layer's query) and the "
-    "method's own tensors; [i] is head i, score the model's own (q k / sqrt(d) in most), share the prefix's part of the "
-    "attention, per query and head: the paper's λ. In brackets the paper's Table 1.",
+    "method's own tensors; [i] is head i, score the model's own (q k / sqrt(d) in most), share the prefix's part of "
+    "the attention, per query and head: the paper's λ. In brackets the paper's Table 1.",
     "Deviation: attached against the formulas computed as they stand in a written-out attention, at every site of a "
     "random two-layer model and at its output, float64, the method's tensors away from where they start. Change: "
     "attached against bare. Places are those of `tunescope.sites` in both.",
     "attn.heads is before the output projection W_O, attn and ffn after the block's last map. As coded by the authors, "
-    "the parallel adapter at attention is at attn.heads and the sequential one at attn; LoRA at attention is on q and "
-    "v. Where a layer norms its input first, x is what the norm gives. The authors' code puts a layer norm in front of "
-    "its attention adapters (norm=in).",
-    "The multi-head adapter reads what the query map gives; a prefix meets it after any norm and rotation. The prefix without "
-    "its gate is therefore the same function in families that have neither, 1 / sqrt(d) taken into its keys.",
+    "the parallel adapter at attention is at attn.heads and the sequential one at attn, both behind a layer norm "
+    "(norm=in); LoRA at attention is on q and v. Where a layer norms its input first, x is what the norm gives.",
+    "The multi-head adapter reads what the query map gives; a prefix meets it after any norm and rotation. The prefix "
+    "without its gate is therefore the same function in families that have neither, 1 / sqrt(d) taken into its keys.",
 ]
 
 
@@ -70,9 +69,7 @@ def worlds(settings: Settings) -> list[Any]:
 def units(settings: Settings) -> list[dict[str, Any]]:
     from tunescope import families
 
-    return [
-        {"family": family, "seed": seed} for family, seed in product(families.names(), range(settings["seeds"]))
-    ]
+    return [{"family": family, "seed": seed} for family, seed in product(families.names(), range(settings["seeds"]))]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
@@ -130,6 +127,8 @@ def _said(arm: str, paper: tuple[str, ...]) -> list[Cell]:
 
 
 def _measured(places: list[list[float]]) -> list[Cell]:
+    if not places:
+        return [Cell(text="0"), Cell(), Cell()]
     deviation, change = _worst(places)
     return [Cell(text=str(len(places))), Cell((deviation,), digits=2), Cell((change,), digits=2)]
 
