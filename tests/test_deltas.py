@@ -136,8 +136,18 @@ def test_an_adapter_s_norm_is_in_front_or_on_what_comes_out(family: str) -> None
     def normed_out(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
         return h + unified.layer_norm(unified.bottleneck(x, p), p["norm"], p["norm_bias"])
 
+    def normed_and_parallel(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
+        return h + unified.bottleneck(unified.layer_norm(x, p["norm"], p["norm_bias"]), p)
+
     check(family, "adapter:bottleneck=3,norm=in", normed_in)
+    check(family, "adapter:bottleneck=3,norm=in,placement=parallel,sites=attn.heads", normed_and_parallel)
     check(family, "adapter:bottleneck=3,norm=out,placement=parallel", normed_out)
+
+
+def test_a_learned_scale_starts_at_one() -> None:
+    (artifact,) = initialised(tiny.make("gpt2"), [ts.Adapter(bottleneck=2, scale="learned")], None, 0)
+    scales = [value for name, value in artifact.tensors.items() if name.endswith(":scale")]
+    assert len(scales) == 2 and all(float(value) == 1 for value in scales)
 
 
 def test_an_adapter_starts_as_lora_or_as_bert() -> None:

@@ -89,9 +89,9 @@ NOTES = [
     "is known to us. LoRA of rank 102 at the feed-forward is printed as 7.2 % in the main table and is 6.17 % by the "
     "formula and by count; the row with a prefix of 30 beside it, printed as 6.7 %, agrees with 6.17 %. Figures in "
     "brackets under trained: the prefix network of the authors' code, counted.",
-    "Biases of adapters are counted here (0.01 points) and left out by the formulas. On RoBERTa the authors' code makes "
-    "three sets of prefixes and uses one; here each model has those that it uses. An encoder's pooler is counted in the "
-    "model and tuned by nothing.",
+    "Biases of adapters are counted here (0.01 points) and left out by the formulas. On RoBERTa the authors' code "
+    "makes three sets of prefixes and uses one; here each model has those that it uses. An encoder's pooler is counted "
+    "in the model and tuned by nothing.",
 ]
 
 
