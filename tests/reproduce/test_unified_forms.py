@@ -26,7 +26,7 @@ KINDS["encoder-decoder"] = {"encoder self", "decoder self", "decoder cross"}
 
 @pytest.mark.parametrize("family", families.names())
 def test_every_method_adds_what_it_says_and_a_prefix_is_the_gated_multi_head_adapter(family):
-    found = recipe.work(SETTINGS, {"family": family, "seed": 0})["arms"]
+    found = recipe.work(SETTINGS, {"family": family})["arms"]
     kind = families.find(family).kind
     refused = {label for label, one in found.items() if "refused" in one}
     has_no_bias = family in ("llama", "mistral", "qwen3", "gemma2", "t5")
@@ -58,8 +58,8 @@ ATTENDED, GATED = "softmax(score(q[i], key[i])) @ value[i]", "(1 - share[i]) * h
 )
 def test_a_form_that_is_not_what_the_method_does_is_found(family, arm, method, change, composition, monkeypatch):
     model = tiny.make(family)
-    given = recipe._inputs(model, 7, 0)
-    artifacts = moved(model, parse(arm), 0)
+    given = recipe._inputs(model, 7)
+    artifacts = moved(model, parse(arm))
     assert max(place.deviation for place in compared(model, artifacts, given).values()) < 1e-12
     monkeypatch.setattr(method, "formula", Form(change, "parallel", "", composition))
     assert compared(model, artifacts, given)[OUTPUT].deviation > 1e-4
@@ -107,7 +107,7 @@ def test_a_new_method_s_form_is_a_row_and_is_checked(folder):  # noqa: F811
     registry.methods.cache_clear()
     arms = recipe.settings(Ask("unified-forms"))["arms"]
     assert arms["scaling"] == "scaling"
-    outcome = recipe.work({**SETTINGS, "arms": {"scaling": "scaling"}}, {"family": "gpt2", "seed": 0})["arms"]
+    outcome = recipe.work({**SETTINGS, "arms": {"scaling": "scaling"}}, {"family": "gpt2"})["arms"]
     assert outcome["scaling"]["all"][0] < 1e-12 < 0.1 < outcome["scaling"]["all"][1]
 
 
@@ -159,4 +159,4 @@ def test_what_is_not_of_the_notation_is_refused(text):
 def test_what_states_no_form_is_refused():
     model = tiny.make("gpt2")
     with pytest.raises(ValueError, match=r"Full\(\) states no form"):
-        compared(model, moved(model, [ts.Full()], 0), recipe._inputs(model, 7, 0))
+        compared(model, moved(model, [ts.Full()]), recipe._inputs(model, 7))

@@ -32,10 +32,10 @@ class Compared(NamedTuple):
     change: float
 
 
-def moved(model: Any, specs: Sequence[Spec], seed: int) -> list[Artifact]:
+def moved(model: Any, specs: Sequence[Spec]) -> list[Artifact]:
     """Artifacts of the specs, every tensor away from its start, where much is zero."""
-    artifacts = initialised(model, specs, None, seed)
-    g = torch.Generator().manual_seed(seed)
+    artifacts = initialised(model, specs, None, 0)
+    g = torch.Generator().manual_seed(0)
     for artifact in artifacts:
         for name, value in artifact.tensors.items():
             artifact.tensors[name] = value + 0.2 * torch.randn(value.shape, generator=g, dtype=value.dtype)
