@@ -45,6 +45,7 @@ VARIANTS = {
         "adapter:bottleneck=3,sites=attn,ffn,norm=in",
         "adapter:bottleneck=3,placement=parallel,sites=attn.heads,norm=out,scale=learned",
         "adapter:bottleneck=3,placement=multi-head,sites=attn.heads",
+        "adapter:bottleneck=3,placement=multi-head,sites=attn.heads,activation=softmax",
         "adapter:bottleneck=3,sites=ffn.out,start=bert",
     ),
     "head": ("head:n_labels=3",),

@@ -8,15 +8,21 @@ import pytest
 import tiny
 import torch
 from reference import models, unified
-from torch import Tensor
+from reference.bart import bart
+from torch import Tensor, nn
 
 import tunescope as ts
 from tunescope.artifact import Artifact, SiteDelta, SiteShape
+from tunescope.attention import STATE, Extra, LayerState, attention
 from tunescope.fitting import initialised
 from tunescope.registry import find, names, parse
 
-WRITTEN = {"gpt2": models.gpt2, "bert": models.bert}
-both = pytest.mark.parametrize("family", list(WRITTEN))
+WRITTEN = {"gpt2": models.gpt2, "bert": models.bert, "bart": bart}  # a decoder, an encoder, an encoder-decoder
+each = pytest.mark.parametrize("family", list(WRITTEN))
+
+
+def texts(family: str) -> dict[str, Tensor]:
+    return {"input_ids": tiny.ids()} | ({"decoder_input_ids": tiny.ids(length=5, seed=2)} if family == "bart" else {})
 
 
 def moved(model: Any, arm: str) -> list[Artifact]:
@@ -34,32 +40,31 @@ def check(family: str, arm: str, formula: Callable[..., Tensor], prefix: Any = m
     """Attached, the model is the written-out model in which `formula` acts at the delta's sites."""
     model = tiny.make(family)
     artifacts = moved(model, arm)
-    given = tiny.ids()
+    given = texts(family)
     delta = artifacts[-1]
 
-    def change(site: str, layer: int, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
-        stem = f"{'decoder' if family == 'gpt2' else 'encoder'}.{layer}.{site}:"
-        own = {name.removeprefix(stem): value for name, value in delta.tensors.items() if name.startswith(stem)}
+    def change(site: str, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
+        own = {name.removeprefix(f"{site}:"): t for name, t in delta.tensors.items() if name.startswith(f"{site}:")}
         return formula(x, h, own, query) if own else h
 
     with torch.no_grad():
         with ts.attach(model, *artifacts):
-            got = tiny.output(model, {"input_ids": given})
+            got = tiny.output(model, given)
         expected = WRITTEN[family](model, given, change, prefix(artifacts[0].tensors) if len(artifacts) > 1 else prefix)
-        plain = tiny.output(model, {"input_ids": given})
+        plain = tiny.output(model, given)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-11)
     assert (got - plain).abs().max() > 1e-3
 
 
-@both
+@each
 def test_the_written_out_model_is_the_model(family: str) -> None:
     model = tiny.make(family)
     with torch.no_grad():
-        expected = tiny.output(model, {"input_ids": tiny.ids()})
-        torch.testing.assert_close(WRITTEN[family](model, tiny.ids()), expected, rtol=0, atol=1e-11)
+        expected = tiny.output(model, texts(family))
+        torch.testing.assert_close(WRITTEN[family](model, texts(family)), expected, rtol=0, atol=1e-11)
 
 
-@both
+@each
 @pytest.mark.parametrize("sites", ["attn.q,attn.v", "attn.k", "attn.o", "ffn.in,ffn.out"])
 def test_lora_is_a_low_rank_update_of_its_maps(family: str, sites: str) -> None:
     def formula(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
@@ -73,8 +78,8 @@ def test_lora_s_scale_is_one_whatever_the_rank_unless_alpha_is_given() -> None:
     assert ts.LoRA(rank=4, alpha=8).scale == 2.0
 
 
-@both
-@pytest.mark.parametrize("sites", ["ffn", "attn", "attn.heads", "ffn.out"])
+@each
+@pytest.mark.parametrize("sites", ["ffn", "attn", "attn.heads", "ffn.out", "attn,ffn"])
 @pytest.mark.parametrize("scale", ["1.0", "4.0", "learned"])
 def test_adapters_read_h_in_sequence_and_x_in_parallel(family: str, sites: str, scale: str) -> None:
     def amount(p: dict[str, Tensor]) -> Any:
@@ -85,15 +90,45 @@ def test_adapters_read_h_in_sequence_and_x_in_parallel(family: str, sites: str, 
     check(family, f"{arm},placement=parallel", lambda x, h, p, query: unified.parallel(x, h, p, amount(p)))
 
 
-@both
-def test_the_multi_head_adapter_reads_each_head_s_query(family: str) -> None:
+ACTIVE = {"relu": unified.relu, "softmax": unified.softmax}
+
+
+@each
+@pytest.mark.parametrize("name", ACTIVE)
+def test_the_multi_head_adapter_reads_each_head_s_query(family: str, name: str) -> None:
     def formula(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Tensor) -> Tensor:
-        return unified.multi_head(query, h, p, 2.0)
+        return unified.multi_head(query, h, p, 2.0, ACTIVE[name])
 
-    check(family, "adapter:bottleneck=3,placement=multi-head,sites=attn.heads,scale=2.0", formula)
+    check(family, f"adapter:bottleneck=3,placement=multi-head,sites=attn.heads,scale=2.0,activation={name}", formula)
 
 
-@both
+@each
+def test_a_softmax_over_the_bottleneck_is_for_every_placement(family: str) -> None:
+    arm = "adapter:bottleneck=3,activation=softmax"
+    check(family, arm, lambda x, h, p, query: h + unified.bottleneck(h, p, unified.softmax))
+    check(family, f"{arm},placement=parallel", lambda x, h, p, query: h + unified.bottleneck(x, p, unified.softmax))
+
+
+def test_a_prefix_is_the_multi_head_softmax_adapter_under_a_gate() -> None:
+    """He et al., section 3.1, between the two pieces of our code: attention with a prefix, and the adapter."""
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, n, 5, generator=g, dtype=torch.float64) for n in (7, 11, 11))
+    key, value = (torch.randn(3, 4, 5, generator=g, dtype=torch.float64) for _ in range(2))
+    plain, joined = nn.Module(), nn.Module()
+    joined.__dict__[STATE] = LayerState((Extra(key, value),))
+    bare, _ = attention(plain, q, k, v, None)
+    prefixed, _ = attention(joined, q, k, v, None)
+    adapter = ts.Adapter(bottleneck=4, placement="multi-head", activation="softmax", sites=("attn.heads",))
+    side_by_side = q.transpose(1, 2).flatten(2)
+    added = adapter.apply({"down": key / 5**0.5, "up": value.mT}, side_by_side, torch.zeros_like(side_by_side))
+    on_prefix = (q @ key.mT / 5**0.5).exp().sum(-1, keepdim=True)
+    gate = (on_prefix / (on_prefix + (q @ k.mT / 5**0.5).exp().sum(-1, keepdim=True))).transpose(1, 2)
+    expected = (1 - gate) * bare + gate * added.view(2, 7, 3, 5)
+    torch.testing.assert_close(prefixed, expected, rtol=0, atol=1e-12)
+    assert float(gate.max() - gate.min()) > 0.3
+
+
+@each
 def test_an_adapter_s_norm_is_in_front_or_on_what_comes_out(family: str) -> None:
     def normed_in(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
         return h + unified.bottleneck(unified.layer_norm(h, p["norm"], p["norm_bias"]), p)
@@ -101,8 +136,18 @@ def test_an_adapter_s_norm_is_in_front_or_on_what_comes_out(family: str) -> None
     def normed_out(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
         return h + unified.layer_norm(unified.bottleneck(x, p), p["norm"], p["norm_bias"])
 
+    def normed_and_parallel(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
+        return h + unified.bottleneck(unified.layer_norm(x, p["norm"], p["norm_bias"]), p)
+
     check(family, "adapter:bottleneck=3,norm=in", normed_in)
+    check(family, "adapter:bottleneck=3,norm=in,placement=parallel,sites=attn.heads", normed_and_parallel)
     check(family, "adapter:bottleneck=3,norm=out,placement=parallel", normed_out)
+
+
+def test_a_learned_scale_starts_at_one() -> None:
+    (artifact,) = initialised(tiny.make("gpt2"), [ts.Adapter(bottleneck=2, scale="learned")], None, 0)
+    scales = [value for name, value in artifact.tensors.items() if name.endswith(":scale")]
+    assert len(scales) == 2 and all(float(value) == 1 for value in scales)
 
 
 def test_an_adapter_starts_as_lora_or_as_bert() -> None:
@@ -115,19 +160,18 @@ def test_an_adapter_starts_as_lora_or_as_bert() -> None:
         assert float(downs.std()) == pytest.approx(0.02 if start == "bert" else 1 / (3 * 24) ** 0.5, rel=0.1)
 
 
-@both
+@each
 def test_the_mam_adapter_is_a_gated_prefix_and_a_scaled_parallel_adapter(family: str) -> None:
     """He et al., section 4.6: prefix of length l at attention, PA at the ffn with s = 4."""
-    stack = "decoder" if family == "gpt2" else "encoder"
 
-    def prefix(tensors: dict[str, Tensor]) -> Callable[[int], tuple[Tensor, Tensor]]:
-        return lambda layer: (tensors[f"{stack}.{layer}.self.key"], tensors[f"{stack}.{layer}.self.value"])
+    def prefix(tensors: dict[str, Tensor]) -> Callable[[str], tuple[Tensor, Tensor]]:
+        return lambda name: (tensors[f"{name}.key"], tensors[f"{name}.value"])
 
     arm = "prefix:length=5+adapter:bottleneck=7,placement=parallel,scale=4.0"
     check(family, arm, lambda x, h, p, query: unified.parallel(x, h, p, 4.0), prefix)
 
 
-@both
+@each
 def test_bitfit_is_every_bias_changed_and_nothing_else(family: str) -> None:
     model, by_hand = tiny.make(family), tiny.make(family)
     (artifact,) = moved(model, "bias")
@@ -271,19 +315,18 @@ def test_what_one_kind_of_model_does_not_take_is_refused_in_words() -> None:
         ts.Adapter(placement="multi-head", sites=("attn",)).init(shape)
 
 
-@both
+@each
 def test_deltas_of_one_site_act_in_the_order_given(family: str) -> None:
     model = tiny.make(family)
-    given = tiny.ids()
+    given = texts(family)
     first, second = moved(model, "adapter:bottleneck=3+adapter:bottleneck=2,placement=parallel,norm=in")
     second.spec = ts.Adapter(bottleneck=2, norm="in")  # it reads h: what the first has made of it
-    stack = "decoder" if family == "gpt2" else "encoder"
 
-    def change(site: str, layer: int, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
-        if site != "ffn":
+    def change(site: str, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
+        if not site.endswith(".ffn"):
             return h
         for artifact in (first, second):
-            stem = f"{stack}.{layer}.{site}:"
+            stem = f"{site}:"
             p = {name.removeprefix(stem): t for name, t in artifact.tensors.items() if name.startswith(stem)}
             source = unified.layer_norm(h, p["norm"], p["norm_bias"]) if "norm" in p else h
             h = h + unified.bottleneck(source, p)
@@ -291,7 +334,7 @@ def test_deltas_of_one_site_act_in_the_order_given(family: str) -> None:
 
     with torch.no_grad():
         with ts.attach(model, first, second):
-            got = tiny.output(model, {"input_ids": given})
+            got = tiny.output(model, given)
         torch.testing.assert_close(got, WRITTEN[family](model, given, change), rtol=0, atol=1e-11)
 
 

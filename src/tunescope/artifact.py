@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tunescope.forms import Form
+
 Params = dict[str, Tensor]
 KeysValues = dict[str, tuple[Tensor, Tensor]]
 Project = Callable[[str, Tensor], tuple[Tensor, Tensor]]  # module name, inputs (n, width) -> its key and value of them
@@ -63,6 +65,11 @@ class Spec(ABC):
     def fresh_is_identity(self) -> bool:
         """Whether attaching it untrained changes nothing, to the bit."""
         return True
+
+    @property
+    def formula(self) -> Form | None:
+        """What it adds, where and how; None for what no formula at one place says (full tuning, for one)."""
+        return None
 
 
 class SiteDelta(Spec):

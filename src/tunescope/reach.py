@@ -109,7 +109,8 @@ def _run_tiny(model: Any) -> None:
     if kind(model) == "encoder-decoder":
         model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
     elif kind(model) == "decoder":
-        model.base_model(input_ids=ids, use_cache=False)
+        mask = torch.ones_like(ids)  # without one transformers reads the positions, and "meta" tensors hold none
+        model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
     else:
         model.base_model(input_ids=ids)
 

@@ -1,6 +1,7 @@
 """GPT-2 and BERT written out in plain torch, with a place for a change at every site and a prefix in its gated form.
 
-change(site, layer, x, h, query) -> h, for the sites self.q .k .v .o, self.heads, self, ffn.in, ffn.out and ffn.
+change(site, x, h, query) -> h, for the sites self.q .k .v .o, self.heads, self, ffn.in, ffn.out and ffn of every layer,
+by their whole names ("decoder.0.self.q"); prefix(name) -> key and value of an attention module ("decoder.0.self").
 """
 
 from collections.abc import Callable
@@ -10,15 +11,16 @@ import torch
 from reference.unified import attend, gated_prefix, layer_norm
 from torch import Tensor
 
-Change = Callable[[str, int, Tensor, Tensor, Tensor | None], Tensor]
-Prefix = Callable[[int], tuple[Tensor, Tensor] | None]
+Change = Callable[[str, Tensor, Tensor, Tensor | None], Tensor]
+Prefix = Callable[[str], tuple[Tensor, Tensor] | None]
+Given = dict[str, Tensor]
 
 
-def same(site: str, layer: int, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
+def same(site: str, x: Tensor, h: Tensor, query: Tensor | None) -> Tensor:
     return h
 
 
-def no_prefix(layer: int) -> None:
+def no_prefix(name: str) -> None:
     return None
 
 
@@ -27,21 +29,21 @@ def split(x: Tensor, n_heads: int) -> Tensor:
 
 
 def block(
-    x: Tensor, q: Tensor, k: Tensor, v: Tensor, sizes: tuple[int, int], visible: Tensor | None, around: Any
+    name: str, x: Tensor, parts: tuple[Tensor, Tensor, Tensor], n_heads: int, visible: Tensor | None, around: Any
 ) -> Tensor:
-    """Concatenated heads, before the output projection, changed where "self.heads" says so."""
-    n_heads, layer = sizes
+    """Concatenated heads of that attention module, before the output projection, changed at "NAME.heads"."""
+    q, k, v = parts
     change, prefix = around
-    given = prefix(layer)
-    parts = [split(t, n_heads) for t in (q, k, v)]
-    heads = attend(*parts, visible) if given is None else gated_prefix(*parts, *given, visible)
+    given = prefix(name)
+    split_up = [split(t, n_heads) for t in (q, k, v)]
+    heads = attend(*split_up, visible) if given is None else gated_prefix(*split_up, *given, visible)
     joined = heads.transpose(1, 2).reshape(q.shape)
-    return change("self.heads", layer, x, joined, q)
+    return change(f"{name}.heads", x, joined, q)
 
 
-def gpt2(model: Any, ids: Tensor, change: Change = same, prefix: Prefix = no_prefix) -> Tensor:
+def gpt2(model: Any, given: Given, change: Change = same, prefix: Prefix = no_prefix) -> Tensor:
     """(batch, length) -> logits of a GPT2LMHeadModel."""
-    w = dict(model.state_dict())
+    w, ids = dict(model.state_dict()), given["input_ids"]
     length = ids.shape[1]
     x = w["transformer.wte.weight"][ids] + w["transformer.wpe.weight"][torch.arange(length)]
     visible = torch.ones(length, length, dtype=torch.bool).tril()
@@ -52,22 +54,22 @@ def gpt2(model: Any, ids: Tensor, change: Change = same, prefix: Prefix = no_pre
 
         inner = layer_norm(x, at("ln_1.weight"), at("ln_1.bias"))
         q, k, v = (inner @ at("attn.c_attn.weight") + at("attn.c_attn.bias")).chunk(3, -1)
-        q, k, v = (change(f"self.{n}", i, inner, t, None) for n, t in (("q", q), ("k", k), ("v", v)))
-        heads = block(inner, q, k, v, (model.config.n_head, i), visible, (change, prefix))
-        out = change("self.o", i, heads, heads @ at("attn.c_proj.weight") + at("attn.c_proj.bias"), None)
-        x = x + change("self", i, inner, out, None)
+        q, k, v = (change(f"decoder.{i}.self.{n}", inner, t, None) for n, t in (("q", q), ("k", k), ("v", v)))
+        heads = block(f"decoder.{i}.self", inner, (q, k, v), model.config.n_head, visible, (change, prefix))
+        out = change(f"decoder.{i}.self.o", heads, heads @ at("attn.c_proj.weight") + at("attn.c_proj.bias"), None)
+        x = x + change(f"decoder.{i}.self", inner, out, None)
         inner = layer_norm(x, at("ln_2.weight"), at("ln_2.bias"))
-        hidden = change("ffn.in", i, inner, inner @ at("mlp.c_fc.weight") + at("mlp.c_fc.bias"), None)
+        hidden = change(f"decoder.{i}.ffn.in", inner, inner @ at("mlp.c_fc.weight") + at("mlp.c_fc.bias"), None)
         hidden = 0.5 * hidden * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (hidden + 0.044715 * hidden**3)))
-        out = change("ffn.out", i, hidden, hidden @ at("mlp.c_proj.weight") + at("mlp.c_proj.bias"), None)
-        x = x + change("ffn", i, inner, out, None)
+        out = change(f"decoder.{i}.ffn.out", hidden, hidden @ at("mlp.c_proj.weight") + at("mlp.c_proj.bias"), None)
+        x = x + change(f"decoder.{i}.ffn", inner, out, None)
     x = layer_norm(x, w["transformer.ln_f.weight"], w["transformer.ln_f.bias"])
     return x @ w["lm_head.weight"].T
 
 
-def bert(model: Any, ids: Tensor, change: Change = same, prefix: Prefix = no_prefix) -> Tensor:
+def bert(model: Any, given: Given, change: Change = same, prefix: Prefix = no_prefix) -> Tensor:
     """(batch, length) -> last states of a BertModel."""
-    w = dict(model.state_dict())
+    w, ids = dict(model.state_dict()), given["input_ids"]
     eps = model.config.layer_norm_eps
     x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0]
     x = x + w["embeddings.position_embeddings.weight"][torch.arange(ids.shape[1])]
@@ -81,12 +83,12 @@ def bert(model: Any, ids: Tensor, change: Change = same, prefix: Prefix = no_pre
             return layer_norm(t, w[f"encoder.layer.{i}.{name}.weight"], w[f"encoder.layer.{i}.{name}.bias"], eps)
 
         names = (("q", "query"), ("k", "key"), ("v", "value"))
-        q, k, v = (change(f"self.{n}", i, x, linear(f"attention.self.{m}", x), None) for n, m in names)
-        heads = block(x, q, k, v, (model.config.num_attention_heads, i), None, (change, prefix))
-        out = change("self.o", i, heads, linear("attention.output.dense", heads), None)
-        x = norm("attention.output.LayerNorm", x + change("self", i, x, out, None))
-        hidden = change("ffn.in", i, x, linear("intermediate.dense", x), None)
+        q, k, v = (change(f"encoder.{i}.self.{n}", x, linear(f"attention.self.{m}", x), None) for n, m in names)
+        heads = block(f"encoder.{i}.self", x, (q, k, v), model.config.num_attention_heads, None, (change, prefix))
+        out = change(f"encoder.{i}.self.o", heads, linear("attention.output.dense", heads), None)
+        x = norm("attention.output.LayerNorm", x + change(f"encoder.{i}.self", x, out, None))
+        hidden = change(f"encoder.{i}.ffn.in", x, linear("intermediate.dense", x), None)
         hidden = 0.5 * hidden * (1 + torch.erf(hidden / 2**0.5))
-        out = change("ffn.out", i, hidden, linear("output.dense", hidden), None)
-        x = norm("output.LayerNorm", x + change("ffn", i, x, out, None))
+        out = change(f"encoder.{i}.ffn.out", hidden, linear("output.dense", hidden), None)
+        x = norm("output.LayerNorm", x + change(f"encoder.{i}.ffn", x, out, None))
     return x

@@ -1,11 +1,19 @@
 """He et al. (2022), Table 1, and the papers behind it: what each method makes of x and h, term by term, slowly."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+Active = Callable[[Tensor], Tensor]
 
 
 def relu(x: Tensor) -> Tensor:
     return x * (x > 0)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.exp() / x.exp().sum(-1, keepdim=True)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -19,8 +27,8 @@ def lora(x: Tensor, h: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
     return h + alpha / len(a) * (x @ a.T) @ b.T
 
 
-def bottleneck(source: Tensor, p: dict[str, Tensor]) -> Tensor:
-    return relu(source @ p["down"].T + p["down_bias"]) @ p["up"].T + p["up_bias"]
+def bottleneck(source: Tensor, p: dict[str, Tensor], active: Active = relu) -> Tensor:
+    return active(source @ p["down"].T + p["down_bias"]) @ p["up"].T + p["up_bias"]
 
 
 def sequential(x: Tensor, h: Tensor, p: dict[str, Tensor], scale: float = 1.0) -> Tensor:
@@ -33,13 +41,13 @@ def parallel(x: Tensor, h: Tensor, p: dict[str, Tensor], scale: float = 1.0) -> 
     return h + scale * bottleneck(x, p)
 
 
-def multi_head(query: Tensor, heads: Tensor, p: dict[str, Tensor], scale: float = 1.0) -> Tensor:
+def multi_head(query: Tensor, heads: Tensor, p: dict[str, Tensor], scale: float = 1.0, active: Active = relu) -> Tensor:
     """Head i: h_i + s f(q_i P_k,i^T) P_v,i, with P_k the down- and P_v the up-projection."""
     n_heads, _, width = p["down"].shape
     out = heads.clone()
     for i in range(n_heads):
         at = slice(i * width, (i + 1) * width)
-        out[..., at] = heads[..., at] + scale * relu(query[..., at] @ p["down"][i].T) @ p["up"][i].T
+        out[..., at] = heads[..., at] + scale * active(query[..., at] @ p["down"][i].T) @ p["up"][i].T
     return out
 
 

@@ -10,6 +10,7 @@ import torch
 from tunescope.artifact import Base, KeysValues, KVContext, Params, Project
 from tunescope.contexts.prefix import direct_shapes, paired, sample_size
 from tunescope.errors import UserError
+from tunescope.forms import Form
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,13 @@ class Infix(KVContext):
             f"{site}.{which}": pair[i].std() for site, pair in own.items() for i, which in enumerate(("key", "value"))
         }
         return {name: scales[name] * torch.randn(shape) for name, shape in self.shapes(base).items()}
+
+    @property
+    def formula(self) -> Form:
+        gated = "(1 - share[i]) * h[i] + share[i] * change[i]"  # share: its part of the attention, by query and head
+        return Form(
+            "softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads, from the input's last token on", gated
+        )
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         return paired(p, stack)

@@ -10,6 +10,7 @@ import torch
 
 from tunescope.artifact import Base, KeysValues, KVContext, Params, Project
 from tunescope.errors import UserError
+from tunescope.forms import Form
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Inputs(KVContext):
 
     def init(self, base: Base) -> Params:
         return {name: torch.randn(shape) for name, shape in self.shapes(base).items()}
+
+    @property
+    def formula(self) -> Form:
+        gated = "(1 - share[i]) * h[i] + share[i] * change[i]"  # share: its part of the attention, by query and head
+        return Form("softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads", gated)
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         names = [name.removesuffix(".inputs") for name in p if name.startswith(f"{stack}.")]

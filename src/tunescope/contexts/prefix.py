@@ -12,6 +12,7 @@ from torch import Tensor
 from tunescope.artifact import Base, Context, KeysValues, KVContext, LayerShape, Params, Project
 from tunescope.contexts.text import token_ids
 from tunescope.errors import UserError
+from tunescope.forms import Form
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Prefix(KVContext):
         if self.init_from == "noise":
             return {name: _pick(own, name).std() * torch.randn(shape) for name, shape in shapes.items()}
         return {name: _pick(own, name).clone() for name in shapes}
+
+    @property
+    def formula(self) -> Form:
+        gated = "(1 - share[i]) * h[i] + share[i] * change[i]"  # share: its part of the attention, by query and head
+        return Form("softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads", gated)
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         if self.mlp is not None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from tunescope.artifact import Base, Params, TokenContext
 from tunescope.contexts.text import token_ids
 from tunescope.errors import UserError
+from tunescope.forms import Form
 
 COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens (Lester et al., section 3.1)
 
@@ -58,6 +59,10 @@ class Soft(TokenContext):
             raise UserError(f"Soft(init_from='labels', text={self.text!r}): a word between the '/' has no tokens.")
         rows = [base.embed(torch.tensor(ids)).mean(0) for ids in words][: self.length]
         return {"embeddings": torch.cat([torch.stack(rows), base.embed(common)[len(rows) :]])}
+
+    @property
+    def formula(self) -> Form:
+        return Form("embeddings", "in front", "embeddings", "join(change, text)")
 
     def embeddings(self, p: Params, embed: Callable[[Tensor], Tensor]) -> Tensor:
         return p["embeddings"]

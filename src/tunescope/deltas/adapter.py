@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tunescope.artifact import Params, SiteDelta, SiteShape
 from tunescope.errors import UserError
+from tunescope.forms import Form
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,13 @@ class Adapter(SiteDelta):
 
     placement: "sequential" reads h itself, "parallel" the site's input x, "multi-head" the layer's query (what the
     query map gives, before any rotation), head by head and without biases: ReLU(q_i P_k,i) P_v,i, for "attn.heads".
-    sites: "ffn", "attn" (after the output projection), "attn.heads" (before it).
-    scale: a number, or "learned" (one scalar a site, from 1).
+    sites: "ffn", "attn" (after the output projection), "attn.heads" (before it). He et al.'s sequential SA(attn) is at
+    "attn" and their parallel PA(attn) at "attn.heads", as their code has it; their figure does not tell the two apart.
+    Where a layer norms its input first, x is what the norm gives.
+    scale: a number, or "learned" (one scalar a site, from 1). A scale that depends on the input as a prefix's does,
+    the part of the attention that it takes, needs the attention over the text and is no option here: it is `prefix`.
+    activation: "relu", or "softmax" over the bottleneck. With placement="multi-head" the latter is a prefix without
+    its gate, P_k and P_v its keys (1 / sqrt(d) in them) and values, in families without rotation of queries.
     norm: "in" (a layer norm in front), "out" (on what is added) or "none".
     start: "lora" (down uniform, up zero: a fresh adapter changes nothing) or "bert" (both normal, .02).
     """
@@ -33,6 +39,7 @@ class Adapter(SiteDelta):
     placement: Literal["sequential", "parallel", "multi-head"] = "sequential"
     sites: tuple[str, ...] = ("ffn",)
     scale: float | Literal["learned"] = 1.0
+    activation: Literal["relu", "softmax"] = "relu"
     norm: Literal["none", "in", "out"] = "none"
     start: Literal["lora", "bert"] = "lora"
 
@@ -69,11 +76,37 @@ class Adapter(SiteDelta):
         source = h if self.placement == "sequential" else x
         if self.norm == "in":
             source = F.layer_norm(source, p["norm"].shape, p["norm"], p["norm_bias"])
-        added = _per_head(p, source) if self.placement == "multi-head" else _bottleneck(p, source)
+        added = self._per_head(p, source) if self.placement == "multi-head" else self._bottleneck(p, source)
         added = added * (p["scale"] if self.scale == "learned" else self.scale)
         if self.norm == "out":
             added = F.layer_norm(added, p["norm"].shape, p["norm"], p["norm_bias"])
         return h + added
+
+    @property
+    def formula(self) -> Form:
+        source = {"sequential": "h", "parallel": "x", "multi-head": "q"}[self.placement]
+        source = f"LN({source}, norm, norm_bias)" if self.norm == "in" else source
+        active = "ReLU" if self.activation == "relu" else "softmax"
+        if self.placement == "multi-head":
+            change = f"{active}({source}[i] @ down[i].T) @ up[i].T"
+        else:
+            change = f"{active}({source} @ down.T + down_bias) @ up.T + up_bias"
+        scaled = {"learned": "scale * change", 1.0: "change"}.get(self.scale, f"{self.scale} * change")
+        added = f"LN({scaled}, norm, norm_bias)" if self.norm == "out" else scaled
+        insertion: Literal["sequential", "parallel"] = "sequential" if self.placement == "sequential" else "parallel"
+        return Form(change, insertion, ", ".join(self.sites), f"h + {added}")
+
+    def _bottleneck(self, p: Params, source: Tensor) -> Tensor:
+        return F.linear(self._active(F.linear(source, p["down"], p["down_bias"])), p["up"], p["up_bias"])
+
+    def _per_head(self, p: Params, query: Tensor) -> Tensor:
+        heads, _, width = p["down"].shape
+        split = query.reshape(*query.shape[:-1], heads, width)
+        hidden = self._active(torch.einsum("...hd,hrd->...hr", split, p["down"]))
+        return torch.einsum("...hr,hdr->...hd", hidden, p["up"]).flatten(-2)
+
+    def _active(self, hidden: Tensor) -> Tensor:
+        return F.relu(hidden) if self.activation == "relu" else hidden.softmax(-1)
 
     def _down(self, *shape: int) -> Tensor:
         if self.start == "bert":
@@ -82,14 +115,3 @@ class Adapter(SiteDelta):
 
     def _up(self, *shape: int) -> Tensor:
         return 0.02 * torch.randn(shape) if self.start == "bert" else torch.zeros(shape)
-
-
-def _bottleneck(p: Params, source: Tensor) -> Tensor:
-    return F.linear(F.relu(F.linear(source, p["down"], p["down_bias"])), p["up"], p["up_bias"])
-
-
-def _per_head(p: Params, query: Tensor) -> Tensor:
-    heads, _, width = p["down"].shape
-    split = query.reshape(*query.shape[:-1], heads, width)
-    hidden = F.relu(torch.einsum("...hd,hrd->...hr", split, p["down"]))
-    return torch.einsum("...hr,hdr->...hd", hidden, p["up"]).flatten(-2)

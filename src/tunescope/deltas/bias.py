@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tunescope.artifact import PatchDelta
+from tunescope.forms import Form
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,10 @@ class Bias(PatchDelta):
     """A change to every bias that the model has, those of its layer norms among them; some families have none."""
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+
+    @property
+    def formula(self) -> Form:
+        return Form("bias", "parallel", "every map and norm that has a bias", "h + change")
 
     def selects(self, name: str) -> bool:
         return name.rpartition(".")[2] == "bias"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tunescope.artifact import Params, SiteDelta, SiteShape
 from tunescope.errors import UserError
+from tunescope.forms import Form
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class LoRA(SiteDelta):
         if self.dropout:
             x = F.dropout(x, self.dropout)
         return h + F.linear(self.scale * F.linear(x, p["a"]), p["b"])
+
+    @property
+    def formula(self) -> Form:
+        scaled = "change" if self.scale == 1 else f"{self.scale} * change"
+        return Form("x @ a.T @ b.T", "parallel", ", ".join(self.sites), f"h + {scaled}")
 
     def weight_change(self, p: Params) -> Tensor:
         return self.scale * (p["b"] @ p["a"])
