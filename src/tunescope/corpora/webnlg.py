@@ -14,7 +14,9 @@ from tunescope.gathering.listed import entries
 from tunescope.gathering.triples import Entry, xml_entries
 from tunescope.gathering.triples import rows as rows_of
 
-SOURCE = "Gardent et al. 2017, aclanthology.org/P17-1017; gitlab.com/shimorina/webnlg-dataset; CC BY-NC-SA 4.0"
+SOURCE = (
+    "Gardent et al. 2017, aclanthology.org/P17-1017; gitlab.com/shimorina/webnlg-dataset; said to be CC BY-NC-SA 4.0"
+)
 DOMAIN = "category"  # a row is seen where the training rows have its category
 OFFICIAL = {part: (f"{part}.json",) for part in ("train", "dev", "test")}
 TESTS = ("testdata_with_lex.xml", "rdf-to-text-generation-test-data-with-refs-en.xml")

@@ -141,10 +141,11 @@ def _base(spec: Spec, own: Mapping[str, tuple[Path, ...]]) -> tuple[str, str]:
         raise UserError(f"{spec}: {spec.name} has no domains, so it has no seen and unseen parts. Parts: {_list(own)}.")
     if not is_domain:
         base, domain = spec.part, ""
+    if own and not base:
+        raise UserError(f"{spec} is several parts: {_list(own)}. Name one: {spec.name}:FOLDER#{next(iter(own))}")
     if own and base not in own:
         raise UserError(
-            f"{spec}: {spec.path} has no part {base or 'train'!r}. Parts: {_list(own)}. "
-            f"Type {spec.name}:FOLDER#{next(iter(own))}"
+            f"{spec}: {spec.path} has no part {base!r}. Parts: {_list(own)}. Type {spec.name}:FOLDER#{next(iter(own))}"
         )
     if not own and base:
         raise UserError(f"{spec}: a file has no parts but seen and unseen. Leave '#{spec.part}' out.")

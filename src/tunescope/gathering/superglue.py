@@ -16,7 +16,7 @@ from tunescope.gathering.found import Found, row
 from tunescope.tasks.reading import place, read, value
 
 Form = Callable[[Mapping[str, Any], int], dict[str, str]]
-SOURCE = "Wang et al. 2019, arXiv:1905.00537; super.gluebenchmark.com"
+SOURCE = "Wang et al. 2019, arXiv:1905.00537; super.gluebenchmark.com; terms: there"
 TRUTH = {"true": "True", "false": "False"}
 
 
