@@ -96,6 +96,7 @@ def test_the_challenges_json_gives_the_same_rows(tmp_path):
         ('<!DOCTYPE a [<!ENTITY b "c">]>\n<a>&b;</a>', r"a\.xml line 1 has a DOCTYPE, which is not read here"),
         ('<!DOCTYPE a SYSTEM "file:///etc/hostname">\n<a/>', r"a\.xml line 1 has a DOCTYPE"),
         ("<benchmark>\n<entry>\n</benchmark>", r"a\.xml line 3 is not XML: mismatched tag"),
+        ("<a>" * 20000 + "</a>" * 20000, r"a\.xml has no <entry>"),
         ("<benchmark><entries/></benchmark>", r"a\.xml has no <entry>"),
         (XML.replace("Tea | colour | Black", "Tea | Black"), r"a\.xml line 8: 'Tea \| Black' is no triple"),
         ("<a>\n<entry category='B'><lex>Text.</lex></entry></a>", r"a\.xml line 2 has no triple"),

@@ -24,10 +24,12 @@ class Node:
 
     def all(self, tag: str) -> Iterator[Node]:
         """The elements of that name below this one, in the order of the file."""
-        for child in self.children:
-            if child.tag == tag:
-                yield child
-            yield from child.all(tag)
+        waiting = self.children[::-1]  # no recursion: a file may nest as deep as it likes
+        while waiting:
+            node = waiting.pop()
+            if node.tag == tag:
+                yield node
+            waiting.extend(node.children[::-1])
 
 
 def root(path: Path) -> Node:
