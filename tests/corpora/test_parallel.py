@@ -41,6 +41,22 @@ def test_multi30k_is_english_to_german_whatever_other_languages_lie_beside(tmp_p
     assert found["dev"].notes == (f"multi30k:{tmp_path.name}#dev: input is en, target is de.",)
 
 
+def test_the_tokenised_multi30k_has_the_same_parts(tmp_path):
+    for name in ("train", "val", "test_2016_flickr", "test_2018_flickr"):
+        for side in ("en", "de"):
+            made.put(tmp_path / f"{name}.lc.norm.tok.{side}", f"{name} .\n")
+    parts = corpus(f"multi30k:{tmp_path}")
+    assert list(parts) == ["train", "dev", "test", "test_2018_flickr.lc.norm.tok"]
+    assert parts["test"][0]["input"] == "test_2016_flickr ."
+
+
+def test_two_copies_of_one_side_are_refused(tmp_path):
+    for name in ("train.en", "train.en.gz", "train.de"):
+        made.put(tmp_path / name, "a\n")
+    with pytest.raises(UserError, match=r"has train\.en and train\.en\.gz, and each could be train in en"):
+        corpus(f"multi30k:{tmp_path}")
+
+
 def test_an_sgm_pair_is_joined_by_document_and_segment_and_empty_sides_are_counted(tmp_path):
     made.put(tmp_path / "newstest2016-enro-src.en.sgm", SRC)
     made.put(tmp_path / "newstest2016-enro-ref.ro.sgm", REF)

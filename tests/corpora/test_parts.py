@@ -174,3 +174,30 @@ def test_notes_of_all_parts_are_told_together(folder):
         "own#test",
         "own#test_new",
     ]
+
+
+READER = '''"""Lines: one text a line."""
+from tunescope.gathering import places
+from tunescope.gathering.found import Found
+from tunescope.tasks.reading import Row, text_of
+
+SOURCE = "made up"
+
+
+def splits(folder):
+    return {path.stem: (path,) for path in folder.glob("*.txt")}
+
+
+def rows(files):
+    return Found([Row({"input": line, "target": line}, files[0].name, 1) for line in text_of(files[0]).splitlines()])
+'''
+
+
+def test_a_corpus_is_one_file(tmp_path, monkeypatch):
+    from tunescope import corpora
+
+    made.put(tmp_path / "readers/lines_only.py", READER)
+    made.put(tmp_path / "mine/train.txt", "a\nb\n")
+    monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(tmp_path / "readers")])
+    assert "lines_only" in names()
+    assert corpus(f"lines_only:{tmp_path / 'mine'}") == {"train": [{"input": one, "target": one} for one in "ab"]}

@@ -91,7 +91,9 @@ def test_dialogsum_has_one_summary_or_three(tmp_path):
     several = {"fname": "b", "dialogue": talk, "summary1": "One.", "topic1": "t", "summary2": "Two.", "summary3": " "}
     made.jsonl(tmp_path / "dialogsum.test.jsonl", several)
     made.jsonl(tmp_path / "dialogsum.dev.jsonl", {"dialogue": talk, "summaries": ["One.", "Two."]})
+    made.jsonl(tmp_path / "dialogsum.hiddentest.dialogue.jsonl", {"fname": "c", "dialogue": talk})
     found = corpus(f"dialogsum:{tmp_path}")
+    assert list(found) == ["train", "dev", "test"]
     assert found["train"] == [{"input": talk, "target": "Tea."}]
     assert found["test"] == found["dev"] == [{"input": talk, "target": text} for text in ("One.", "Two.")]
     assert found.notes == (f"dialogsum:{tmp_path.name}#test: 1 empty summaries left out.",)

@@ -67,6 +67,11 @@ def test_the_whole_test_with_texts_is_read_and_cut_by_the_training_categories(fo
         assert found.notes[-1].endswith(f"2 of 4 rows are of {name} domains.")
 
 
+def test_a_folder_of_xml_inside_is_found(tmp_path):
+    made.put(tmp_path / "xml/train/1triples/Food.xml", XML.format(category="Food"))
+    assert len(corpus(f"webnlg:{tmp_path}")["train"]) == 2
+
+
 def test_a_language_folder_inside_is_found(folder, tmp_path):
     release = tmp_path / "release_v3.0"
     for part in ("train", "dev"):

@@ -23,11 +23,11 @@ TESTS = ("testdata_with_lex.xml", "rdf-to-text-generation-test-data-with-refs-en
 
 
 def splits(folder: Path) -> dict[str, places.Files]:
-    """Folders train, dev and test of XML, in `en` too; else train.json, dev.json, test.json, or JSONL.
+    """Folders train, dev and test of XML, in `en` or `xml` too; else train.json, dev.json, test.json, or JSONL.
 
     The challenge's test folders also hold the tables without texts and a selection: the whole test with texts is taken.
     """
-    inside = next((place for place in (folder, folder / "en") if (place / "train").is_dir()), folder)
+    inside = next((place for place in (folder, folder / "en", folder / "xml") if (place / "train").is_dir()), folder)
     found = {}
     for part in ("train", "dev", "test"):
         whole = [inside / part / name for name in TESTS if (inside / part / name).is_file()]
