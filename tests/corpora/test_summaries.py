@@ -70,7 +70,7 @@ def test_an_article_without_its_sections_is_named(tmp_path):
         corpus(f"xsum:{tmp_path}")
 
 
-@pytest.mark.parametrize("text", ["[1]", '{"train": [1]}', '{"train": 3}', "{", '{"train": ["../7"]}'])
+@pytest.mark.parametrize("text", ["[1]", '{"train": [1]}', '{"train": 3}', '{"train": []}', "{", '{"train": ["../7"]}'])
 def test_a_list_of_ids_of_another_form_is_refused(tmp_path, text):
     made.put(tmp_path / IDS, text)
     with pytest.raises(UserError, match=r"90-5-5\.json is no list of ids for each part"):

@@ -52,6 +52,7 @@ def test_json_and_xml_give_the_same_rows(tmp_path):
             r"line 1: the entry needs .*'annotations'",
         ),
         ('[{"tripleset": [["a", "b", "c"]]}]', r"line 1: the entry needs .*'annotations'"),
+        ('[{"tripleset": [["a", "b", "c"]], "annotations": 3}]', r"line 1: the entry needs .*'annotations'"),
         ('[{"tripleset": [], "annotations": []}]', r"line 1 has no triple\. Delete the entry"),
         ('[{"tripleset": "a"}\n, {]', r"line 1: the entry needs"),
         ("[[]]", r"line 1 is a list, where an entry, an object, is needed"),

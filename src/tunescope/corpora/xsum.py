@@ -87,7 +87,7 @@ def _lists(path: Path) -> dict[str, list[str]]:
 
 
 def _are_ids(given: object) -> bool:
-    return isinstance(given, list) and all(isinstance(one, str) and one.isalnum() for one in given)
+    return isinstance(given, list) and given != [] and all(isinstance(one, str) and one.isalnum() for one in given)
 
 
 def _article(path: Path) -> Row:

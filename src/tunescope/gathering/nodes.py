@@ -61,10 +61,15 @@ def root(path: Path) -> Node:
     parser.EndElementHandler = lambda _: open_nodes.pop()
     parser.CharacterDataHandler = text
     parser.StartDoctypeDeclHandler = doctype
+    given = content(path)
     try:
-        parser.Parse(content(path), True)
+        parser.Parse(given, True)
     except expat.ExpatError as error:
         raise UserError(
             f"{path} line {error.lineno} is not XML: {expat.ErrorString(error.code)}. Take the file anew."
         ) from error
+    except UserError:
+        raise
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{path} says an encoding that is not known ({error}). Take the file anew.") from error
     return top.children[0]
