@@ -201,3 +201,8 @@ def test_a_corpus_is_one_file(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "__path__", [*corpora.__path__, str(tmp_path / "readers")])
     assert "lines_only" in names()
     assert corpus(f"lines_only:{tmp_path / 'mine'}") == {"train": [{"input": one, "target": one} for one in "ab"]}
+
+
+def test_a_path_that_no_disk_could_hold_is_refused_in_one_line():
+    with pytest.raises(UserError, match="there is no folder or file"):
+        tasks.read("e2e:" + "x" * 6000)

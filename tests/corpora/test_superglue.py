@@ -75,7 +75,10 @@ def test_the_published_folder_is_trained_on_and_tested_by_its_val(tmp_path):
     made.jsonl(tmp_path / "train.jsonl", row)
     made.jsonl(tmp_path / "val.jsonl", row)
     made.jsonl(tmp_path / "test.jsonl", {key: row[key] for key in row if key != "label"})
-    assert list(corpus(f"boolq:{tmp_path}")) == ["train", "test"]
+    found = corpus(f"boolq:{tmp_path}")
+    assert list(found) == ["train", "test"]
+    told = "the rows of val.jsonl: those of test.jsonl have no public labels."
+    assert found.notes == (f"boolq:{tmp_path.name}#test: {told}",)
     (tmp_path / "val.jsonl").unlink()
     assert list(corpus(f"boolq:{tmp_path}")) == ["train"]
 

@@ -41,7 +41,8 @@ def rows(files: places.Files) -> Found:
         }
 
     found = superglue.rows(files, form, LABELS)
-    return replace(found, notes=(f"{len(moved):,} spans stand beside their index and were found",) if moved else ())
+    told = (f"{len(moved):,} spans stand beside their index and were found",) if moved else ()
+    return replace(found, notes=(*found.notes, *told))
 
 
 def _span(text: str, spans: Any, which: str, where: str) -> tuple[int, int, int]:
