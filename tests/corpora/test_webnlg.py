@@ -67,6 +67,11 @@ def test_the_whole_test_with_texts_is_read_and_cut_by_the_training_categories(fo
         assert found.notes[-1].endswith(f"2 of 4 rows are of {name} domains.")
 
 
+def test_a_folder_of_xml_inside_is_found(tmp_path):
+    made.put(tmp_path / "xml/train/1triples/Food.xml", XML.format(category="Food"))
+    assert len(corpus(f"webnlg:{tmp_path}")["train"]) == 2
+
+
 def test_a_language_folder_inside_is_found(folder, tmp_path):
     release = tmp_path / "release_v3.0"
     for part in ("train", "dev"):
@@ -96,6 +101,8 @@ def test_the_challenges_json_gives_the_same_rows(tmp_path):
         ('<!DOCTYPE a [<!ENTITY b "c">]>\n<a>&b;</a>', r"a\.xml line 1 has a DOCTYPE, which is not read here"),
         ('<!DOCTYPE a SYSTEM "file:///etc/hostname">\n<a/>', r"a\.xml line 1 has a DOCTYPE"),
         ("<benchmark>\n<entry>\n</benchmark>", r"a\.xml line 3 is not XML: mismatched tag"),
+        ("<a>" * 20000 + "</a>" * 20000, r"a\.xml has no <entry>"),
+        ("<?xml version='1.0' encoding='utf-x'?><a/>", r"a\.xml says an encoding that is not known \(unknown encoding"),
         ("<benchmark><entries/></benchmark>", r"a\.xml has no <entry>"),
         (XML.replace("Tea | colour | Black", "Tea | Black"), r"a\.xml line 8: 'Tea \| Black' is no triple"),
         ("<a>\n<entry category='B'><lex>Text.</lex></entry></a>", r"a\.xml line 2 has no triple"),
@@ -133,6 +140,12 @@ def test_a_copy_without_triples_or_references_is_named(tmp_path):
 def test_unseen_rows_of_a_file_alone_are_refused(folder):
     with pytest.raises(UserError, match="what is unseen is known by the training rows, and none are beside it"):
         corpus(f"webnlg:{folder / 'test/testdata_with_lex.xml'}#unseen")
+
+
+@made.needs_shared
+def test_a_stored_file_alone_knows_what_is_unseen():
+    place = made.SHARED / "webnlg2017/test.jsonl.gz"
+    assert len(corpus(f"webnlg:{place}#unseen")["unseen"]) == 2433
 
 
 @made.needs_shared

@@ -19,7 +19,7 @@ STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
 
 
 def corpus(folder, sizes=(("train", 40), ("dev", 8), ("test", 10))):
-    """RTE-like rows in the words of tinyrun's tokenizer."""
+    """Rows of two labels, in words that the tiny tokenizers tell apart."""
     names = {"train": "train.jsonl", "dev": "dev32.jsonl", "test": "validation.jsonl"}
     draw = random.Random(0)
     folder.mkdir()

@@ -1,6 +1,7 @@
 """Public corpora: a file reads one, as its authors publish it, and its name is its name in NAME:FOLDER.
 
-A reader has SOURCE, ``splits(folder)``, part -> its files, and ``rows(files)``; DOMAIN where some of its fields is a row's domain.
+A reader has SOURCE, ``splits(folder)``, which is part -> its files, and ``rows(files)``; and DOMAIN where one of its
+fields says which domain a row is of.
 """
 
 from tunescope.gathering.parts import Corpus, corpus

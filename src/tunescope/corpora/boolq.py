@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunescope.gathering import places, superglue
 from tunescope.gathering.found import Found
 
-SOURCE = f"Clark et al. 2019, arXiv:1905.10044; CC BY-SA 3.0; in {superglue.SOURCE}"
+SOURCE = f"Clark et al. 2019, arXiv:1905.10044; in {superglue.SOURCE}"
 LABELS = superglue.TRUTH
 splits = superglue.splits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunescope.gathering import places, superglue
 from tunescope.gathering.found import Found
 
-SOURCE = f"Roemmele et al. 2011; BSD 2-Clause; in {superglue.SOURCE}"
+SOURCE = f"Roemmele et al. 2011, Choice of Plausible Alternatives; in {superglue.SOURCE}"
 LABELS = {"0": "choice1", "1": "choice2"}
 splits = superglue.splits
 

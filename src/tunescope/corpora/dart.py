@@ -46,8 +46,12 @@ def _entries(path: Path) -> Iterator[Entry]:
 def _published(path: Path) -> Iterator[Entry]:
     for line, entry in entries(path):
         said, notes = entry.get("tripleset"), entry.get("annotations")
-        texts = [note.get("text") if isinstance(note, dict) else None for note in notes or ()]
-        if not stored.is_triples(said) or not isinstance(notes, list) or not stored.is_texts(texts):
+        texts = (
+            [note.get("text") if isinstance(note, dict) else None for note in notes]
+            if isinstance(notes, list)
+            else None
+        )
+        if not stored.is_triples(said) or not stored.is_texts(texts):
             raise UserError(
                 f"{path} line {line}: the entry needs 'tripleset', a list of [subject, relation, object], and "
                 "'annotations', a list of {\"text\": ...}. Give JSON as DART publishes it."

@@ -10,7 +10,11 @@ from tunescope.gathering.found import Found
 SOURCE = "Elliott et al. 2016, arXiv:1605.00459; github.com/multi30k/dataset, data/task1"
 METRICS = ("bleu", "chrf", "ter")
 SIDES = ("en", "de")
-PARTS = {"dev": ("val", "validation"), "test": ("test_2016_flickr", "test2016", "test_2016")}
+PARTS = {
+    "train": ("train.*",),  # tokenised: train.lc.norm.tok.en
+    "dev": ("val", "validation", "val.*"),
+    "test": ("test_2016_flickr", "test_2016_flickr.*", "test2016", "test_2016"),
+}
 
 
 def splits(folder: Path) -> dict[str, places.Files]:

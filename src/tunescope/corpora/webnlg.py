@@ -14,7 +14,9 @@ from tunescope.gathering.listed import entries
 from tunescope.gathering.triples import Entry, xml_entries
 from tunescope.gathering.triples import rows as rows_of
 
-SOURCE = "Gardent et al. 2017, aclanthology.org/P17-1017; gitlab.com/shimorina/webnlg-dataset; CC BY-NC-SA 4.0"
+SOURCE = (
+    "Gardent et al. 2017, aclanthology.org/P17-1017; gitlab.com/shimorina/webnlg-dataset; said to be CC BY-NC-SA 4.0"
+)
 METRICS = ("bleu", "meteor", "ter")  # of the challenge
 DOMAIN = "category"  # a row is seen where the training rows have its category
 OFFICIAL = {part: (f"{part}.json",) for part in ("train", "dev", "test")}
@@ -22,11 +24,11 @@ TESTS = ("testdata_with_lex.xml", "rdf-to-text-generation-test-data-with-refs-en
 
 
 def splits(folder: Path) -> dict[str, places.Files]:
-    """Folders train, dev and test of XML, in `en` too; else train.json, dev.json, test.json, or JSONL.
+    """Folders train, dev and test of XML, in `en` or `xml` too; else train.json, dev.json, test.json, or JSONL.
 
     The challenge's test folders also hold the tables without texts and a selection: the whole test with texts is taken.
     """
-    inside = next((place for place in (folder, folder / "en") if (place / "train").is_dir()), folder)
+    inside = next((place for place in (folder, folder / "en", folder / "xml") if (place / "train").is_dir()), folder)
     found = {}
     for part in ("train", "dev", "test"):
         whole = [inside / part / name for name in TESTS if (inside / part / name).is_file()]

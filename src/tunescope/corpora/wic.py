@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunescope.gathering import places, superglue
 from tunescope.gathering.found import Found
 
-SOURCE = f"Pilehvar and Camacho-Collados 2019, arXiv:1808.09121; CC BY-NC 4.0; in {superglue.SOURCE}"
+SOURCE = f"Pilehvar and Camacho-Collados 2019, arXiv:1808.09121; in {superglue.SOURCE}"
 LABELS = superglue.TRUTH
 splits = superglue.splits
 

@@ -12,7 +12,7 @@ from tunescope.gathering import places, superglue
 from tunescope.gathering.found import Found
 from tunescope.tasks.reading import place, value
 
-SOURCE = f"Levesque et al. 2012; CC BY 4.0; in {superglue.SOURCE}"
+SOURCE = f"Levesque et al. 2012, Winograd Schema Challenge; in {superglue.SOURCE}"
 LABELS = superglue.TRUTH
 splits = superglue.splits
 
@@ -34,15 +34,15 @@ def rows(files: places.Files) -> Found:
         found = [_span(text, spans, which, place(source, index)) for which in ("span1", "span2")]
         moved.extend(beside for _, _, beside in found if beside)
         (noun, pronoun), referent = found, spans["span1_text"]
-        both = sorted([(*noun[:2], "* {} *"), (*pronoun[:2], "# {} #")], reverse=True)
         return {
-            "input": "wsc text: " + _marked(text, both),
-            "pronoun": "wsc: " + _marked(text, [(*pronoun[:2], "*{}*")]),
+            "input": "wsc text: " + _marked(text, (*noun[:2], "* "), (*pronoun[:2], "# ")),
+            "pronoun": "wsc: " + _marked(text, (*pronoun[:2], "*")),
             "referent": referent,
         }
 
     found = superglue.rows(files, form, LABELS)
-    return replace(found, notes=(f"{len(moved):,} spans stand beside their index and were found",) if moved else ())
+    told = (f"{len(moved):,} spans stand beside their index and were found",) if moved else ()
+    return replace(found, notes=(*found.notes, *told))
 
 
 def _span(text: str, spans: Any, which: str, where: str) -> tuple[int, int, int]:
@@ -58,8 +58,9 @@ def _span(text: str, spans: Any, which: str, where: str) -> tuple[int, int, int]
     return starts[nearest], starts[nearest] + len(span), abs(nearest - index)
 
 
-def _marked(text: str, marks: list[tuple[int, int, str]]) -> str:
-    """The text with its spans, the last first, in their marks."""
-    for start, end, mark in marks:
-        text = text[:start] + mark.format(text[start:end]) + text[end:]
+def _marked(text: str, *marks: tuple[int, int, str]) -> str:
+    """The text with each span (start, end) between its mark and the mirrored mark; a span may lie in another."""
+    ends = [(end, 0, -start, mark[::-1]) for start, end, mark in marks]
+    for at, _, _, mark in sorted([*ends, *((start, 1, -end, mark) for start, end, mark in marks)], reverse=True):
+        text = text[:at] + mark + text[at:]
     return text

@@ -59,7 +59,7 @@ def rows(files: places.Files) -> Found:
 def _by_ids(folder: Path) -> dict[str, places.Files]:
     """Each part's articles, in the order of the list: bbc-summary-data/ID.summary, or document/ID.document with its
     summary/ID.summary. Raises UserError where an article of the list is not there."""
-    lists = json.loads(text_of(folder / IDS))
+    lists = _lists(folder / IDS)
     whole = folder / "bbc-summary-data"
     halves = [(folder / name, f".{name}") for name in ("document", "summary")]
     wanted = [(whole, ".summary")] if whole.is_dir() else halves
@@ -74,6 +74,21 @@ def _by_ids(folder: Path) -> dict[str, places.Files]:
             )
         parts[name] = tuple(place / f"{one}{ending}" for one in ids for place, ending in wanted)
     return places.renamed(parts, PARTS)
+
+
+def _lists(path: Path) -> dict[str, list[str]]:
+    """Part -> ids."""
+    try:
+        found: Any = json.loads(text_of(path))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(map(_are_ids, found.values())):
+        raise UserError(f"{path} is no list of ids for each part. Take the file anew.")
+    return found
+
+
+def _are_ids(given: object) -> bool:
+    return isinstance(given, list) and given != [] and all(isinstance(one, str) and one.isalnum() for one in given)
 
 
 def _article(path: Path) -> Row:

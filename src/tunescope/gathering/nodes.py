@@ -24,10 +24,12 @@ class Node:
 
     def all(self, tag: str) -> Iterator[Node]:
         """The elements of that name below this one, in the order of the file."""
-        for child in self.children:
-            if child.tag == tag:
-                yield child
-            yield from child.all(tag)
+        waiting = self.children[::-1]  # no recursion: a file may nest as deep as it likes
+        while waiting:
+            node = waiting.pop()
+            if node.tag == tag:
+                yield node
+            waiting.extend(node.children[::-1])
 
 
 def root(path: Path) -> Node:
@@ -59,10 +61,15 @@ def root(path: Path) -> Node:
     parser.EndElementHandler = lambda _: open_nodes.pop()
     parser.CharacterDataHandler = text
     parser.StartDoctypeDeclHandler = doctype
+    given = content(path)
     try:
-        parser.Parse(content(path), True)
+        parser.Parse(given, True)
     except expat.ExpatError as error:
         raise UserError(
             f"{path} line {error.lineno} is not XML: {expat.ErrorString(error.code)}. Take the file anew."
         ) from error
+    except UserError:
+        raise
+    except (LookupError, ValueError) as error:
+        raise UserError(f"{path} says an encoding that is not known ({error}). Take the file anew.") from error
     return top.children[0]

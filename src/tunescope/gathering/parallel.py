@@ -10,11 +10,11 @@ from xml.sax.saxutils import unescape
 
 from tunescope.errors import UserError
 from tunescope.gathering.found import Found, left_out, row
-from tunescope.gathering.places import Files
+from tunescope.gathering.places import Files, one
 from tunescope.tasks.reading import FORMATS, Row, place, read, text_of
 
-PLAIN = re.compile(r"(?P<stem>.+)\.(?P<side>source|target|[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?)(?:\.gz)?")
-SGM = re.compile(r"(?P<stem>.+)-(?P<role>src|ref)\.(?P<side>[a-z]{2,3})\.sgm(?:\.gz)?")
+PLAIN = re.compile(r"(?P<stem>.+)\.(?P<side>source|target|[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?)")
+SGM = re.compile(r"(?P<stem>.+)-(?P<role>src|ref)\.(?P<side>[a-z]{2,3})\.sgm")
 NO_LANGUAGES = {"md", "txt", "sh", "py", "tar", "tgz", "zip", "csv", "tsv", "xml", "sgm", "yml", "log", "pdf", "bz2"}
 SEGMENT = re.compile(
     r"<doc\b[^>]*\bdocid=\"(?P<doc>[^\"]*)\"|<seg\b[^>]*\bid=\"(?P<seg>[^\"]*)\"[^>]*>(?P<text>.*?)</seg>", re.I | re.S
@@ -33,12 +33,13 @@ def pairs(folder: Path, sides: Sequence[str] = ()) -> dict[str, Files]:
     """
     found: dict[str, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
-        written = SGM.fullmatch(path.name) or PLAIN.fullmatch(path.name)
+        written = _written(path)
         if written is None or written["side"] in NO_LANGUAGES or not path.is_file():
             continue
         side = written.groupdict().get("role") or written["side"]
         if not sides or side in sides:
-            found.setdefault(written["stem"], {}).setdefault(side, path)
+            known = found.setdefault(written["stem"], {})
+            known[side] = one([known[side], path] if side in known else [path], f"{written['stem']} in {side}")
     crowded = next((stem for stem, known in found.items() if len(known) > 2), None)
     if crowded is not None:
         raise UserError(
@@ -77,7 +78,7 @@ def _direction(names: Sequence[str]) -> tuple[str, str]:
 
 def _aligned(files: Files) -> tuple[list[Row], tuple[str, str]]:
     names = (_side(files[0]), _side(files[1]))
-    read_one = _segments if SGM.fullmatch(files[0].name) else _lines
+    read_one = _segments if ".sgm" in files[0].suffixes else _lines
     source, target = read_one(files[0]), read_one(files[1])
     if [key for key, *_ in source] != [key for key, *_ in target]:
         raise UserError(
@@ -94,8 +95,13 @@ def _row(names: tuple[str, str], texts: tuple[str, str]) -> dict[str, str]:
 
 
 def _side(path: Path) -> str:
-    written = SGM.fullmatch(path.name) or PLAIN.fullmatch(path.name)
+    written = _written(path)
     return written["side"] if written else path.name
+
+
+def _written(path: Path) -> re.Match[str] | None:
+    name = path.name.removesuffix(".gz")
+    return SGM.fullmatch(name) or PLAIN.fullmatch(name)
 
 
 def _lines(path: Path) -> list[tuple[object, int, str]]:
@@ -126,6 +132,9 @@ def _copied(path: Path, sides: Sequence[str]) -> tuple[list[Row], tuple[str, str
     for index, source in enumerate(found):
         known = _languages(source, index)
         names = (sides[0], sides[1]) if sides else _direction(list(known))
+        lacking = next((name for name in names if name not in known), None)
+        if lacking is not None:
+            raise UserError(f"{place(source, index)} has no text in {lacking}. It has: {', '.join(known)}.")
         made.append(row(_row(names, (known[names[0]], known[names[1]])), source))
     return made, names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -48,14 +49,14 @@ def corpus(text: str | Path) -> Corpus:
     spec = parsed(text)
     if spec is None:
         raise UserError(f"{text} names no corpus. Type NAME:PATH, such as e2e:FOLDER. Corpora: {', '.join(names())}.")
-    if spec.part or not spec.path.is_dir():
+    if spec.part or not os.path.isdir(spec.path):
         return Corpus({spec.part or spec.path.name.partition(".")[0]: read(spec)})
     return Corpus({part: read(replace(spec, part=part)) for part in splits(spec)})
 
 
 def splits(spec: Spec) -> dict[str, tuple[Path, ...]]:
     """Part -> its files, of a spec's folder. Raises UserError where there are none."""
-    if not spec.path.is_dir():
+    if not os.path.isdir(spec.path):
         raise UserError(f"{spec}: there is no folder or file {spec.path}. Check the path.")
     found: dict[str, tuple[Path, ...]] = _module(spec).splits(spec.path)
     if not found:
@@ -107,7 +108,7 @@ def expanded(given: Mapping[str, str | Path]) -> dict[str, str]:
     """Absolute paths and specs, one part each: a whole folder as train brings its own dev and test, unless given."""
     found = {part: _absolute(text, part) for part, text in given.items()}
     train = parsed(given["train"])
-    if train is not None and not train.part and train.path.is_dir():
+    if train is not None and not train.part and os.path.isdir(train.path):
         own = {
             part: str(replace(train, path=train.path.absolute(), part=part)) for part in PARTS if part in splits(train)
         }
@@ -119,14 +120,14 @@ def _absolute(text: str | Path, part: str) -> str:
     spec = parsed(text)
     if spec is None:
         return str(Path(text).absolute())
-    if spec.path.is_dir():
+    if os.path.isdir(spec.path):
         spec = replace(spec, part=spec.part or part)
         _base(spec, splits(spec))
     return str(replace(spec, path=spec.path.absolute()))
 
 
 def _own(spec: Spec) -> dict[str, tuple[Path, ...]]:
-    return {} if spec.path.is_file() else splits(spec)
+    return {} if os.path.isfile(spec.path) else splits(spec)
 
 
 def _module(spec: Spec) -> Any:
@@ -141,10 +142,11 @@ def _base(spec: Spec, own: Mapping[str, tuple[Path, ...]]) -> tuple[str, str]:
         raise UserError(f"{spec}: {spec.name} has no domains, so it has no seen and unseen parts. Parts: {_list(own)}.")
     if not is_domain:
         base, domain = spec.part, ""
+    if own and not base:
+        raise UserError(f"{spec} is several parts: {_list(own)}. Name one: {spec.name}:FOLDER#{next(iter(own))}")
     if own and base not in own:
         raise UserError(
-            f"{spec}: {spec.path} has no part {base or 'train'!r}. Parts: {_list(own)}. "
-            f"Type {spec.name}:FOLDER#{next(iter(own))}"
+            f"{spec}: {spec.path} has no part {base!r}. Parts: {_list(own)}. Type {spec.name}:FOLDER#{next(iter(own))}"
         )
     if not own and base:
         raise UserError(f"{spec}: a file has no parts but seen and unseen. Leave '#{spec.part}' out.")

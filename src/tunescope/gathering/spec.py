@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ def parsed(text: str | Path) -> Spec | None:
         UserError: there is no such corpus.
     """
     written = WRITTEN.fullmatch(str(text))
-    if written is None or Path(text).exists():
+    if written is None or os.path.exists(text):
         return None
     if written["name"] not in names():
         near = difflib.get_close_matches(written["name"], names(), n=1)
@@ -43,7 +44,7 @@ def parsed(text: str | Path) -> Spec | None:
             + f" Corpora: {', '.join(names())}."
         )
     path, mark, part = written["path"].rpartition("#")
-    if not mark or Path(written["path"]).exists():
+    if not mark or os.path.exists(written["path"]):
         path, part = written["path"], ""
     return Spec(written["name"], Path(path).expanduser(), part)
 

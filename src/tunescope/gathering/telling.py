@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from tunescope import files, folder
 from tunescope.errors import UserError
@@ -27,14 +26,12 @@ def lines(text: str, out: str | None) -> Iterator[str]:
     found = corpus(text)
     for part, rows in found.items():
         inputs = len({row["input"] for row in rows})
-        yield f"{part}: {len(rows):,} rows, {inputs:,} inputs; fields {', '.join(dict.fromkeys(n for r in rows for n in r))}"
+        names = ", ".join(dict.fromkeys(name for row in rows for name in row))
+        yield f"{part}: {len(rows):,} rows, {inputs:,} inputs; fields {names}"
     yield from (f"note: {note}" for note in found.notes)
     if out is not None:
-        for path, rows in _places(found, Path(out)).items():
-            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            with files.disk_errors_named(path.parent):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                files.put(path, text.encode())
+        for path, part in _places(list(found), Path(out)).items():
+            _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found[part]))
             yield f"written: {path}"
 
 
@@ -47,14 +44,19 @@ def _listed() -> Iterator[str]:
     yield "A data path may be NAME:FOLDER (its train, dev and test), NAME:FOLDER#PART or NAME:FILE."
 
 
-def _places(found: Mapping[str, Sequence[Mapping[str, Any]]], out: Path) -> dict[Path, Sequence[Mapping[str, Any]]]:
-    if out.suffix == ".jsonl" and len(found) > 1:
-        raise UserError(f"--out {out} is one file, and there are {', '.join(found)}. Name a part, #PART, or a folder.")
-    places = (
-        {out: rows for rows in found.values()}
-        if out.suffix == ".jsonl"
-        else {out / f"{part}.jsonl": rows for part, rows in found.items()}
-    )
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.put(path, text.encode())
+    except OSError as error:
+        raise UserError(f"--out: cannot write {path}: {error.strerror or error}. Give another place.") from error
+
+
+def _places(parts: Sequence[str], out: Path) -> dict[Path, str]:
+    """Where each part goes: the file itself, or PART.jsonl in the folder. UserError for what is there already."""
+    if out.suffix == ".jsonl" and len(parts) > 1:
+        raise UserError(f"--out {out} is one file, and there are {', '.join(parts)}. Name a part, #PART, or a folder.")
+    places = {out if out.suffix == ".jsonl" else out / f"{part}.jsonl": part for part in parts}
     taken = next((path for path in places if path.exists()), None)
     if taken is not None:
         raise UserError(f"--out: {taken} is already there, and is kept. Give another place, or take it away.")
