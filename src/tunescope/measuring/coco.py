@@ -67,9 +67,7 @@ def tokenised(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(" ".join(word for word in line.split(" ") if word and word not in DROPPED) for line in found)
 
 
-def prepared(
-    outputs: Sequence[str], references: Sequence[Sequence[str]]
-) -> tuple[list[str], list[list[str]]]:
+def prepared(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Outputs and references, tokenised; the references' tokens are kept for the next outputs."""
     flat = iter(tokenised(tuple(one for own in references for one in own)))
     return list(tokenised(tuple(outputs))), [[next(flat) for _ in own] for own in references]

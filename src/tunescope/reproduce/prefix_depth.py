@@ -21,7 +21,7 @@ def settings(ask: Ask) -> Settings:
         for method, label in LABELS.items()
         for length in lengths
     ]
-    return study.settings(ask, lines, study.course(ask), study.rows(ask), kinds=("decoder",))
+    return study.settings(ask, lines, study.course(ask, study.TABLE_TO_TEXT), study.rows(ask), kinds=("decoder",))
 
 
 worlds, units, work, table = study.worlds, study.units, study.work, study.table

@@ -21,10 +21,11 @@ def settings(ask: Ask) -> Settings:
     from tunescope.comparing.bench import load_model
 
     rows = study.rows(ask)
-    made = study.settings(ask, (), study.course(ask), rows | {"train": min(EXAMPLES, rows["train"])})
+    rows["train"] = min(EXAMPLES, rows.get("train", EXAMPLES))
+    made = study.settings(ask, (), study.course(ask, study.FEW), rows)
     words = load_model(made["model"])[1]
     length = min(len(words(text, add_special_tokens=False)["input_ids"]) for text in WORDS.values())
-    return made | {"lines": study.kept(ask, _lines(length))}
+    return made | {"lines": study.kept(ask, _lines(length), made["course"]["network"])}
 
 
 def _lines(length: int) -> list[Line]:

@@ -26,12 +26,11 @@ ARMS = {
     "LoRA, 2 %": ("lora", 0.02),
     "prefix, 2 %": ("prefix", 0.02),
 }
-PAPER = study.Course(steps=400, batch_size=10, rates=(5e-5,), warmup=0.25, patience=1000)
 
 
 def settings(ask: Ask) -> Settings:
     sizes = (20, 40) if ask.quick else SIZES
-    course = study.course(ask, PAPER)
+    course = study.course(ask, study.FEW)
     subsets = ask.seeds or (1 if ask.quick else 3 if ask.protocol == "tuned" else 5)
     lines = [
         Line(label, arm, share, part=f"{size}/{subset}")

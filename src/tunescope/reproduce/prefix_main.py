@@ -15,8 +15,6 @@ SOURCE = "Li and Liang 2021 (arXiv:2101.00190), table 1 (E2E, GPT-2 medium)"
 TAKES = ("protocol", "quick", "seeds", "model", "data")
 KEEPS = True
 
-PAPER = study.Course(steps=0, epochs=5, batch_size=10, rates=(8e-5,), warmup=0.0, patience=1000)
-
 
 def _e2e(*values: str) -> dict[str, str]:
     return dict(zip(e2e.METRICS, values, strict=True))
@@ -33,7 +31,7 @@ LINES = (
 
 
 def settings(ask: Ask) -> Settings:
-    return study.settings(ask, LINES, study.course(ask, PAPER), study.rows(ask))
+    return study.settings(ask, LINES, study.course(ask, study.TABLE_TO_TEXT), study.rows(ask))
 
 
 worlds, units, work, table = study.worlds, study.units, study.work, study.table

@@ -4,6 +4,7 @@ The choice of the rate is made on development rows, which are of seen categories
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ LINES = (
     Line("prefix, 2 %", "prefix", share=0.02),
     Line("prefix, .1 %", "prefix", share=0.001, paper=_paper("62.9", "45.6", "55.1")),
 )
-PAPER = study.Course(steps=0, epochs=5, batch_size=5, rates=(5e-5,), warmup=0.0, patience=1000)
+PAPER = replace(study.TABLE_TO_TEXT, batch_size=5, rates=(5e-5,))
 
 
 def settings(ask: Ask) -> Settings:

@@ -31,7 +31,7 @@ def settings(ask: Ask) -> Settings:
         "class labels": f"init_from=labels,text={'/'.join(labels)}",
     }
     lines = [Line(label, f"soft:length={LENGTH},{how}") for label, how in begun.items()]
-    return made | {"labels": labels, "lines": study.kept(ask, lines)}
+    return made | {"labels": labels, "lines": study.kept(ask, lines, made["course"]["network"])}
 
 
 worlds, units = study.worlds, study.units

@@ -36,7 +36,7 @@ def settings(ask: Ask) -> Settings:
             paper={"rouge_2": "21.90"},
         ),
     ]
-    return made | {"lines": study.kept(ask, lines)}
+    return made | {"lines": study.kept(ask, lines, made["course"]["network"])}
 
 
 def _scaled_lora(made: Settings) -> str:

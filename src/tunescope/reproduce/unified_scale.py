@@ -26,7 +26,7 @@ def settings(ask: Ask) -> Settings:
         Line(f"parallel adapter, s = {scale}", ADAPTER + how, SHARE, paper={"rouge_2": paper})
         for scale, (how, paper) in ADAPTERS.items()
     ]
-    return made | {"lines": study.kept(ask, lines)}
+    return made | {"lines": study.kept(ask, lines, made["course"]["network"])}
 
 
 worlds, units, work, table = study.worlds, study.units, study.work, study.table

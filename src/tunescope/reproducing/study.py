@@ -10,7 +10,7 @@ import json
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ class Course:
     """How every line is trained and scored; rates () means each method's own grid, of which `trials` are tried.
 
     epochs: times over the training rows, instead of steps.
+    network: the width of the network that makes a prefix which begins as noise; None trains it directly.
     """
 
     steps: int
@@ -70,8 +71,28 @@ class Course:
     epochs: int | None = None
     beams: int = 1
     optimizer: str = "adamw"
+    network: int | None = None
 
 
+TABLE_TO_TEXT = Course(  # Li and Liang 2021, section 5.3: E2E
+    steps=0,
+    epochs=5,
+    batch_size=10,
+    rates=(8e-5,),
+    warmup=0.0,
+    patience=1000,
+    beams=5,
+    network=512,
+)
+FEW = Course(  # the same, section 6.3: few examples
+    steps=400,
+    batch_size=10,
+    rates=(5e-5,),
+    warmup=0.25,
+    patience=1000,
+    beams=5,
+    network=512,
+)
 PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     steps=30_000,
     batch_size=32,
@@ -89,6 +110,7 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing o
     warmup=0.0,
     patience=1000,
     beams=6,
+    network=800,
 )
 
 
@@ -106,9 +128,18 @@ def rows(ask: Ask) -> dict[str, int]:
     return {"train": 200, "dev": 10, "test": 20} if ask.quick else {"train": 10_000, "dev": 100}
 
 
-def kept(ask: Ask, lines: Sequence[Line]) -> list[dict[str, Any]]:
+def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
     """As settings hold them; the quick size has the first two."""
-    return [asdict(line) for line in (lines[:2] if ask.quick else lines)]
+    some = lines[:2] if ask.quick else lines
+    return [asdict(replace(line, arm=_by_network(line.arm, network))) for line in some]
+
+
+def _by_network(arm: str, width: int | None) -> str:
+    """A prefix in front of an arm, made by a network of that width."""
+    prefix, plus, rest = arm.partition("+")
+    if width is None or not prefix.startswith("prefix") or "init_from" in prefix:
+        return arm
+    return f"{prefix}{',' if ':' in prefix else ':'}mlp={width}{plus}{rest}"
 
 
 def settings(
@@ -146,7 +177,7 @@ def settings(
         "data": ask.data,
         "sha256": {part: digest(one) for part, one in specs.items() if one is not None},
         "rows": dict(rows),
-        "lines": kept(ask, lines),
+        "lines": kept(ask, lines, course.network),
         "choose": choose,
         "metrics": ["accuracy"] if choose else _metrics(spec.name),
         "course": asdict(course),
