@@ -20,7 +20,8 @@ class Found:
 
 def row(values: Mapping[str, Any], source: Mapping[str, Any]) -> Row:
     """A row with the file and line of the one that it is made from."""
-    return Row(values, source.file, source.line) if isinstance(source, Row) else Row(values, "row", 0)
+    assert isinstance(source, Row)
+    return Row(values, source.file, source.line)
 
 
 def left_out(count: int, what: str) -> tuple[str, ...]:
