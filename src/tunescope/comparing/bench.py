@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,9 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     if model_kind == "encoder":
         _check_head(model, task)
     draws = _draws(plan, task, parts)
-    splits = draws[plan.seeds[0]] if draws else tasks.split(parts["train"], parts.get("dev"), parts.get("test"))
+    same = task.fields() if task.writes else None  # several references of one input go to one part
+    cut = partial(tasks.split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
+    splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
