@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import tunescope as ts
-from tunescope.lab import text_models, texts
+from tunescope.lab import text_files, texts
 from tunescope.lab.text_models import Size, TextModel, held_out_loss, pretrained
 from tunescope.train import Settings
 
@@ -62,10 +62,10 @@ def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_
     (tmp_path / "b.txt").write_text("two\nthree\n")
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "one"}) + "\n")
     (tmp_path / "notes.md").write_text("not read")
-    assert text_models.read(str(tmp_path)) == ["one", "two", "three"]
-    before = text_models.digest(str(tmp_path))
+    assert text_files.read(str(tmp_path)) == ["one", "two", "three"]
+    before = text_files.digest(str(tmp_path))
     (tmp_path / "b.txt").write_text("two\nfour\n")
-    assert text_models.digest(str(tmp_path)) != before
+    assert text_files.digest(str(tmp_path)) != before
     (tmp_path / "none").mkdir()
     with pytest.raises(ts.UserError, match=r"has no text file: \.csv, \.jsonl, \.tsv, \.txt"):
-        text_models.read(str(tmp_path / "none"))
+        text_files.read(str(tmp_path / "none"))

@@ -22,15 +22,13 @@ from torch import Tensor
 from transformers.utils import logging
 
 from tunescope import files, store
-from tunescope.errors import UserError
 from tunescope.lab import texts
 from tunescope.lab.manifest import read_manifest, write_manifest
 from tunescope.lab.pretrained import cache
+from tunescope.lab.text_files import digest, read
 from tunescope.train import Problem, Settings, train
 
 TOGETHER = 64  # rows of one evaluation pass
-KINDS = {".txt", ".jsonl", ".csv", ".tsv"}
-MOST = 10**9  # texts of a file
 Pairs = tuple[Tensor, Tensor]
 
 
@@ -191,31 +189,6 @@ def held_out_loss(network: Any, inputs: Tensor, targets: Tensor) -> float:
     total = sum(float(loss(network, *part)) * len(part[0]) for part in parts)
     network.train(was)
     return total / len(inputs)
-
-
-def read(data: str) -> list[str]:
-    """The texts of a file, or of every file in a folder and those in it, in the order of their names."""
-    from tunescope.reproducing.given import texts as of
-
-    files = _files(data)
-    return [text for file in files for text in of(str(file), MOST)]
-
-
-def digest(data: str) -> str:
-    """16 hex digits over the names and contents of the files."""
-    return store.identity({path.name: files.sha256(path) for path in _files(data)})
-
-
-def _files(data: str) -> list[Path]:
-    path = Path(data)
-    found = (
-        sorted(one for one in path.rglob("*") if one.is_file() and set(one.suffixes) & KINDS)
-        if path.is_dir()
-        else [path]
-    )
-    if not found:
-        raise UserError(f"{data} has no text file: {', '.join(sorted(KINDS))}, each also with .gz.")
-    return found
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Where virtual tokens act: as embeddings, as keys and values of every layer in front, or behind the input."""
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -21,7 +21,9 @@ def settings(ask: Ask) -> Settings:
         for method, label in LABELS.items()
         for length in lengths
     ]
-    return study.settings(ask, lines, study.course(ask, study.TABLE_TO_TEXT), study.rows(ask), kinds=("decoder",))
+    return study.settings(
+        ask, lines, published.course(ask, published.TABLE_TO_TEXT), published.rows(ask), kinds=("decoder",)
+    )
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

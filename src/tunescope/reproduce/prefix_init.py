@@ -4,7 +4,7 @@ The paper fits the network that makes the prefix to the activations of the words
 network, and begins as those activations.
 """
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -20,9 +20,9 @@ EXAMPLES = 500
 def settings(ask: Ask) -> Settings:
     from tunescope.comparing.bench import load_model
 
-    rows = study.rows(ask)
+    rows = published.rows(ask)
     rows["train"] = min(EXAMPLES, rows.get("train", EXAMPLES))
-    made = study.settings(ask, (), study.course(ask, study.FEW), rows)
+    made = study.settings(ask, (), published.course(ask, published.FEW), rows)
     words = load_model(made["model"])[1]
     length = min(len(words(text, add_special_tokens=False)["input_ids"]) for text in WORDS.values())
     return made | {"lines": study.kept(ask, _lines(length), made["course"]["network"])}
@@ -35,4 +35,4 @@ def _lines(length: int) -> list[Line]:
     return [Line(label, f"prefix:length={length},{how}") for label, how in begun.items()]
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

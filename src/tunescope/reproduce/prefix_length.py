@@ -1,6 +1,6 @@
 """The length of a prefix: too short says too little, and past some length more is no better."""
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -15,7 +15,7 @@ LENGTHS = (1, 2, 5, 10, 20, 40, 80, 150, 300)
 def settings(ask: Ask) -> Settings:
     lengths = (1, 5) if ask.quick else LENGTHS
     lines = [Line(f"prefix of {length}", f"prefix:length={length}") for length in lengths]
-    return study.settings(ask, lines, study.course(ask, study.TABLE_TO_TEXT), study.rows(ask))
+    return study.settings(ask, lines, published.course(ask, published.TABLE_TO_TEXT), published.rows(ask))
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

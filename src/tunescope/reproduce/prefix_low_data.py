@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from tunescope.reproducing import curve, study
+from tunescope.reproducing import curve, published, study, working
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.reproducing.study import Line
 
@@ -30,7 +30,7 @@ ARMS = {
 
 def settings(ask: Ask) -> Settings:
     sizes = (20, 40) if ask.quick else SIZES
-    course = study.course(ask, study.FEW)
+    course = published.course(ask, published.FEW)
     subsets = ask.seeds or (1 if ask.quick else 3 if ask.protocol == "tuned" else 5)
     lines = [
         Line(label, arm, share, part=f"{size}/{subset}")
@@ -38,11 +38,11 @@ def settings(ask: Ask) -> Settings:
         for size in sizes
         for subset in range(subsets)
     ]
-    made = study.settings(ask, lines, course, study.rows(ask) | {"train": 10**9})
+    made = study.settings(ask, lines, course, published.rows(ask) | {"train": 10**9})
     return made | {"seeds": 1, "subsets": subsets, "sizes": list(sizes)}
 
 
-worlds, units = study.worlds, study.units
+worlds, units = working.worlds, study.units
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     if size > len(given["train"]):
         raise study.too_few(size, len(given["train"]))
     given["train"] = random.Random(subset).sample(given["train"], size)
-    return study.outcome(study.compared(settings, unit, folder, given), settings["metrics"], folder)
+    return working.outcome(working.compared(settings, unit, folder, given), settings["metrics"], folder)
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -64,6 +64,6 @@ def table(settings: Settings, found: Found) -> Table:
         by_size[size] = (*by_size.get(size, ()), *outcome["scores"].get(metric, ()))
     rows = [(label, [Cell(by_size[size], digits=2) for size in settings["sizes"]]) for label, by_size in cells.items()]
     columns = tuple(f"{size} rows" for size in settings["sizes"])
-    told = [f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.", *study.notes(settings)]
+    told = [f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.", *working.notes(settings)]
     drawn = curve.drawn(cells, ("training rows", metric))
     return Table(columns, rows, told, pictures={"prefix-low-data.svg": drawn})

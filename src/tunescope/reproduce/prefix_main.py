@@ -6,7 +6,7 @@ tokens; here every method has the mean over tokens.
 """
 
 from tunescope.corpora import e2e
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -31,7 +31,7 @@ LINES = (
 
 
 def settings(ask: Ask) -> Settings:
-    return study.settings(ask, LINES, study.course(ask, study.TABLE_TO_TEXT), study.rows(ask))
+    return study.settings(ask, LINES, published.course(ask, published.TABLE_TO_TEXT), published.rows(ask))
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

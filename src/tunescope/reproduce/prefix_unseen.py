@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.reproducing.study import Line
 
@@ -33,23 +33,23 @@ LINES = (
     Line("prefix, 2 %", "prefix", share=0.02),
     Line("prefix, .1 %", "prefix", share=0.001, paper=_paper("62.9", "45.6", "55.1")),
 )
-PAPER = replace(study.TABLE_TO_TEXT, batch_size=5, rates=(5e-5,))
+PAPER = replace(published.TABLE_TO_TEXT, batch_size=5, rates=(5e-5,))
 
 
 def settings(ask: Ask) -> Settings:
-    made = study.settings(ask, LINES, study.course(ask, PAPER), study.rows(ask))
+    made = study.settings(ask, LINES, published.course(ask, PAPER), published.rows(ask))
     if not all("seen" in row for row in study.parts(made)["test"]):
         raise UserError(f"{ask.name} --data {ask.data}: this corpus has no domains. Give one that has: webnlg:FOLDER.")
     return made
 
 
-worlds, units = study.worlds, study.units
+worlds, units = working.worlds, study.units
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     given = study.parts(settings)
-    arm = study.compared(settings, unit, folder, given)
-    found = study.outcome(arm, settings["metrics"], folder)
+    arm = working.compared(settings, unit, folder, given)
+    found = working.outcome(arm, settings["metrics"], folder)
     seen = list({row["input"]: row["seen"] for row in given["test"]}.values())
     runs = arm["runs"] if arm["status"] == "done" else []
     return found | {"domains": [_scores(run["stats"], seen) for run in runs], "inputs": len(seen), "seen": sum(seen)}
@@ -78,5 +78,5 @@ def table(settings: Settings, found: Found) -> Table:
             cells.append(Cell(values, paper, digits=2) if values else Cell(text=outcome["reason"] or "none"))
         rows.append((line["label"], cells))
     inputs, seen = found[0][1]["inputs"], found[0][1]["seen"]
-    told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *study.notes(settings)]
+    told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *working.notes(settings)]
     return Table(("parameters", "rate", *COLUMNS), rows, told)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tunescope.comparing.plan import model_name
 from tunescope.errors import UserError
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.reproducing.study import Line
 
@@ -31,7 +31,7 @@ LINES = (
 def settings(ask: Ask) -> Settings:
     if not ask.models:
         raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
-    course, rows = study.course(ask, study.PROMPT_TUNING), study.rows(ask)
+    course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
     each = [
         study.settings(replace(ask, model=model, others=()), LINES, course, rows, ("encoder-decoder",), choose=True)
         for model in ask.models
@@ -39,7 +39,7 @@ def settings(ask: Ask) -> Settings:
     return each[0] | {"models": [{key: one[key] for key in study.OF_MODEL} for one in each]}
 
 
-worlds = study.worlds
+worlds = working.worlds
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    return study.work(settings | settings["models"][unit["base"]], unit, folder)
+    return working.work(settings | settings["models"][unit["base"]], unit, folder)
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -58,4 +58,4 @@ def table(settings: Settings, found: Found) -> Table:
         cells = [Cell(tuple(one["scores"].get("accuracy", ())), bounds=(0.0, 1.0)) for one in outcomes]
         rows.append((f"{model_name(model['model'])}, {model['parameters']:,} parameters", cells))
     first = "Accuracy, chosen among the labels by their log-probability. Sentinel: input and answer have T5's first."
-    return Table(COLUMNS, rows, [first, *study.notes(settings)])
+    return Table(COLUMNS, rows, [first, *working.notes(settings)])

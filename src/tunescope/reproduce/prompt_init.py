@@ -7,7 +7,7 @@ of the labels, how many are among the five nearest of some virtual token, before
 from pathlib import Path
 from typing import Any
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.reproducing.study import Line
 
@@ -21,7 +21,7 @@ LENGTH = 20
 
 
 def settings(ask: Ask) -> Settings:
-    made = study.settings(ask, (), study.course(ask, study.PROMPT_TUNING), study.rows(ask))
+    made = study.settings(ask, (), published.course(ask, published.PROMPT_TUNING), published.rows(ask))
     labels = sorted({str(row["target"]) for row in study.parts(made)["train"]})
     if len(labels) > LENGTH:
         raise study.no_labels(ask.name, len(labels), LENGTH)
@@ -34,11 +34,11 @@ def settings(ask: Ask) -> Settings:
     return made | {"labels": labels, "lines": study.kept(ask, lines, made["course"]["network"])}
 
 
-worlds, units = study.worlds, study.units
+worlds, units = working.worlds, study.units
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    found = study.work(settings, unit, folder)
+    found = working.work(settings, unit, folder)
     return found | ({"read": _read(settings, unit["arm"], folder)} if found["status"] == "done" else {})
 
 
@@ -67,7 +67,7 @@ def _share(rows: Any, table: Any, labels: set[int]) -> float:
 
 
 def table(settings: Settings, found: Found) -> Table:
-    whole = study.table(settings, found)
+    whole = working.table(settings, found)
     rows = []
     for (label, cells), (_, outcome) in zip(whole.rows, found, strict=True):
         read = outcome.get("read", {})

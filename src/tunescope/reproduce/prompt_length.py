@@ -1,6 +1,6 @@
 """The length of a soft prompt, beside tuning the whole model."""
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -15,7 +15,7 @@ LENGTHS = (1, 5, 20, 100, 150)
 def settings(ask: Ask) -> Settings:
     lines = [Line(f"prompt of {length}", f"soft:length={length}") for length in (LENGTHS[:2] if ask.quick else LENGTHS)]
     lines.append(Line("full tuning", "full"))
-    return study.settings(ask, lines, study.course(ask, study.PROMPT_TUNING), study.rows(ask))
+    return study.settings(ask, lines, published.course(ask, published.PROMPT_TUNING), published.rows(ask))
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

@@ -1,6 +1,6 @@
 """The mix-and-match adapter against what it is made of, and the rest of the field, each at its own published share."""
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -18,7 +18,7 @@ SHARE = 0.067
 
 
 def settings(ask: Ask) -> Settings:
-    made = study.settings(ask, (), study.course(ask, study.SUMMARIES), study.rows(ask), study.ALL)
+    made = study.settings(ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), study.ALL)
     writes = made["kind"] != "encoder"
     lines = [
         Line("full tuning", "full", paper={"rouge_2": "21.94"}),
@@ -44,4 +44,4 @@ def _scaled_lora(made: Settings) -> str:
     return f"{LORA},rank={rank},alpha={4.0 * rank}"
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

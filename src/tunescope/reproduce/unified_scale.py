@@ -1,6 +1,6 @@
 """How what is added is weighed: as it is, times a fixed number, times a learned one."""
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -16,7 +16,7 @@ LORAS = {1: "20.83", 4: "21.31"}
 
 
 def settings(ask: Ask) -> Settings:
-    made = study.settings(ask, (), study.course(ask, study.SUMMARIES), study.rows(ask), study.ALL)
+    made = study.settings(ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), study.ALL)
     rank = study.size(made, LORA, SHARE)
     lines = [
         Line(f"LoRA, s = {scale}", f"{LORA},rank={rank},alpha={float(scale * rank)}", paper={"rouge_2": paper})
@@ -29,4 +29,4 @@ def settings(ask: Ask) -> Settings:
     return made | {"lines": study.kept(ask, lines, made["course"]["network"])}
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

@@ -1,6 +1,6 @@
 """Sequential against parallel, attention against feed-forward: the same budget at different places of a layer."""
 
-from tunescope.reproducing import study
+from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
@@ -26,7 +26,7 @@ def settings(ask: Ask) -> Settings:
         for size, share in SHARES.items()
         for label, (arm, paper) in FORMS.items()
     ]
-    return study.settings(ask, lines, study.course(ask, study.SUMMARIES), study.rows(ask), study.ALL)
+    return study.settings(ask, lines, published.course(ask, published.SUMMARIES), published.rows(ask), study.ALL)
 
 
-worlds, units, work, table = study.worlds, study.units, study.work, study.table
+worlds, units, work, table = working.worlds, study.units, working.work, working.table

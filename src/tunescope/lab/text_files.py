@@ -1,0 +1,34 @@
+"""The texts of a file, or of all files in a folder."""
+
+from pathlib import Path
+
+from tunescope import files, store
+from tunescope.errors import UserError
+
+KINDS = {".txt", ".jsonl", ".csv", ".tsv"}
+MOST = 10**9  # texts of a file
+
+
+def read(data: str) -> list[str]:
+    """The texts of a file, or of every file in a folder and those in it, in the order of their names."""
+    from tunescope.reproducing.given import texts as of
+
+    files = _files(data)
+    return [text for file in files for text in of(str(file), MOST)]
+
+
+def digest(data: str) -> str:
+    """16 hex digits over the names and contents of the files."""
+    return store.identity({path.name: files.sha256(path) for path in _files(data)})
+
+
+def _files(data: str) -> list[Path]:
+    path = Path(data)
+    found = (
+        sorted(one for one in path.rglob("*") if one.is_file() and set(one.suffixes) & KINDS)
+        if path.is_dir()
+        else [path]
+    )
+    if not found:
+        raise UserError(f"{data} has no text file: {', '.join(sorted(KINDS))}, each also with .gz.")
+    return found

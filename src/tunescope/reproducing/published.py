@@ -1,0 +1,79 @@
+"""How long the papers trained, at which rate, and how they wrote: what --protocol paper asks for; and ours."""
+
+from dataclasses import dataclass
+
+from tunescope.reproducing.recipe import Ask
+
+
+@dataclass(frozen=True)
+class Course:
+    """How every line is trained and scored; rates () means each method's own grid, of which `trials` are tried.
+
+    epochs: times over the training rows, instead of steps.
+    network: the width of the network that makes a prefix which begins as noise; None trains it directly.
+    """
+
+    steps: int
+    batch_size: int
+    rates: tuple[float, ...] = ()
+    trials: int = 3
+    schedule: str = "linear"
+    warmup: float = 0.06
+    patience: int = 5
+    epochs: int | None = None
+    beams: int = 1
+    optimizer: str = "adamw"
+    network: int | None = None
+
+
+TABLE_TO_TEXT = Course(  # Li and Liang 2021, section 5.3: E2E
+    steps=0,
+    epochs=5,
+    batch_size=10,
+    rates=(8e-5,),
+    warmup=0.0,
+    patience=1000,
+    beams=5,
+    network=512,
+)
+FEW = Course(  # the same, section 6.3: few examples
+    steps=400,
+    batch_size=10,
+    rates=(5e-5,),
+    warmup=0.25,
+    patience=1000,
+    beams=5,
+    network=512,
+)
+PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
+    steps=30_000,
+    batch_size=32,
+    rates=(0.3,),
+    schedule="constant",
+    warmup=0.0,
+    patience=1000,
+    optimizer="adafactor",
+)
+SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing of .1 is left out, for all lines alike
+    steps=100_000,
+    batch_size=64,
+    rates=(5e-5,),
+    warmup=0.0,
+    patience=1000,
+    beams=6,
+    network=800,
+)
+
+
+def course(ask: Ask, paper: Course | None = None) -> Course:
+    """That of the protocol asked for; `paper` is what was published."""
+    if ask.protocol == "paper" and paper is not None:
+        return paper
+    return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16)
+
+
+def rows(ask: Ask) -> dict[str, int]:
+    """The most inputs of each part, so that a line takes minutes; published sizes take all."""
+    if ask.protocol == "paper":
+        return {}
+    return {"train": 200, "dev": 10, "test": 20} if ask.quick else {"train": 10_000, "dev": 100}

@@ -1,0 +1,157 @@
+"""What comes of a line: a comparison of its arm, kept in a folder of its own, and its row of the table.
+
+A decoder or an encoder-decoder writes its answers, an encoder chooses among labels by a new head. A line has what every
+comparison has: rates tried for each arm alike, the same seeds, the development rows for the choice, the test rows for
+the chosen runs alone; it resumes, and its folder holds its page and its artifact.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tunescope import files, store
+from tunescope.reproducing.recipe import Cell, Found, Settings, Table
+from tunescope.reproducing.study import parts
+from tunescope.train import Settings as Training
+
+Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+PARTS = {"train", "dev", "test"}
+REFUSED: dict[str, Any] = {
+    "status": "refused",
+    "learning_rate": None,
+    "trials": [],
+    "runs": [],
+    "parameters": {"trained": 0, "stored": 0, "live": 0},
+}
+
+
+def worlds(settings: Settings) -> list[Any]:
+    """None: the model is given."""
+    return []
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The line's arm on all of the data; what came of it by metric, a test score a seed."""
+    return outcome(compared(settings, unit, folder, parts(settings)), settings["metrics"], folder)
+
+
+def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Parts) -> Mapping[str, Any]:
+    """The line's arm compared over its rates and seeds, as results.json has it."""
+    from tunescope.comparing.comparison import compare
+    from tunescope.comparing.protocol import AllRefused
+
+    course = settings["course"]
+    budget = None if unit["share"] is None else round(unit["share"] * settings["parameters"])
+    try:
+        done = compare(
+            settings["model"],
+            _written(given, folder / "data"),
+            arms=[unit["arm"]],
+            budget=budget,
+            task=_task(settings, unit["template"]),
+            seeds=settings["seeds"],
+            trials=course["trials"],
+            learning_rates=course["rates"],
+            settings=_training(course, len(given["train"])),
+            out=folder / "run",
+            quiet=True,
+        )
+    except AllRefused as problem:
+        return REFUSED | {"reason": problem.reason}
+    arm: Mapping[str, Any] = done.results["arms"][0]
+    return arm
+
+
+def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What a table needs of an arm: its sizes, the rate chosen, and a test score a seed by metric."""
+    runs = arm["runs"] if arm["status"] == "done" else []
+    return {
+        "status": arm["status"],
+        "reason": arm["reason"],
+        "rate": "" if arm["learning_rate"] is None else f"{arm['learning_rate']:g}",
+        "trials": [{key: one[key] for key in ("learning_rate", "dev", "status")} for one in arm["trials"]],
+        **arm["parameters"],
+        "dev": [run["dev"] for run in runs],
+        "scores": {metric: [_score(run, metric, folder) for run in runs] for metric in metrics if runs},
+    }
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A line a row: parameters stored, then the metrics."""
+    rows = []
+    for line, (_, outcome) in zip(settings["lines"], found, strict=True):
+        cells = [Cell(text=f"{outcome['stored']:,}"), Cell(text=outcome["rate"])]
+        for metric in settings["metrics"]:
+            paper = line["paper"].get(metric, "")
+            values = tuple(outcome["scores"].get(metric, ()))
+            cells.append(Cell(values, paper, digits=2) if values else Cell(text=outcome["reason"] or "none"))
+        rows.append((line["label"], cells))
+    return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings))
+
+
+def notes(settings: Settings) -> list[str]:
+    """What a reader should know of how the numbers came about."""
+    course, rows = settings["course"], settings["rows"]
+    some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
+    count = len(course["rates"]) or course["trials"]
+    many = f"{count} rates a line, chosen on development rows at the first seed"
+    rates = many if count > 1 else f"the rate {course['rates'][0]:g}" if course["rates"] else "one rate of each method"
+    seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
+    written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
+    answers = "answers chosen among the labels" if settings["choose"] else written
+    return [
+        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}, {rates}; {seeds}. "
+        f"Most inputs of a part: {some}.",
+        f"The objective is the mean over a batch's target tokens for every method; {answers}.",
+    ]
+
+
+def _long(course: Mapping[str, Any]) -> str:
+    return f"{course['steps']:,} steps" if course["epochs"] is None else f"{course['epochs']} epochs in batches"
+
+
+def _task(settings: Settings, template: str) -> Any:
+    from tunescope import tasks
+
+    if settings["choose"]:
+        by = "head" if settings["kind"] == "encoder" else "words"
+        return tasks.Classification(text="input", label="target", template=template, by=by)
+    return tasks.Generation(
+        metric=settings["metrics"][0], also=tuple(settings["metrics"][1:]), beams=settings["course"]["beams"]
+    )
+
+
+def _training(course: Mapping[str, Any], rows: int) -> Training:
+    steps = course["steps"] if course["epochs"] is None else math.ceil(course["epochs"] * rows / course["batch_size"])
+    return Training(
+        steps=steps,
+        batch_size=course["batch_size"],
+        optimizer=course["optimizer"],
+        schedule=course["schedule"],
+        warmup=course["warmup"],
+        eval_every=max(1, steps // 5),
+        patience=course["patience"],
+    )
+
+
+def _written(given: Parts, folder: Path) -> dict[str, str]:
+    """The rows as files, which a comparison can be resumed from; parts that there are none of it cuts itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for part in PARTS & given.keys():
+        path = folder / f"{part}.jsonl"
+        lines = (json.dumps(row, ensure_ascii=False, default=str) for row in given[part])
+        files.put(path, "".join(f"{line}\n" for line in lines).encode())
+        found[part] = str(path)
+    return found
+
+
+def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
+    from tunescope.tasks.metrics import aggregate
+
+    if metric in run["test"]:
+        return float(run["test"][metric])
+    told = files.read_json(store.folder(folder / "run", run["id"]) / "test.json")
+    return float(aggregate(metric, told["also"][metric])[metric])
