@@ -16,6 +16,7 @@ from tunescope.comparing import arms, asking, estimate, own_demos, plan, run_arm
 from tunescope.comparing.bench import open_bench
 from tunescope.comparing.comparison import ask
 from tunescope.comparing.demos import Demos, drawn
+from tunescope.tasks import ensemble
 
 WORDS = {"neg": "bad", "pos": "good"}
 TEMPLATES = {"gpt2": "{text} was", "t5": "{text} it was {mask}.", "bert": "{text} it was {mask}."}
@@ -173,17 +174,35 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
     arm = arms.ready(arms.Arm("one", f"demos:k=1,{text}"), bench)
     found = asking.predictions(arm, bench, run_arm._Bare(), "test", 7)
-    random, free = Random("7 test"), None
-    for index, row in enumerate(bench.splits.test):
-        shown = own_demos.sets_of(arm.demos, bench, "test", index, random)
+    own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
+    for row in bench.splits.test:
+        shown = own_demos.sets_of(arm.demos, bench, "test", len(expected), random)
         assert len(shown) == arm.demos.sets
         if arm.demos.calibrate:
             free = [[literal_scores(bench, one, words) for words in literal.CONTENT_FREE] for one in shown]
-            if bench.kind == "encoder":  # a text of [MASK] holds a mask of its own: the place is the last
-                assert query_ids(bench, "[MASK]", alone=True).count(bench.tokenizer.mask_token_id) == 2
-        expected = literal.answer([literal_scores(bench, one, row["text"]) for one in shown], free)
-        assert found[index].text == ["neg", "pos"][int(expected.argmax())]
-        assert found[index].stats[0] == float(found[index].text == row["label"])
+        expected.append(literal.answer([literal_scores(bench, one, row["text"]) for one in shown], free))
+    prior = own.priors("test", 7) if arm.demos.calibrate else None
+    got = ensemble.averaged(bench.task, bench.model, own.rows("test", 7), bench.tokenizer, prior)
+    shares = torch.stack(expected).log_softmax(-1)
+    torch.testing.assert_close(got.double().log_softmax(-1), shares, rtol=0, atol=2e-5)
+    assert [one.text for one in found] == [["neg", "pos"][label] for label in shares.argmax(-1).tolist()]
+    assert [one.stats[0] for one in found] == [
+        float(f.text == r["label"]) for f, r in zip(found, bench.splits.test, strict=True)
+    ]
+
+
+def test_rows_are_compared_by_the_model_as_it_is_before_anything_is_attached(material, bench):
+    fresh = open_bench(question(material))
+    arm = arms.ready(arms.Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
+    todo = run_arm.job(fresh, arm, (1e-3,) * 2, 0)
+    with run_arm.attached(fresh, todo, run_arm._specs(fresh, todo)) as tuned:
+        problem = run_arm.problem_of(fresh, todo, tuned)
+        assert problem.loss([0, 1]) > 0
+        rows = asking.rows_of(arm, fresh, tuned, "dev", 0)
+        if bench.kind == "encoder":  # the text in front has begun the sequence
+            assert all(row.input_ids[0] != bench.tokenizer.cls_token_id for row in rows)
+    for part in ("train", "dev", "test"):
+        torch.testing.assert_close(fresh.states(part), literal_states(bench, part), rtol=0, atol=1e-5)
 
 
 def test_logits_and_log_probabilities_of_one_token_words_come_to_the_same_shares():
