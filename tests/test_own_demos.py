@@ -224,7 +224,10 @@ def test_every_way_is_an_arm_that_finishes_and_its_cost_is_told(material, tmp_pa
     assert {name: arm["status"] for name, arm in by_name.items()} == dict.fromkeys(ARMS, "done")
     plain, several, tuned, nearest, soft = (by_name[name] for name in ARMS)
     assert len(plain["runs"]) == len(several["runs"]) == 2  # other seeds draw other rows
-    assert "no artifact" in plain["remarks"][0] and "the half of the rows of each label" in plain["remarks"][0]
+    assert (
+        "no artifact" in plain["remarks"][0]
+        and "drawn from the half of each label's rows that is most like it" in plain["remarks"][0]
+    )
     assert several["remarks"][1].endswith("behind 3 draws of demonstrations, which takes 3 passes a query.")
     assert soft["remarks"][1].endswith("behind 2 draws of demonstrations, which takes 8 passes a query.")
     assert "saved without them; in training a row is never among its own, and they are drawn" in tuned["remarks"][0]
@@ -296,6 +299,37 @@ def test_where_there_are_no_labels_all_rows_are_one_pool(material):
         assert seen == literal.half(query, states, list(range(12)), 6)
     arm = arms.ready(arms.Arm("one", "demos:k=3,choose=similar+lora:rank=2"), bench)
     assert arm.trained
+
+
+def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_path):
+    name, _, _ = material
+    if name != "bert":
+        pytest.skip("heads are of encoders")
+    task = {"kind": "classification", "by": "head", "template": "{text}"}
+    asked = question(material, "demos:k=1,choose=similar,sets=3+head", task=task)
+    found = ask(asked, tmp_path / "run", quiet=True)
+    (arm,) = found.results["arms"]
+    bench = open_bench(asked)
+    ready = arms.ready(arms.Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
+    saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
+    with run_arm.attached(bench, run_arm.job(bench, ready, (1e-3,), 0), saved) as tuned:
+        sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
+        with torch.no_grad():
+            logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]
+    mean = torch.stack([torch.stack(one) for one in logits]).mean(0)
+    assert [stats[2] for stats in arm["runs"][0]["stats"]] == mean.argmax(-1).tolist()
+
+
+def test_another_encoder_in_the_same_folder_is_another_run(material, bench, tmp_path):
+    ids = []
+    for seed in (0, 0, 1):
+        other, words = masked.make("bert", seed=seed, dtype=torch.float32)
+        other.save_pretrained(tmp_path)
+        words.save_pretrained(tmp_path)
+        fresh = open_bench(question(material))
+        ready = arms.ready(arms.Arm("one", f"demos:k=1,choose=nearest,encoder={tmp_path}"), fresh)
+        ids.append(run_arm.job(fresh, ready, (), 0).id)
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_a_label_with_too_few_rows_is_named(material):
