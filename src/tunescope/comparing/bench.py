@@ -71,6 +71,8 @@ class Bench:
             return self.means[part, ""]
         model, tokenizer = load_model(encoder)
         for name in PARTS:
+            if (name, encoder) in self.means:
+                continue
             texts = [row.source.replace("\t", " ") for row in self.encoded(name, bos=True, room=left)]
             self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
         return self.means[part, encoder]
