@@ -290,13 +290,15 @@ def test_an_encoder_of_its_own_says_what_is_alike(material, bench, tmp_path):
 def test_with_k_shots_every_seed_compares_the_rows_that_it_drew_and_the_test_rows_once(material, tmp_path):
     data = {"train": material[2]["train"], "test": material[2]["test"]}
     bench = open_bench(question(material, "demos:k=1,choose=similar", data=data, k_shot=2, seeds=(3, 4)))
-    tested = bench.states("test")
+    tested, encoder = bench.states("test"), bench.plan.model
+    by_another = bench.states("test", encoder)
     for seed in (3, 4):
         own = bench.at(seed)
         states = own_demos.source(Demos(k=1, choose="similar"), own).states
         literal_ones = torch.nn.functional.normalize(literal_states(own, "train"), dim=-1)
         torch.testing.assert_close(states["train"], literal_ones, rtol=0, atol=1e-5)
         assert len(states["train"]) == len(states["dev"]) == 4 and own.states("test") is tested
+        assert len(own.states("train", encoder)) == 4 and own.states("test", encoder) is by_another
 
 
 def test_where_there_are_no_labels_all_rows_are_one_pool(material):

@@ -104,7 +104,8 @@ def test_templates_are_found_by_the_best_finalist_after_tuning(monkeypatch):
     assert (found.template, found.dev, found.passes) == ("it {text} {mask}", 0.9, 3 * 6 + 80)
     cost = 2 * (3 * 9 * 4 + 3 * 6)
     found = Template(tune=9, finalists=2).search(given, cost + 2 * 6 + 5, 0, [].append)
-    assert [point.shown for point in found.trace[:2]] == ["a {text} {mask}", "the {text} {mask}"]  # what is left over
+    tried = ["a {text} {mask}", "the {text} {mask}"]  # what is left beside tuning is enough for two
+    assert [point.shown for point in found.trace] == [*tried, f"{tried[1]} (tuned)", f"{tried[0]} (tuned)"]
 
 
 def test_where_every_finalist_diverges_it_is_said(monkeypatch):

@@ -62,8 +62,6 @@ def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]
 
     By the plan's settings, at the middle of full tuning's own learning rates; the model is left as it was.
     """
-    import torch
-
     from tunescope.attached import attach
     from tunescope.comparing.bench import room
     from tunescope.deltas.full import Full
@@ -86,8 +84,7 @@ def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]
         stats = [one.stats for one in task.predict(model, dev, tokenizer)]
         return metrics.aggregate(task.metric, stats)[task.metric]
 
-    with torch.random.fork_rng(), attach(model, Full(), tokenizer=tokenizer, seed=seed) as tuned:
-        torch.manual_seed(seed)
+    with attach(model, Full(), tokenizer=tokenizer, seed=seed) as tuned:
         parameters = dict(tuned.train().named_parameters())
         problem = Problem(
             parameters=parameters,
