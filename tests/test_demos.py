@@ -1,5 +1,6 @@
 """Demonstrations as an arm: chosen, ordered and calibrated, and what is told of it."""
 
+import dataclasses
 import json
 import math
 from itertools import permutations
@@ -162,6 +163,17 @@ def test_an_option_without_effect_is_refused(bench, text, message):
     with pytest.raises(ts.UserError, match=message) as refused:
         arms.ready(arms.Arm(text, text), bench)
     assert "\n" not in str(refused.value)
+
+
+def test_every_field_is_listed():
+    from tunescope import listing
+
+    said = next(line for line in listing.UNTRAINED if "choose=" in line)
+    assert all(f" {field.name}" in said for field in dataclasses.fields(Demos))
+    for line in listing.UNTRAINED:
+        if "example: demos" in line:
+            arms.listed((line.partition("example: ")[2],), (), "decoder")
+    assert any(line.endswith("tune=0, finalists") for line in listing.lines())
 
 
 def test_averaged_scores_are_refused_where_answers_are_written(material):

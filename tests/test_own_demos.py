@@ -16,6 +16,7 @@ from tunescope.comparing import arms, asking, estimate, own_demos, plan, run_arm
 from tunescope.comparing.bench import open_bench
 from tunescope.comparing.comparison import ask
 from tunescope.comparing.demos import Demos, drawn
+from tunescope.tasks import ensemble
 
 WORDS = {"neg": "bad", "pos": "good"}
 TEMPLATES = {"gpt2": "{text} was", "t5": "{text} it was {mask}.", "bert": "{text} it was {mask}."}
@@ -173,17 +174,35 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
     arm = arms.ready(arms.Arm("one", f"demos:k=1,{text}"), bench)
     found = asking.predictions(arm, bench, run_arm._Bare(), "test", 7)
-    random, free = Random("7 test"), None
-    for index, row in enumerate(bench.splits.test):
-        shown = own_demos.sets_of(arm.demos, bench, "test", index, random)
+    own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
+    for row in bench.splits.test:
+        shown = own_demos.sets_of(arm.demos, bench, "test", len(expected), random)
         assert len(shown) == arm.demos.sets
         if arm.demos.calibrate:
             free = [[literal_scores(bench, one, words) for words in literal.CONTENT_FREE] for one in shown]
-            if bench.kind == "encoder":  # a text of [MASK] holds a mask of its own: the place is the last
-                assert query_ids(bench, "[MASK]", alone=True).count(bench.tokenizer.mask_token_id) == 2
-        expected = literal.answer([literal_scores(bench, one, row["text"]) for one in shown], free)
-        assert found[index].text == ["neg", "pos"][int(expected.argmax())]
-        assert found[index].stats[0] == float(found[index].text == row["label"])
+        expected.append(literal.answer([literal_scores(bench, one, row["text"]) for one in shown], free))
+    prior = own.priors("test", 7) if arm.demos.calibrate else None
+    got = ensemble.averaged(bench.task, bench.model, own.rows("test", 7), bench.tokenizer, prior)
+    shares = torch.stack(expected).log_softmax(-1)
+    torch.testing.assert_close(got.double().log_softmax(-1), shares, rtol=0, atol=2e-5)
+    assert [one.text for one in found] == [["neg", "pos"][label] for label in shares.argmax(-1).tolist()]
+    assert [one.stats[0] for one in found] == [
+        float(f.text == r["label"]) for f, r in zip(found, bench.splits.test, strict=True)
+    ]
+
+
+def test_rows_are_compared_by_the_model_as_it_is_before_anything_is_attached(material, bench):
+    fresh = open_bench(question(material))
+    arm = arms.ready(arms.Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
+    todo = run_arm.job(fresh, arm, (1e-3,) * 2, 0)
+    with run_arm.attached(fresh, todo, run_arm._specs(fresh, todo)) as tuned:
+        problem = run_arm.problem_of(fresh, todo, tuned)
+        assert problem.loss([0, 1]) > 0
+        rows = asking.rows_of(arm, fresh, tuned, "dev", 0)
+        if bench.kind == "encoder":  # the text in front has begun the sequence
+            assert all(row.input_ids[0] != bench.tokenizer.cls_token_id for row in rows)
+    for part in ("train", "dev", "test"):
+        torch.testing.assert_close(fresh.states(part), literal_states(bench, part), rtol=0, atol=1e-5)
 
 
 def test_logits_and_log_probabilities_of_one_token_words_come_to_the_same_shares():
@@ -205,7 +224,10 @@ def test_every_way_is_an_arm_that_finishes_and_its_cost_is_told(material, tmp_pa
     assert {name: arm["status"] for name, arm in by_name.items()} == dict.fromkeys(ARMS, "done")
     plain, several, tuned, nearest, soft = (by_name[name] for name in ARMS)
     assert len(plain["runs"]) == len(several["runs"]) == 2  # other seeds draw other rows
-    assert "no artifact" in plain["remarks"][0] and "the half of the rows of each label" in plain["remarks"][0]
+    assert (
+        "no artifact" in plain["remarks"][0]
+        and "drawn from the half of each label's rows that is most like it" in plain["remarks"][0]
+    )
     assert several["remarks"][1].endswith("behind 3 draws of demonstrations, which takes 3 passes a query.")
     assert soft["remarks"][1].endswith("behind 2 draws of demonstrations, which takes 8 passes a query.")
     assert "saved without them; in training a row is never among its own, and they are drawn" in tuned["remarks"][0]
@@ -265,6 +287,20 @@ def test_an_encoder_of_its_own_says_what_is_alike(material, bench, tmp_path):
         arms.ready(arms.Arm("one", "demos:k=1,choose=similar,encoder=/nowhere/at/all"), bench)
 
 
+def test_with_k_shots_every_seed_compares_the_rows_that_it_drew_and_the_test_rows_once(material, tmp_path):
+    data = {"train": material[2]["train"], "test": material[2]["test"]}
+    bench = open_bench(question(material, "demos:k=1,choose=similar", data=data, k_shot=2, seeds=(3, 4)))
+    tested, encoder = bench.states("test"), bench.plan.model
+    by_another = bench.states("test", encoder)
+    for seed in (3, 4):
+        own = bench.at(seed)
+        states = own_demos.source(Demos(k=1, choose="similar"), own).states
+        literal_ones = torch.nn.functional.normalize(literal_states(own, "train"), dim=-1)
+        torch.testing.assert_close(states["train"], literal_ones, rtol=0, atol=1e-5)
+        assert len(states["train"]) == len(states["dev"]) == 4 and own.states("test") is tested
+        assert len(own.states("train", encoder)) == 4 and own.states("test", encoder) is by_another
+
+
 def test_where_there_are_no_labels_all_rows_are_one_pool(material):
     name, _, _ = material
     if name == "bert":
@@ -277,6 +313,37 @@ def test_where_there_are_no_labels_all_rows_are_one_pool(material):
         assert seen == literal.half(query, states, list(range(12)), 6)
     arm = arms.ready(arms.Arm("one", "demos:k=3,choose=similar+lora:rank=2"), bench)
     assert arm.trained
+
+
+def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_path):
+    name, _, _ = material
+    if name != "bert":
+        pytest.skip("heads are of encoders")
+    task = {"kind": "classification", "by": "head", "template": "{text}"}
+    asked = question(material, "demos:k=1,choose=similar,sets=3+head", task=task)
+    found = ask(asked, tmp_path / "run", quiet=True)
+    (arm,) = found.results["arms"]
+    bench = open_bench(asked)
+    ready = arms.ready(arms.Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
+    saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
+    with run_arm.attached(bench, run_arm.job(bench, ready, (1e-3,), 0), saved) as tuned:
+        sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
+        with torch.no_grad():
+            logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]
+    mean = torch.stack([torch.stack(one) for one in logits]).mean(0)
+    assert [stats[2] for stats in arm["runs"][0]["stats"]] == mean.argmax(-1).tolist()
+
+
+def test_another_encoder_in_the_same_folder_is_another_run(material, bench, tmp_path):
+    ids = []
+    for seed in (0, 0, 1):
+        other, words = masked.make("bert", seed=seed, dtype=torch.float32)
+        other.save_pretrained(tmp_path)
+        words.save_pretrained(tmp_path)
+        fresh = open_bench(question(material))
+        ready = arms.ready(arms.Arm("one", f"demos:k=1,choose=nearest,encoder={tmp_path}"), fresh)
+        ids.append(run_arm.job(fresh, ready, (), 0).id)
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_a_label_with_too_few_rows_is_named(material):

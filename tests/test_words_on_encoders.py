@@ -78,6 +78,15 @@ def test_every_default_arm_runs_and_is_scored_as_transformers_scores_it(material
         assert correct == (answer == label)
 
 
+def test_orders_are_tried_and_answers_calibrated_at_a_mask_too(material, tmp_path):
+    texts = ("demos:k=1,order=best,orders=all", "demos:k=1,calibrate=true", "demos:k=1,choose=nearest")
+    found = ask(question(material, arms=texts), tmp_path / "run", quiet=True)
+    best, calibrated, _ = arms_found = found.results["arms"]
+    assert [arm["status"] for arm in arms_found] == ["done"] * 3
+    assert best["runs"][0]["demonstrations"]["orders"]["tried"] == 2
+    assert sum(calibrated["runs"][0]["demonstrations"]["prior"].values()) == pytest.approx(1)
+
+
 def test_full_tuning_on_a_masked_model_trains_its_head_and_what_is_tied_stays_tied(material):
     bench = open_bench(question(material))
     head = bench.model.get_output_embeddings()

@@ -10,8 +10,10 @@ from tunescope.searching.named import searches
 UNTRAINED = (
     "zero-shot: the model as it is",
     "demos: solved examples in front of the text, drawn anew for each seed; k=4 of each label",
-    "    fields: k=4, choose=balanced|random|diverse|nearest, order=mixed|entropy|best, orders=24|all, calibrate",
+    "    fields: k=4, choose=balanced|random|diverse|nearest|similar, encoder, sets=1, order=mixed|entropy|best, "
+    "orders=24|all, calibrate",
     "    example: demos:k=4,order=best,orders=12,calibrate=true",
+    "    example: demos:k=1,choose=similar,sets=16+full",
     "cot: steps before the answer (--task reasoning), alone or behind demos, whose steps are then shown",
     "    fields: samples=1, temperature=0.0, tokens, think, then",
     "    example: demos:k=4+cot:samples=8,temperature=0.7",
@@ -58,9 +60,12 @@ def _first_line(name: str, method: type) -> str:
 
 
 def _fields(known: list[Field[Any]]) -> str:
-    return "    fields: " + ", ".join(f"{field.name}={_shown(field)}" for field in known)
+    return "    fields: " + ", ".join(map(_shown, known))
 
 
 def _shown(field: Field[Any]) -> str:
+    """With its default; its name alone where that is None."""
     value = field.default if field.default is not MISSING else None
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    if value is None:
+        return field.name
+    return f"{field.name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"

@@ -1,5 +1,6 @@
 """Contextual calibration, against the formula written out with plain forwards of transformers."""
 
+import masked
 import pytest
 import task_tools
 import torch
@@ -46,6 +47,27 @@ def test_answers_are_divided_by_the_mean_share_that_each_label_has_for_inputs_wi
     assert [one.text for one in found.predict(model, asked, tokenizer)] == expected != plain
     assert found.describe()["prior"] == found.prior
     assert "prior" not in task.describe()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert", "roberta", "t5"])
+def test_at_a_mask_the_prior_is_that_of_the_logits_there_also_where_the_text_is_a_mask(name):
+    model, tokenizer = masked.make(name)
+    task = Classification(template="{text} it was {mask}.", words={"a": "great", "b": "bad"})
+    found = calibrated(task, model, tokenizer, model_kind="encoder-decoder" if name == "t5" else "encoder")
+    mark = "<extra_id_0>" if name == "t5" else tokenizer.mask_token
+    words = [tokenizer(f"it was {word}", add_special_tokens=False)["input_ids"][-1] for word in ("great", "bad")]
+    shares = []
+    for text in ("N/A", "", "[MASK]"):
+        ids = tokenizer(f"{text} it was {mark}.", return_tensors="pt")["input_ids"]
+        sentinel = tokenizer.convert_tokens_to_ids(mark)
+        if name == "t5":
+            logits = model(input_ids=ids, decoder_input_ids=torch.tensor([[0, sentinel]])).logits[0, -1]
+        else:
+            logits = model(input_ids=ids).logits[0, int((ids[0] == sentinel).nonzero()[-1])]
+        shares.append(logits[words].double().softmax(-1))
+    prior = torch.stack(shares).mean(0)
+    torch.testing.assert_close(torch.tensor(list(found.prior.values()), dtype=torch.float64), prior, rtol=1e-9, atol=0)
 
 
 def test_a_template_without_words_and_a_head_cannot_be_calibrated():

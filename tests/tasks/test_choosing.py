@@ -3,6 +3,7 @@
 from itertools import combinations
 from random import Random
 
+import masked
 import pytest
 import task_tools
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 
 import tunescope as ts
 from tunescope.tasks import choosing
-from tunescope.tasks.states import mean_states
+from tunescope.tasks.states import mean_states, text_states
 
 LABELS = ["b", "a", "a", "b", "c", "a", "c", "b", "c"]
 
@@ -98,3 +99,16 @@ def test_a_row_s_state_is_the_mean_of_transformers_last_hidden_states_padding_or
             else:
                 out = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
         torch.testing.assert_close(state, out[0].mean(0), rtol=0, atol=1e-6)
+
+
+def test_texts_that_are_longer_than_the_encoder_are_cut_and_empty_ones_have_a_state():
+    model, tokenizer = masked.make("bert")
+    texts = ["film " * 100, "the plot", ""]
+    found = text_states(model, texts, tokenizer)
+    for text, state in zip(texts, found, strict=True):
+        ids = tokenizer(text, truncation=True, max_length=64, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            expected = model(input_ids=ids, output_hidden_states=True).hidden_states[-1][0].mean(0)
+        torch.testing.assert_close(state, expected, rtol=0, atol=1e-10)
+    bare, words = task_tools.model("gpt2"), task_tools.sentence_piece(bos=False)
+    assert words("")["input_ids"] == [] and text_states(bare, [""], words).isfinite().all()

@@ -139,14 +139,16 @@ def begun(arm: Ready, tuned: Any) -> bool:
 
 def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
     """What a result keeps of the demonstrations: their lines in the order shown, orders tried, and the prior."""
+    from tunescope.tasks import Classification
     from tunescope.tasks.reading import line_of
 
     if arm.demos is None:
         return None
     if arm.demos.each:
-        demos = arm.demos
-        drawn = {"choose": demos.choose, "sets": demos.sets, "passes": own_demos.passes(demos)}
-        return {"each": True, "count": demonstrations.count(demos, bench.task), "trained": arm.trained} | drawn
+        demos, times = arm.demos, own_demos.passes(arm.demos)
+        of = "each label's rows" if isinstance(bench.task, Classification) else "the training rows"
+        drawn = {"choose": demos.choose, "of": of, "sets": demos.sets, "passes": times, "trained": arm.trained}
+        return {"each": True, "count": demonstrations.count(demos, bench.task)} | drawn
     found = shown(arm.demos, arm.chain, bench, seed)
     lines = [line_of(bench.splits.train[index], index) for index in found.rows]
     prior = dict(task.prior) if arm.demos.calibrate else None

@@ -17,7 +17,7 @@ from tunescope.errors import UserError
 class Bench:
     """A model and data that arms are tried on. `encoded` keeps the tokenised rows, which most arms share.
 
-    shown: demonstrations whose order was tried out, by what was asked for.
+    shown: demonstrations that were found, by what was asked for; and fingerprints of encoders that say what is alike.
     """
 
     plan: Plan
@@ -63,17 +63,29 @@ class Bench:
         """
         from tunescope.tasks.states import mean_states, text_states
 
-        if (part, encoder) not in self.means:
-            left = room(self, 0)
-            rows = {name: self.encoded(name, bos=True, room=left) for name in (PARTS if encoder else (part,))}
-            model, tokenizer = load_model(encoder) if encoder else (self.model, self.tokenizer)
-            for name, some in rows.items():
-                if encoder:
-                    texts = [row.source.replace("\t", " ") for row in some]
-                    self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
-                else:
-                    self.means[name, encoder] = mean_states(model, [row.input_ids for row in some], tokenizer)
+        if (part, encoder) in self.means:
+            return self.means[part, encoder]
+        left = room(self, 0)
+        if not encoder:
+            rows = [row.input_ids for row in self.encoded(part, bos=True, room=left)]
+            self.means[part, ""] = mean_states(self.model, rows, self.tokenizer)
+            return self.means[part, ""]
+        model, tokenizer = load_model(encoder)
+        for name in PARTS:
+            if (name, encoder) in self.means:
+                continue
+            texts = [row.source.replace("\t", " ") for row in self.encoded(name, bos=True, room=left)]
+            self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
         return self.means[part, encoder]
+
+
+def encoder_print(bench: Bench, encoder: str) -> str:
+    """The fingerprint of another encoder, which a run that asks it what is alike depends on."""
+    from tunescope.artifact import fingerprint
+
+    if (key := f"fingerprint of {encoder}") not in bench.shown:
+        bench.shown[key] = fingerprint(load_model(encoder)[0])
+    return str(bench.shown[key])
 
 
 def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any = None) -> Bench:

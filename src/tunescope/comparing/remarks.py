@@ -24,13 +24,13 @@ def remarks(runs: Sequence[Run]) -> list[str]:
 
 WHICH = {
     "nearest": "the training rows most like it",
-    "similar": "drawn from the half of the rows of each label (of all, where there are none) that is most like it",
+    "similar": "drawn from the half of {of} that is most like it",
 }
 
 
 def _own(one: Mapping[str, Any]) -> list[str]:
     """Of demonstrations that every query has of its own."""
-    which = WHICH.get(one.get("choose", "nearest"), "drawn for it")
+    which = WHICH.get(one.get("choose", "nearest"), "drawn for it").format(of=one.get("of"))
     kept = "so there is no one context to save: no artifact"
     if one.get("trained"):
         anew = "" if one["choose"] == "nearest" else ", and they are drawn anew whenever it is looked at"

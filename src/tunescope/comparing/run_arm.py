@@ -15,7 +15,7 @@ import torch
 from tunescope import files, store
 from tunescope.comparing import asking, examples, inside, own_demos
 from tunescope.comparing.arms import Ready, passes
-from tunescope.comparing.bench import Bench
+from tunescope.comparing.bench import Bench, encoder_print
 from tunescope.comparing.in_front import specs_at
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
@@ -63,6 +63,8 @@ def job(
         "threads": bench.plan.threads,
         "tunescope": version("tunescope"),
     } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
+    if arm.demos and arm.demos.encoder:
+        depends_on["encoder"] = encoder_print(bench, arm.demos.encoder)
     return Job(store.identity(depends_on), arm, rates, seed, settings.steps, test)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope.errors import UserError
 from tunescope.searching.search import Found, Point, Say, Search
+from tunescope.searching.settling import Candidate, settled, settled_by_tuning
+from tunescope.searching.tuning import tuning as tuning_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,8 +31,10 @@ class LabelWords(Search):
     one that gets most development rows right is found; of equals the one that did better in training
     (`searching.assigning` says how). rows: training rows of each class that are looked at, at most, drawn by the seed.
 
-    Every row goes forward once. Unlike the paper, the assignments that are kept are not tuned one by one, so that what
-    is found is best for the model as it is.
+    tune: with so many steps of full tuning each of the `finalists` (5) best on the development rows is tried, and the
+    one that is best there after it is found, as in the paper; 0, what is found is best for the model as it is.
+
+    Every row goes forward once, and in tuning as often as it is trained on or scored (`searching.tuning`).
     """
 
     names_labels: ClassVar[bool] = True
@@ -38,6 +42,8 @@ class LabelWords(Search):
     shortlist: int = 100
     keep: int = 20
     rows: int = 100
+    tune: int = 0
+    finalists: int | None = None
 
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         import torch
@@ -47,6 +53,7 @@ class LabelWords(Search):
         from tunescope.searching.whole_words import whole_words
 
         self._check(bench)
+        tuning = tuning_of("label_words", self.tune, self.finalists)
         words = whole_words(bench.tokenizer, bench.task.template, bench.kind)
         n_classes = len(bench.task.labels)
         if min(self.shortlist, len(words)) < n_classes:
@@ -55,6 +62,8 @@ class LabelWords(Search):
                 f"there ({len(words)} whole words in the vocabulary). Type: label_words:shortlist=100"
             )
         train, dev = (bench.encoded(part, bos=True, room=room(bench, 0)) for part in ("train", "dev"))
+        if tuning:
+            passes = tuning.left(bench, passes, n_classes + len(dev))
         train = _drawn(train, n_classes, self._per_class(n_classes, len(dev), passes), seed)
         columns = list(words)
         scores = _scores(bench, train, columns)
@@ -62,15 +71,15 @@ class LabelWords(Search):
         shortlists = tuple(self._shortlist(scores[labels == label]) for label in range(n_classes))
         say(f"{len(train)} training rows read; {len(set().union(*shortlists))} of {len(words)} words on the shortlists")
         kept = assigned(Asked(scores, labels, shortlists), self.keep, seed)
-        on_dev = _scores(bench, dev, columns)
-        accuracies = [_accuracy(on_dev, dev, one) for one in kept]
-        best = max(range(len(kept)), key=lambda index: (accuracies[index], -index))
-        named = [dict(zip(bench.task.labels, (words[columns[at]] for at in one.columns), strict=True)) for one in kept]
+        on_dev, found = _scores(bench, dev, columns), []
+        for one in kept:
+            named = dict(zip(bench.task.labels, (words[columns[at]] for at in one.columns), strict=True))
+            shown = ",".join(f"{label}={word}" for label, word in named.items())
+            found.append(Candidate(bench.task.template, named, shown, _accuracy(on_dev, dev, one)))
         used = len(train) + len(dev)
-        shown = [",".join(f"{label}={word}" for label, word in one.items()) for one in named]
-        trace = tuple(Point(used, text, accuracy) for text, accuracy in zip(shown, accuracies, strict=True))
-        say(f"{shown[best]}: {kept[best].correct} of {len(train)} training rows right, {accuracies[best]:.3f} on dev")
-        return Found("", bench.task.template, named[best], accuracies[best], used, trace)
+        best = settled(found, used, [Point(used, one.shown, one.dev) for one in found])
+        say(f"{_shown(best)}: {best.dev:.3f} on dev, of {len(found)} assignments that do best in training")
+        return settled_by_tuning(bench, found, best, tuning, seed, say) if tuning else best
 
     def _check(self, bench: Bench) -> None:
         from tunescope.tasks import Classification
@@ -95,6 +104,10 @@ class LabelWords(Search):
         """Columns of the highest mean, highest first, of equals the earlier token."""
         order = scores.mean(0).sort(descending=True, stable=True).indices
         return tuple(order[: self.shortlist].tolist())
+
+
+def _shown(found: Found) -> str:
+    return ",".join(f"{label}={word}" for label, word in found.words.items())
 
 
 def _drawn(rows: Sequence[Encoded], n_classes: int, per_class: int, seed: int) -> list[Encoded]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.searching.search import Found, Point, Say, Search
+from tunescope.searching.settling import Candidate, settled, settled_by_tuning
+from tunescope.searching.tuning import tuning as tuning_of
 
 if TYPE_CHECKING:
     from tunescope.comparing.bench import Bench
@@ -25,10 +27,13 @@ class Template(Search):
     templates kept, split evenly between the layouts. most: tokens of a template's own words. rows: training rows of
     each class that are written for, at most, drawn by the seed. forbid: texts of tokens that are never written.
 
+    tune: with so many steps of full tuning each of the `finalists` (5) best on the development rows is tried, and the
+    one that is best there after it is found, as in the paper; 0, what is found is best for the model as it is.
+
     What is written is scored on all rows together (`searching.filling`), then each template is tried on the development
-    rows with the model as it is, and the best is found; of equals the one that was likelier to be written. Unlike the
-    paper, no template is tuned before it is scored. The passes are those of the model that is asked: one a development
-    row and template. The writing model's own are not counted.
+    rows with the model as it is; of equals the one that was likelier to be written comes first. The passes are those of
+    the model that is asked: one a development row and template, and those of tuning (`searching.tuning`). The writing
+    model's own are not counted.
     """
 
     generator: str = ""
@@ -36,35 +41,42 @@ class Template(Search):
     most: int = 20
     rows: int = 16
     forbid: tuple[str, ...] = ("..",)
+    tune: int = 0
+    finalists: int | None = None
 
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         self._check(bench)
-        n_dev = len(bench.splits.dev)
+        tuning, n_dev = tuning_of("template", self.tune, self.finalists), len(bench.splits.dev)
+        if tuning:
+            passes = tuning.left(bench, passes, n_dev)
         if passes < n_dev:
             raise UserError(
                 f"template tries each template on all {n_dev} development rows: {passes} passes are too few, give "
                 f"{n_dev} or more."
             )
-        templates = self._written(bench, seed, say)
-        trace: list[Point] = []
+        found = self._tried(bench, self._written(bench, seed, say), passes // n_dev, say)
+        trace = [Point((number + 1) * n_dev, one.shown, one.dev) for number, one in enumerate(found)]
+        best = settled(found, len(found) * n_dev, trace)
+        say(f"{best.template!r}: {best.dev:.3f} on dev, the best of {len(found)}")
+        return settled_by_tuning(bench, found, best, tuning, seed, say) if tuning else best
+
+    def _tried(self, bench: Bench, templates: Sequence[str], most: int, say: Say) -> list[Candidate]:
+        """The first `most` templates that can be used, with their scores on the development rows."""
+        found: list[Candidate] = []
         refused: list[str] = []
         for template in templates:
-            if (len(trace) + 1) * n_dev > passes:
-                say(f"the passes are used up: {len(templates) - len(trace) - len(refused)} templates were not tried")
+            if len(found) == most:
+                say(f"the passes are used up: {len(templates) - most - len(refused)} templates were not tried")
                 break
             try:
-                score = _score(bench, template)
+                found.append(Candidate(template, bench.task.words, template, _score(bench, template)))
             except UserError as problem:  # a label word may be one token behind a space and several without
                 refused.append(f"{template!r}: {problem}")
-                continue
-            trace.append(Point((len(trace) + 1) * n_dev, template, score))
         if refused:
             say(f"{len(refused)} of {len(templates)} templates cannot be used; the first, {refused[0]}")
-        if not trace:
+        if not found:
             raise UserError(f"{self} wrote no template that can be used" + (f"; {refused[0]}" if refused else "."))
-        best = max(trace, key=lambda point: point.dev)  # the first of equals
-        say(f"{best.shown!r}: {best.dev:.3f} on dev, the best of {len(trace)}")
-        return Found("", best.shown, dict(bench.task.words), best.dev, trace[-1].passes, tuple(trace))
+        return found
 
     def _check(self, bench: Bench) -> None:
         from tunescope.tasks import Classification

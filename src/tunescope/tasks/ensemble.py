@@ -19,7 +19,14 @@ from tunescope.tasks.task import Encoded, Prediction, behind
 def predicted(
     task: Classification, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
 ) -> list[Prediction]:
-    """For each row the label of the highest mean score over the sets, the first of equals.
+    """For each row the label of the highest of its `averaged` scores, the first of equals."""
+    return task.answered(sets[0], averaged(task, model, sets, tokenizer, prior).argmax(-1).tolist())
+
+
+def averaged(
+    task: Classification, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+) -> Tensor:
+    """(rows, labels): the mean over the sets of the labels' scores.
 
     The score of a label is `answering.scores`: a head's or a mask's logit, or the log-probability of the whole word.
     Gao et al. take the mean of the logits of one-token words. Log-probabilities, over the vocabulary or over the
@@ -32,9 +39,7 @@ def predicted(
     """
     words = list(task.word_ids(tokenizer, kind(model)).values())
     scores = torch.stack([answering.all_scores(model, rows, words, tokenizer) for rows in sets])
-    if prior is not None:
-        scores = scores - prior.to(scores).log()
-    return task.answered(sets[0], scores.mean(0).argmax(-1).tolist())
+    return (scores if prior is None else scores - prior.to(scores).log()).mean(0)
 
 
 def priors(
