@@ -33,10 +33,10 @@ def short(text: str, limit: int = 34) -> str:
 
 
 def score(value: float | None, scale: float = 1.0, *, sign: bool = False) -> str:
-    """0.874 on a scale of 1, 87.4 on a scale of 100; `sign` for differences."""
+    """0.874 on a scale of 1, 8.74 on one of 10, 87.4 on one of 100; `sign` for differences."""
     if value is None or not math.isfinite(value):
         return "–"
-    digits = 3 if scale <= 1 else 1
+    digits = 3 if scale <= 1 else 2 if scale <= 10 else 1
     return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
 
 
