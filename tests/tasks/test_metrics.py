@@ -7,6 +7,7 @@ import pytest
 from tunescope.errors import UserError
 from tunescope.tasks.metrics import aggregate, aggregate_many, of_rows, scale, statistics
 
+
 def test_accuracy_and_its_companions_by_hand():
     # labels 0 0 0 1 2, predicted 0 0 1 1 3: recalls 2/3, 1, 0; F1 of 0..3: 4/5, 2/3, 0, 0
     pairs = [(0, 0), (0, 0), (0, 1), (1, 1), (2, 3)]

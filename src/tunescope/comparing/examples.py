@@ -45,7 +45,9 @@ def also_paired(runs: Sequence[Run], best: Sequence[Run], level: float) -> dict[
     found = {}
     for name in runs[0].get("also") or {}:
         a, b = _by_seed(runs, name), _by_seed(best, name)
-        a, b = (dict.fromkeys(other, next(iter(one.values()))) if len(one) == 1 else one for one, other in ((a, b), (b, a)))
+        a, b = (
+            dict.fromkeys(other, next(iter(one.values()))) if len(one) == 1 else one for one, other in ((a, b), (b, a))
+        )
         gap = stats.paired(a, b, stats.scorer(name), level=level)
         found[name] = {"difference": gap.value, "interval": [gap.low, gap.high]}
     return found

@@ -72,9 +72,7 @@ def _texts(
     return texts
 
 
-def _decoded(
-    model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], no_repeat: int
-) -> list[str]:
+def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], no_repeat: int) -> list[str]:
     from transformers import GenerationConfig
 
     encoder_decoder = bool(model.config.is_encoder_decoder)
