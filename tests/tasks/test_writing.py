@@ -1,5 +1,7 @@
 """Beam search and its settings, bare and behind contexts: against transformers on the whole sequence, in float64."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from task_tools import byte_level, model, sentence_piece
@@ -128,7 +130,7 @@ def greedily(network, prompt):
     answer = []
     while len(answer) < 9:
         logits = network(input_ids=torch.tensor([[*prompt, *answer]]), use_cache=False).logits[0, -1]
-        pairs = set(zip(answer, answer[1:], strict=False))
+        pairs = set(pairwise(answer))
         order = logits.argsort(descending=True).tolist()
         answer.append(next(one for one in order if not answer or (answer[-1], one) not in pairs))
     return [str(one) for one in answer]

@@ -40,7 +40,7 @@ class View:
     @property
     def also(self) -> list[str]:
         """The names of the metrics that are told beside the first."""
-        return [named(name) for name in self.raw["task"].get("also") or []]
+        return [text.metric(name) for name in self.raw["task"].get("also") or []]
 
     @property
     def is_balanced(self) -> bool:
@@ -76,7 +76,7 @@ def view(results: Json) -> View:
         arm["also"] = [_also(arm, name, best, raw.get("comparisons") or []) for name in also]
     known = [arm for arm in arms if arm["runs"] or arm["trials"]]
     size = _number(raw["protocol"].get("budget"))
-    shown = frame(known, named(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
+    shown = frame(known, text.metric(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
     return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best, shown, _limits(raw, arms, best, scale))
 
 
@@ -134,12 +134,6 @@ def _best(raw: Json, arms: list[Json]) -> str | None:
     named = text.short(str((raw.get("best") or {}).get("arm") or ""), 80)
     finished = [arm["name"] for arm in arms if arm["done"]]
     return named if named in finished else (finished[0] if finished else None)
-
-
-def named(metric: str) -> str:
-    """A metric's name for a person."""
-    known = {"bleu": "BLEU", "nist": "NIST", "cider": "CIDEr", "meteor": "METEOR", "chrf": "chrF", "ter": "TER"}
-    return known.get(metric) or metric.replace("rouge_", "ROUGE-").replace("_", " ").replace("-l", "-L")
 
 
 def _also(arm: Json, name: str, best: str | None, comparisons: list[Json]) -> Json:

@@ -67,6 +67,10 @@ def scale(metric: str) -> float:
     return metrics.find(metric).best if metric in metrics.names() else 1.0
 
 
+def is_lower_better(metric: str) -> bool:
+    return metric in metrics.names() and not metrics.find(metric).higher_is_better
+
+
 def _score(metric: str) -> Callable[[Floats, Floats], Floats]:
     return metrics.mean if metric == ACCURACY else metrics.find(metric).score
 
