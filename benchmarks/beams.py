@@ -43,7 +43,9 @@ def run(scale: Scale) -> Result:
         "whole time, prefix / bare": round(sum(times["prefix"]) / sum(times["bare"]), 4),
     }
     ratio = compared(f"stories260K, prefix of {LENGTH}", "prefix", "bare", times, TARGET)
-    return Result([ratio], [Check("answers that another batch size changes", _changed(rows, tokenizer, scale), 0)], settings)
+    return Result(
+        [ratio], [Check("answers that another batch size changes", _changed(rows, tokenizer, scale), 0)], settings
+    )
 
 
 def model() -> Any:

@@ -9,17 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunescope.measuring import coco
+from tunescope.measuring.grams import Gram, grams
 from tunescope.metrics import Metric, mean
 
 if TYPE_CHECKING:
     from tunescope.metrics import Floats
 
-    Gram = tuple[str, ...]
+    Counted = tuple[Counter[Gram], list[float]]
 
 ORDERS, WIDTH = 4, 6.0  # WIDTH: of the Gaussian over the difference in length, in pairs of words
 
@@ -31,43 +33,40 @@ def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase
 
 def scores(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """The score of every row of tokenised texts, 0 to 10."""
-    counted = [[_grams(one) for one in own] for own in references]
-    within = Counter(gram for own in counted for gram in set().union(*own))
+    counted = [[Counter(grams(one.split(), ORDERS)) for one in own] for own in references]
+    within = Counter(chain.from_iterable(set().union(*own) for own in counted))
     rows = math.log(len(references))
-    weights = {gram: rows - math.log(found) for gram, found in within.items()}
-    return [
-        10 / ORDERS * sum(_alike(_grams(output), one, weights, rows) for one in own) / len(own)
-        for output, own in zip(outputs, counted, strict=True)
-    ]
+    by_count = {found: rows - math.log(found) for found in set(within.values())}
+    weights = {gram: by_count[found] for gram, found in within.items()}
+    found = []
+    for output, own in zip(outputs, counted, strict=True):
+        written = Counter(grams(output.split(), ORDERS))
+        norms = _norms(written, weights, rows)
+        likeness = sum(_alike((written, norms), (one, _norms(one, weights, rows)), weights) for one in own)
+        found.append(10 / ORDERS * likeness / len(own))
+    return found
 
 
-def _grams(text: str) -> Counter[Gram]:
-    words = text.split()
-    return Counter(tuple(words[at : at + n]) for n in range(1, ORDERS + 1) for at in range(len(words) - n + 1))
-
-
-def _alike(output: Counter[Gram], reference: Counter[Gram], weights: Mapping[Gram, float], unseen: float) -> float:
+def _alike(output: Counted, reference: Counted, weights: Mapping[Gram, float]) -> float:
     """The sum over orders of the cosine of the weighted counts, those of the output cut to the reference's."""
+    (written, own), (given, other) = output, reference
     shared = [0.0] * (ORDERS + 1)
-    for gram, count in output.items():
-        if gram in reference:
-            shared[len(gram)] += min(count, reference[gram]) * reference[gram] * weights[gram] ** 2
-    if not any(shared):
-        return 0.0
-    own, other = _norms(output, weights, unseen), _norms(reference, weights, unseen)
+    for gram, count in written.items():
+        most = given.get(gram)
+        if most:
+            shared[len(gram)] += min(count, most) * most * weights[gram] ** 2
     cosines = sum(both / (a * b) for both, a, b in zip(shared, own, other, strict=True) if both)
-    return cosines * math.exp(-((_pairs(output) - _pairs(reference)) ** 2) / (2 * WIDTH**2))
+    return cosines * math.exp(-((own[0] - other[0]) ** 2) / (2 * WIDTH**2)) if cosines else 0.0
 
 
 def _norms(counts: Counter[Gram], weights: Mapping[Gram, float], unseen: float) -> list[float]:
-    found = [0.0] * (ORDERS + 1)
+    """At each order, of the weighted counts; at 0 how many pairs of words there are."""
+    found, pairs = [0.0] * (ORDERS + 1), 0
     for gram, count in counts.items():
         found[len(gram)] += (count * weights.get(gram, unseen)) ** 2
-    return [math.sqrt(one) for one in found]
-
-
-def _pairs(counts: Counter[Gram]) -> int:
-    return sum(count for gram, count in counts.items() if len(gram) == 2)
+        if len(gram) == 2:
+            pairs += count
+    return [float(pairs), *(math.sqrt(one) for one in found[1:])]
 
 
 METRIC = Metric(
