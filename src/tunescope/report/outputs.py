@@ -18,15 +18,14 @@ def outputs(examples: Json | None, task: Json, groups: dict[str, str]) -> Json |
     if not examples or not examples.get("rows"):
         return None
     names = [str(name) for name in (task.get("metric"), *(task.get("also") or [])) if name]
-    arms = [str(name) for name in examples["rows"][0]["outputs"]]
+    arms = [str(name) for name in examples["arms"]]
     shown, whole = len(examples["rows"]), int(examples.get("of") or 0)
-    seeds = {name: seed for name, seed in (examples.get("seeds") or {}).items() if seed}
+    seeds = [(name, seed) for name, seed in zip(arms, examples["seeds"], strict=True) if seed]
     return {
-        "arms": arms,
         "metrics": names,
         "rows": [_row(one, arms, names, groups) for one in examples["rows"]],
         "part": f"All {whole:,} test rows." if shown == whole else f"{shown:,} of {whole:,} test rows, spread evenly.",
-        "seeds": ", ".join(f"{text.short(name)} at seed {seed}" for name, seed in seeds.items()),
+        "seeds": ", ".join(f"{text.short(name)} at seed {seed}" for name, seed in seeds),
     }
 
 
@@ -39,14 +38,14 @@ def _row(one: Json, arms: list[str], names: list[str], groups: dict[str, str]) -
             {
                 "arm": arm,
                 "group": groups.get(arm, "none"),
-                "text": one["outputs"].get(arm) or "",
-                "scores": [_score(one, arm, name) for name in names],
+                "text": text_of or "",
+                "scores": [_score(scores, name) for name in names],
             }
-            for arm in arms
+            for arm, text_of, scores in zip(arms, one["outputs"], one["scores"], strict=True)
         ],
     }
 
 
-def _score(one: Json, arm: str, name: str) -> Json:
-    value = ((one.get("scores") or {}).get(arm) or {}).get(name)
+def _score(scores: Json, name: str) -> Json:
+    value = scores.get(name)
     return {"value": 0.0 if value is None else value, "shown": text.score(value, metrics.scale(name))}
