@@ -43,7 +43,9 @@ def test_a_file_in_the_folder_is_a_metric_everywhere(added):
 
 
 def test_without_its_file_it_is_refused_by_name():
-    with pytest.raises(UserError, match=r"^There is no metric 'length_share'\. Metrics: bleu, chrf, cider, exact_match, "):
+    with pytest.raises(
+        UserError, match=r"^There is no metric 'length_share'\. Metrics: bleu, chrf, cider, exact_match, "
+    ):
         Generation(metric="length_share")
     with pytest.raises(UserError, match=r"Did you mean 'rouge_l'\?"):
         metrics.find("rougeL".lower())

@@ -45,7 +45,15 @@ def java(what: str, arguments: Sequence[str], lines: Sequence[str], cwd: Path) -
     Raises:
         UserError: Java ended with an error; `what` could not run.
     """
-    command = ["java", "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Xmx2G", *arguments]
+    command = [
+        "java",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dfile.encoding=UTF-8",
+        "-Dstdout.encoding=UTF-8",
+        "-Xmx2G",
+        *arguments,
+    ]
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(command, input=text.encode(), capture_output=True, cwd=cwd, check=False)
     if done.returncode:

@@ -7,66 +7,52 @@ resample of rows keeps those weights: an interval is over rows, not over sets of
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunescope.measuring import coco
-from tunescope.measuring.grams import Gram, grams
+from tunescope.measuring.counted import Counts, counted
 from tunescope.metrics import Metric, mean
 
 if TYPE_CHECKING:
+    from tunescope.measuring.counted import Integers
     from tunescope.metrics import Floats
-
-    Counted = tuple[Counter[Gram], list[float]]
 
 ORDERS, WIDTH = 4, 6.0  # WIDTH: of the Gaussian over the difference in length, in pairs of words
 
 
 def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool) -> Floats:
-    written, others = coco.prepared(outputs, references)
-    return np.asarray([[one] for one in scores(written, others)], dtype=np.float64)
+    return scores(*coco.prepared(outputs, references))[:, None]
 
 
-def scores(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """The score of every row of tokenised texts, 0 to 10."""
-    counted = [[Counter(grams(one.split(), ORDERS)) for one in own] for own in references]
-    within = Counter(chain.from_iterable(set().union(*own) for own in counted))
-    rows = math.log(len(references))
-    by_count = {found: rows - math.log(found) for found in set(within.values())}
-    weights = {gram: by_count[found] for gram, found in within.items()}
-    found = []
-    for output, own in zip(outputs, counted, strict=True):
-        written = Counter(grams(output.split(), ORDERS))
-        norms = _norms(written, weights, rows)
-        likeness = sum(_alike((written, norms), (one, _norms(one, weights, rows)), weights) for one in own)
-        found.append(10 / ORDERS * likeness / len(own))
-    return found
+def scores(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    """(rows,) of tokenised texts, 0 to 10."""
+    row = np.repeat(np.arange(len(outputs)), [len(own) for own in references])  # of each reference
+    texts = [one.split() for one in (*outputs, *(one for own in references for one in own))]
+    pairs = np.maximum(np.array([len(one) for one in texts]) - 1, 0)
+    alike = sum((_cosines(one, row, len(outputs)) for one in counted(texts, ORDERS)), np.zeros(len(row)))
+    alike *= np.exp(-((pairs[row] - pairs[len(outputs) :]) ** 2) / (2 * WIDTH**2))
+    return np.asarray(10 / ORDERS * np.bincount(row, alike, len(outputs)) / np.bincount(row))
 
 
-def _alike(output: Counted, reference: Counted, weights: Mapping[Gram, float]) -> float:
-    """The sum over orders of the cosine of the weighted counts, those of the output cut to the reference's."""
-    (written, own), (given, other) = output, reference
-    shared = [0.0] * (ORDERS + 1)
-    for gram, count in written.items():
-        most = given.get(gram)
-        if most:
-            shared[len(gram)] += min(count, most) * most * weights[gram] ** 2
-    cosines = sum(both / (a * b) for both, a, b in zip(shared, own, other, strict=True) if both)
-    return cosines * math.exp(-((own[0] - other[0]) ** 2) / (2 * WIDTH**2)) if cosines else 0.0
+def _cosines(grams: Counts, row: Integers, n_rows: int) -> Floats:
+    """(references,): the cosine of weighted counts of an output and each reference, the output's cut to those.
 
-
-def _norms(counts: Counter[Gram], weights: Mapping[Gram, float], unseen: float) -> list[float]:
-    """At each order, of the weighted counts; at 0 how many pairs of words there are."""
-    found, pairs = [0.0] * (ORDERS + 1), 0
-    for gram, count in counts.items():
-        found[len(gram)] += (count * weights.get(gram, unseen)) ** 2
-        if len(gram) == 2:
-            pairs += count
-    return [float(pairs), *(math.sqrt(one) for one in found[1:])]
+    The texts counted are the outputs, then the references, which stand in these rows.
+    """
+    n_own = int(np.searchsorted(grams.text, n_rows))
+    places = np.concatenate([np.arange(n_rows), row])[grams.text] * grams.n_grams + grams.gram
+    within = np.bincount(np.unique(places[n_own:]) % grams.n_grams, minlength=grams.n_grams)
+    weights = (math.log(n_rows) - np.log(np.maximum(within, 1)))[grams.gram]
+    norms = np.sqrt(np.bincount(grams.text, (grams.count * weights) ** 2, n_rows + len(row)))
+    at = np.searchsorted(places[:n_own], places[n_own:])
+    own = np.append(grams.count[:n_own], 0)[at] * (np.append(places[:n_own], -1)[at] == places[n_own:])
+    both = np.minimum(own, grams.count[n_own:]) * grams.count[n_own:] * weights[n_own:] ** 2
+    shared = np.bincount(grams.text[n_own:] - n_rows, both, len(row))
+    length = norms[row] * norms[n_rows:]
+    return np.asarray(shared / np.where(length > 0, length, 1))
 
 
 METRIC = Metric(
