@@ -28,15 +28,17 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
     for ratio in page["ratios"]:
         assert ratio.keys() == RATIO
         assert 0 <= ratio["low"] <= ratio["ratio"] <= ratio["high"]
-    if name != "startup":  # a bound on time says nothing on a busy machine
+    if name not in ("startup", "metrics"):  # a bound on time says nothing on a busy machine
         assert all(check["met"] for check in page["checks"]), page["checks"]
 
 
 def test_the_benchmarks_are_the_files_of_the_folder():
     assert names() == [
         "anchors",
+        "beams",
         "decoding",
         "label_words",
+        "metrics",
         "partial_labels",
         "search",
         "seeds_together",

@@ -297,5 +297,7 @@ def test_options_come_to_the_plan_they_name(material):
     asked = question("m", "d.jsonl", None, None, None)
     assert asked.settings == default_settings(500, 16)
     assert (asked.seeds, asked.task) == ((0, 1, 2), {"kind": "classification"})
-    one = question("m", "d.jsonl", None, TaskOptions(task="generation", metric="bleu", input_field="mr"), None)
-    assert one.task == {"kind": "generation", "input": "mr", "metric": "bleu"}
+    one = question(
+        "m", "d.jsonl", None, TaskOptions(task="generation", metric=("bleu", "nist"), input_field="mr"), None
+    )
+    assert one.task == {"kind": "generation", "input": "mr", "metric": "bleu", "also": ("nist",)}

@@ -18,17 +18,18 @@ KEPT = ("also", "outputs")  # what a run keeps for this
 Run = Mapping[str, Any]
 
 
-def of_run(bench: Bench, texts: Sequence[str]) -> dict[str, Any]:
-    """The texts of a run on the test set, and the statistics of the metrics that are told beside the first.
+def of_run(bench: Bench, texts: Sequence[str], test: Mapping[str, float]) -> dict[str, Any]:
+    """The test scores, of the metrics too that are told beside the first; their statistics, and the texts.
 
-    Nothing for a task that chooses among labels.
+    The scores alone for a task that chooses among labels.
     """
     if not bench.task.writes:
-        return {}
+        return {"test": dict(test)}
     references = [row.references for row in _rows(bench)]
     lowercase = bench.task.lowercase
     also = {name: metrics.statistics(name, texts, references, lowercase=lowercase) for name in bench.task.also}
-    return {"outputs": list(texts), "also": also}
+    values = {name: metrics.aggregate(name, own)[name] for name, own in also.items()}
+    return {"test": {**test, **values}, "outputs": list(texts), "also": also}
 
 
 def also(runs: Sequence[Run], level: float) -> dict[str, Any]:
@@ -56,28 +57,26 @@ def also_paired(runs: Sequence[Run], best: Sequence[Run], level: float) -> dict[
 def side_by_side(bench: Bench, standings: Sequence[Standing]) -> dict[str, Any] | None:
     """Inputs, references and every arm's output at its first seed; None where nothing is written.
 
-    {"of": test rows, "rows": [{"row": line, "input", "references", "outputs": {arm: text}, "scores": {arm: {metric:
-    the metric of this row alone}}}]}
+    {"of": test rows, "arms": names, "seeds", "rows": [{"row": line, "input", "references", "outputs", "scores"}]}; the
+    outputs are in the order of the arms, and so are the scores: {metric: that of this one output}.
     """
     done = [one for one in standings if one.status == "done" and one.runs and one.runs[0].get("outputs")]
     if not bench.task.writes or not done:
         return None
     rows = _rows(bench)
-    scores = {one.name: _scores(bench, one.runs[0]) for one in done}
+    scores = [_scores(bench, one.runs[0]) for one in done]
     kept = sorted({index * len(rows) // min(SHOWN, len(rows)) for index in range(min(SHOWN, len(rows)))})
     return {
         "of": len(rows),
-        "seeds": {one.name: one.runs[0]["seed"] for one in done},
+        "arms": [one.name for one in done],
+        "seeds": [one.runs[0]["seed"] for one in done],
         "rows": [
             {
                 "row": rows[index].row,
                 "input": rows[index].source,
                 "references": list(rows[index].references),
-                "outputs": {one.name: one.runs[0]["outputs"][index] for one in done},
-                "scores": {
-                    name: {metric: round(values[index], 4) for metric, values in own.items()}
-                    for name, own in scores.items()
-                },
+                "outputs": [one.runs[0]["outputs"][index] for one in done],
+                "scores": [{name: round(values[index], 4) for name, values in own.items()} for own in scores],
             }
             for index in kept
         ],

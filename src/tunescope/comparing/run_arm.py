@@ -173,13 +173,12 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
         scored = _score(bench, todo, tuned, "test")
         cut = _cut(bench, todo, tuned, "test")
         looked = inside.mechanism(bench, rows_of(bench, todo, tuned, "dev"), tuned) if saved.exists() else None
-    return {
-        "test": scored.whole,
+    return examples.of_run(bench, scored.texts, scored.whole) | {
         "stats": scored.stats,
         "cut_test": cut,
         "reading": scored.told | {"rows": len(scored.stats)} if scored.told else None,
         "mechanism": looked,
-    } | examples.of_run(bench, scored.texts)
+    }
 
 
 @dataclass(frozen=True)

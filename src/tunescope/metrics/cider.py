@@ -7,67 +7,52 @@ resample of rows keeps those weights: an interval is over rows, not over sets of
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tunescope.measuring import coco
+from tunescope.measuring.counted import Counts, counted
 from tunescope.metrics import Metric, mean
 
 if TYPE_CHECKING:
+    from tunescope.measuring.counted import Integers
     from tunescope.metrics import Floats
-
-    Gram = tuple[str, ...]
 
 ORDERS, WIDTH = 4, 6.0  # WIDTH: of the Gaussian over the difference in length, in pairs of words
 
 
 def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool) -> Floats:
-    written, others = coco.prepared(outputs, references)
-    return np.asarray([[one] for one in scores(written, others)], dtype=np.float64)
+    return scores(*coco.prepared(outputs, references))[:, None]
 
 
-def scores(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """The score of every row of tokenised texts, 0 to 10."""
-    counted = [[_grams(one) for one in own] for own in references]
-    within = Counter(gram for own in counted for gram in set().union(*own))
-    rows = math.log(len(references))
-    weights = {gram: rows - math.log(found) for gram, found in within.items()}
-    return [
-        10 / ORDERS * sum(_alike(_grams(output), one, weights, rows) for one in own) / len(own)
-        for output, own in zip(outputs, counted, strict=True)
-    ]
+def scores(outputs: Sequence[str], references: Sequence[Sequence[str]]) -> Floats:
+    """(rows,) of tokenised texts, 0 to 10."""
+    row = np.repeat(np.arange(len(outputs)), [len(own) for own in references])  # of each reference
+    texts = [one.split() for one in (*outputs, *(one for own in references for one in own))]
+    pairs = np.maximum(np.array([len(one) for one in texts]) - 1, 0)
+    alike = sum((_cosines(one, row, len(outputs)) for one in counted(texts, ORDERS)), np.zeros(len(row)))
+    alike *= np.exp(-((pairs[row] - pairs[len(outputs) :]) ** 2) / (2 * WIDTH**2))
+    return np.asarray(10 / ORDERS * np.bincount(row, alike, len(outputs)) / np.bincount(row))
 
 
-def _grams(text: str) -> Counter[Gram]:
-    words = text.split()
-    return Counter(tuple(words[at : at + n]) for n in range(1, ORDERS + 1) for at in range(len(words) - n + 1))
+def _cosines(grams: Counts, row: Integers, n_rows: int) -> Floats:
+    """(references,): the cosine of weighted counts of an output and each reference, the output's cut to those.
 
-
-def _alike(output: Counter[Gram], reference: Counter[Gram], weights: Mapping[Gram, float], unseen: float) -> float:
-    """The sum over orders of the cosine of the weighted counts, those of the output cut to the reference's."""
-    shared = [0.0] * (ORDERS + 1)
-    for gram, count in output.items():
-        if gram in reference:
-            shared[len(gram)] += min(count, reference[gram]) * reference[gram] * weights[gram] ** 2
-    if not any(shared):
-        return 0.0
-    own, other = _norms(output, weights, unseen), _norms(reference, weights, unseen)
-    cosines = sum(both / (a * b) for both, a, b in zip(shared, own, other, strict=True) if both)
-    return cosines * math.exp(-((_pairs(output) - _pairs(reference)) ** 2) / (2 * WIDTH**2))
-
-
-def _norms(counts: Counter[Gram], weights: Mapping[Gram, float], unseen: float) -> list[float]:
-    found = [0.0] * (ORDERS + 1)
-    for gram, count in counts.items():
-        found[len(gram)] += (count * weights.get(gram, unseen)) ** 2
-    return [math.sqrt(one) for one in found]
-
-
-def _pairs(counts: Counter[Gram]) -> int:
-    return sum(count for gram, count in counts.items() if len(gram) == 2)
+    The texts counted are the outputs, then the references, which stand in these rows.
+    """
+    n_own = int(np.searchsorted(grams.text, n_rows))
+    places = np.concatenate([np.arange(n_rows), row])[grams.text] * grams.n_grams + grams.gram
+    within = np.bincount(np.unique(places[n_own:]) % grams.n_grams, minlength=grams.n_grams)
+    weights = (math.log(n_rows) - np.log(np.maximum(within, 1)))[grams.gram]
+    norms = np.sqrt(np.bincount(grams.text, (grams.count * weights) ** 2, n_rows + len(row)))
+    at = np.searchsorted(places[:n_own], places[n_own:])
+    own = np.append(grams.count[:n_own], 0)[at] * (np.append(places[:n_own], -1)[at] == places[n_own:])
+    both = np.minimum(own, grams.count[n_own:]) * grams.count[n_own:] * weights[n_own:] ** 2
+    shared = np.bincount(grams.text[n_own:] - n_rows, both, len(row))
+    length = norms[row] * norms[n_rows:]
+    return np.asarray(shared / np.where(length > 0, length, 1))
 
 
 METRIC = Metric(

@@ -35,6 +35,7 @@ def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase
     parts = [["SCORE", *own, output] for output, own in zip(written, others, strict=True)]
     path = coco.jar(*JAR)
     found = coco.java(
+        "METEOR",
         ["-jar", path.name, "-", "-", "-stdio", "-l", "en", "-norm"],
         [" ||| ".join(one.replace("|||", " ") for one in row) for row in parts],
         path.parent,

@@ -8,64 +8,59 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tunescope.measuring.grams import Gram, grams
 from tunescope.measuring.mteval import tokens
 from tunescope.metrics import Metric
 
 if TYPE_CHECKING:
     from tunescope.metrics import Floats
 
-    Gram = tuple[str, ...]
-
 ORDERS = 5
 BETA = math.log(0.5) / math.log(1.5) ** 2  # an output of two thirds of the length keeps half
 
 
-def grams(text: str) -> Counter[Gram]:
-    """Every n-gram of 1 to 5 tokens, with its count."""
-    words = tokens(text)
-    return Counter(words[at : at + n] for n in range(1, ORDERS + 1) for at in range(len(words) - n + 1))
+@dataclass(frozen=True)
+class Seen:
+    """How often the outputs' n-grams of 1 to 5 tokens stand in the references of the set, which have so many tokens."""
 
+    counts: Mapping[Gram, int]
+    tokens: int
 
-def information(counts: Counter[Gram], n_words: int) -> dict[Gram, float]:
-    """log2 of how often what stands in front of an n-gram's last word occurs for each time that the n-gram does."""
-    return {
-        gram: math.log2((counts[gram[:-1]] if len(gram) > 1 else n_words) / count) for gram, count in counts.items()
-    }
+    def information(self, gram: Gram) -> float:
+        """log2 of how often what stands in front of its last word occurs for each time that the n-gram does."""
+        front = self.counts[gram[:-1]] if len(gram) > 1 else self.tokens
+        return math.log2(front / self.counts[gram])
 
 
 def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool) -> Floats:
     """(rows, 11): information of the matches by order, n-grams of the output by order, mean length of references."""
-    weights = information(
-        sum_of([grams(one) for own in references for one in own]),
-        sum(len(tokens(one)) for own in references for one in own),
-    )
-    rows = [_row(output, own, weights) for output, own in zip(outputs, references, strict=True)]
+    tokenised = [[tokens(one) for one in own] for own in references]
+    everything = [one for own in tokenised for one in own]
+    written = set(chain.from_iterable(grams(tokens(output), ORDERS) for output in outputs))
+    counts = Counter(gram for one in everything for gram in grams(one, ORDERS) if gram in written)
+    seen = Seen(counts, sum(map(len, everything)))
+    rows = [_row(tokens(output), own, seen) for output, own in zip(outputs, tokenised, strict=True)]
     return np.asarray(rows, dtype=np.float64)
 
 
-def sum_of(counts: Sequence[Counter[Gram]]) -> Counter[Gram]:
-    total: Counter[Gram] = Counter()
-    for one in counts:
-        total.update(one)
-    return total
-
-
-def _row(output: str, references: Sequence[str], weights: dict[Gram, float]) -> list[float]:
-    most: Counter[Gram] = Counter()
+def _row(output: Gram, references: Sequence[Gram], seen: Seen) -> list[float]:
+    written = Counter(grams(output, ORDERS))
+    most: dict[Gram, int] = {}
     for one in references:
-        most |= grams(one)
+        for gram, count in Counter(gram for gram in grams(one, ORDERS) if gram in written).items():
+            most[gram] = max(count, most.get(gram, 0))
     matched = [0.0] * ORDERS
-    for gram, count in grams(output).items():
-        if gram in most:
-            matched[len(gram) - 1] += weights[gram] * min(count, most[gram])
-    length = len(tokens(output))
-    totals = [max(0, length - n) for n in range(ORDERS)]
-    return [*matched, *totals, sum(len(tokens(one)) for one in references) / len(references)]
+    for gram, count in most.items():
+        matched[len(gram) - 1] += seen.information(gram) * min(count, written[gram])
+    totals = [max(0, len(output) - n) for n in range(ORDERS)]
+    return [*matched, *totals, sum(map(len, references)) / len(references)]
 
 
 def score(sums: Floats, rows: Floats) -> Floats:

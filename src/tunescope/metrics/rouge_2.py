@@ -13,8 +13,8 @@ def f1(output: str, references: Sequence[str], lowercase: bool) -> tuple[float]:
 
 
 METRIC = Metric(
-    compared="mean ROUGE-2 F1 as in rouge_score: runs of a to z and digits, stemmed, case ignored, of several references "
-    "the one that fits best, 0 to 100",
+    compared="mean ROUGE-2 F1 as in rouge_score (XSum): runs of a to z and digits, stemmed, case ignored, of several "
+    "references the one that fits best, 0 to 100",
     best=100.0,
     width=1,
     stats=per_row(f1),

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from tunescope.looking.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report import charts, pictures, text
+from tunescope.report.outputs import outputs
 from tunescope.report.view import View, view
 
 
@@ -31,7 +32,8 @@ def write(results: dict[str, Any], path: str | Path) -> Path:
 def html(results: dict[str, Any]) -> str:
     """The page. Equal results give equal bytes."""
     v = view(results)
-    style, script = file("page.css") + file("pictures.css"), file("page.js")
+    style = file("page.css") + file("pictures.css") + file("outputs.css")
+    script = file("page.js") + file("outputs.js")
     page: str = _template().render(
         v=v,
         style=Markup(style),
@@ -41,6 +43,7 @@ def html(results: dict[str, Any]) -> str:
         strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
         panels=_panels(v),
         inside=_inside(v.raw.get("inside") or {}),
+        outputs=outputs(v.raw.get("examples"), v.raw["task"], {arm["name"]: arm["group"] for arm in v.arms}),
     )
     return page
 
@@ -92,5 +95,6 @@ def _template() -> Any:
         "memory": text.memory,
         "short": text.short,
         "fact": text.fact,
+        "named": text.metric,
     }
     return environment.from_string(file("page.html.j2"))

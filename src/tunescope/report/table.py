@@ -22,6 +22,7 @@ def table(results: dict[str, Any]) -> Table:
     out = Table(title=Text(f"{v.answer}: {v.frame.metric} of {v.raw['model'].get('name') or 'the model'}"), box=None)
     out.add_column("arm", overflow="fold")
     numbers = ["score", "95 % interval", *(["balanced"] if v.is_balanced else [])]
+    numbers += v.also
     numbers += [f"against {escape(text.short(v.best or '', 20))}", "stored", "rate", "time"]
     for name in numbers:
         out.add_column(name, justify="right", no_wrap=True)
@@ -29,6 +30,7 @@ def table(results: dict[str, Any]) -> Table:
     for arm in v.arms:
         status = f"{arm['status']}: {arm['reason']}" if arm["reason"] else arm["status"]
         cells = [arm["shown"], arm["span"], *([arm["balanced_shown"]] if v.is_balanced else [])]
+        cells += [one["shown"] for one in arm["also"]]
         cells += [" ".join(filter(None, _behind(arm))), text.count(arm["stored"])]
         cells += [text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)

@@ -7,6 +7,8 @@ import re
 import unicodedata
 from typing import Any
 
+from tunescope.tasks import metrics
+
 LIMIT = 2000
 _PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
 _SECRET = re.compile(r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|A(?:KIA|SIA)[0-9A-Z]{16})\b")
@@ -33,10 +35,10 @@ def short(text: str, limit: int = 34) -> str:
 
 
 def score(value: float | None, scale: float = 1.0, *, sign: bool = False) -> str:
-    """0.874 on a scale of 1, 87.4 on a scale of 100; `sign` for differences."""
+    """0.874 on a scale of 1, 8.74 on one of 10, 87.4 on one of 100; `sign` for differences."""
     if value is None or not math.isfinite(value):
         return "–"
-    digits = 3 if scale <= 1 else 1
+    digits = 3 if scale <= 1 else 2 if scale <= 10 else 1
     return f"{value:{'+' if sign else ''}.{digits}f}".replace("-", "−")
 
 
@@ -44,6 +46,14 @@ def span(low_high: list[float] | None, scale: float = 1.0, *, sign: bool = False
     if not low_high:
         return ""
     return " to ".join(score(edge, scale, sign=sign) for edge in low_high)
+
+
+def metric(name: str) -> str:
+    """A metric's name for a person."""
+    known = {"bleu": "BLEU", "nist": "NIST", "cider": "CIDEr", "meteor": "METEOR", "chrf": "chrF", "ter": "TER"}
+    if name.startswith("rouge_"):
+        return name.replace("rouge_", "ROUGE-").replace("-l", "-L").replace("_coco", " (COCO)")
+    return known.get(name, name.replace("_", " ")) + (" ↓" if metrics.is_lower_better(name) else "")
 
 
 def count(value: float | None) -> str:

@@ -38,6 +38,11 @@ class View:
         return [arm for arm in self.arms if arm["done"]]
 
     @property
+    def also(self) -> list[str]:
+        """The names of the metrics that are told beside the first."""
+        return [text.metric(name) for name in self.raw["task"].get("also") or []]
+
+    @property
     def is_balanced(self) -> bool:
         """Whether balanced accuracy stands beside the score: the labels alike, however many rows each has."""
         return any(arm["balanced"] is not None for arm in self.done)
@@ -62,16 +67,16 @@ def view(results: Json) -> View:
     scale = metrics.scale(metric)
     arms = [_arm(one, i, metric) for i, one in enumerate(results["arms"])]
     arms.sort(key=lambda arm: (not arm["done"], -(arm["score"] or 0.0), arm["index"]))
-    best = _best(raw, arms)
+    best, also = _best(raw, arms), [str(name) for name in raw["task"].get("also") or []]
     for arm in arms:
         arm["shown"] = text.score(arm["score"], scale)
         arm["span"] = text.span(arm["interval"], scale)
         arm["balanced_shown"] = text.score(arm["balanced"]) if arm["balanced"] is not None else ""
         arm["behind"] = _behind(arm["name"], best, raw.get("comparisons") or [], scale)
+        arm["also"] = [_also(arm, name, best, raw.get("comparisons") or []) for name in also]
     known = [arm for arm in arms if arm["runs"] or arm["trials"]]
     size = _number(raw["protocol"].get("budget"))
-    named = "BLEU" if metric == "bleu" else metric.replace("_", " ")
-    shown = frame(known, named, scale, _number(raw["task"].get("chance")), int(size) if size else None)
+    shown = frame(known, text.metric(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
     return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best, shown, _limits(raw, arms, best, scale))
 
 
@@ -99,6 +104,7 @@ def _arm(one: Json, index: int, metric: str) -> Json:
         "score": value,
         "interval": one.get("interval") or None,
         "balanced": _mean(run["balanced"] for run in scored),
+        "others": one.get("also") or {},
         "trained": int(parameters.get("trained") or 0),
         "stored": int(parameters.get("stored") or 0),
         "live": int(parameters.get("live") or 0),
@@ -128,6 +134,19 @@ def _best(raw: Json, arms: list[Json]) -> str | None:
     named = text.short(str((raw.get("best") or {}).get("arm") or ""), 80)
     finished = [arm["name"] for arm in arms if arm["done"]]
     return named if named in finished else (finished[0] if finished else None)
+
+
+def _also(arm: Json, name: str, best: str | None, comparisons: list[Json]) -> Json:
+    """A metric told beside the first: its score, interval and difference to the best arm, for showing."""
+    own, scale = arm["others"].get(name) or {}, metrics.scale(name)
+    pairs = [{**one, **((one.get("also") or {}).get(name) or {"interval": None})} for one in comparisons]
+    difference, span = _behind(arm["name"], best, pairs, scale)
+    return {
+        "value": _number(own.get("score")),
+        "shown": text.score(_number(own.get("score")), scale),
+        "span": text.span(own.get("interval"), scale),
+        "behind": f"{difference} ({span})" if span else difference,
+    }
 
 
 def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) -> tuple[str, str]:

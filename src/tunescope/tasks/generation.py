@@ -11,8 +11,8 @@ from tunescope import metrics
 from tunescope.errors import UserError
 from tunescope.tasks import prompts
 from tunescope.tasks.choosing import uniform
-from tunescope.tasks.reading import line_of, place, value
 from tunescope.tasks.metrics import statistics
+from tunescope.tasks.reading import line_of, place, value
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 from tunescope.tasks.writing import Writing
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,14 +40,13 @@ def aggregate_many(metric: str, stats: ArrayLike, weights: ArrayLike) -> Floats:
         weights: (n_resamples, n_rows), not all zero in a resample.
     """
     table, times = _table(metric, stats), np.asarray(weights, dtype=np.float64)
-    score = metrics.mean if metric == ACCURACY else metrics.find(metric).score
-    return score(times @ table, times.sum(-1))
+    return _score(metric)(times @ table, times.sum(-1))
 
 
 def of_rows(metric: str, stats: ArrayLike) -> list[float]:
     """The metric of each row, as if the row were the whole set."""
     table = _table(metric, stats)
-    return [float(value) for value in aggregate_many(metric, table, np.eye(len(table)))]
+    return [float(value) for value in _score(metric)(table, np.ones(len(table)))]
 
 
 def statistics(
@@ -66,6 +65,14 @@ def statistics(
 def scale(metric: str) -> float:
     """The best value; the worst is 0. For NIST, which has no best one, a usual value."""
     return metrics.find(metric).best if metric in metrics.names() else 1.0
+
+
+def is_lower_better(metric: str) -> bool:
+    return metric in metrics.names() and not metrics.find(metric).higher_is_better
+
+
+def _score(metric: str) -> Callable[[Floats, Floats], Floats]:
+    return metrics.mean if metric == ACCURACY else metrics.find(metric).score
 
 
 def _table(metric: str, stats: ArrayLike) -> Floats:

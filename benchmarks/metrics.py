@@ -1,0 +1,63 @@
+"""Every metric of 5,000 outputs with three references each: processor time, Java's too; METEOR and TER apart."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+from benchmarks.tools.measuring import Check, Result
+from benchmarks.tools.models import Scale
+from tunescope import metrics
+from tunescope.errors import UserError
+from tunescope.tasks.metrics import aggregate, statistics
+
+ROWS = {"full": 5000, "tiny": 20}
+REFERENCES, WORDS, VOCABULARY = 3, 22, 1500
+APART = {"ter": 50, "meteor": 500}  # rows that these are measured on
+TARGET = 10.0
+
+
+def run(scale: Scale) -> Result:
+    outputs, references = texts(ROWS[scale.name])
+    took: dict[str, object] = {}
+    for name in metrics.names():
+        n_rows = min(APART.get(name, len(outputs)), len(outputs))
+        took[name] = _seconds(name, outputs[:n_rows], references[:n_rows])
+    counted = [value for name, value in took.items() if name not in APART and isinstance(value, float)]
+    settings = {
+        "outputs": len(outputs),
+        "references of each": REFERENCES,
+        "words of each": WORDS,
+        "seconds": {name: took[name] for name in took if name not in APART},
+        "seconds, rows": {name: [took[name], min(rows, len(outputs))] for name, rows in APART.items()},
+    }
+    return Result((), [Check("seconds for all but TER and METEOR", sum(counted), TARGET)], settings)
+
+
+def texts(n_rows: int) -> tuple[list[str], list[list[str]]]:
+    """Made-up sentences; an output is one of its references with words dropped, swapped and replaced."""
+    random = Random(0)
+    words = [f"{random.choice('bcdfgklmnprst')}{random.choice('aeiou')}{n}" for n in range(VOCABULARY)]
+    shares = [1 / (n + 1) for n in range(VOCABULARY)]
+
+    def sentence() -> list[str]:
+        return random.choices(words, shares, k=WORDS)
+
+    outputs, references = [], []
+    for _ in range(n_rows):
+        own = [sentence() for _ in range(REFERENCES)]
+        said = [random.choice(words) if random.random() < 0.2 else word for word in own[0] if random.random() < 0.9]
+        references.append([f"{' '.join(one).capitalize()}, so it is." for one in own])
+        outputs.append(f"{' '.join(said).capitalize()}.")
+    return outputs, references
+
+
+def _seconds(name: str, outputs: list[str], references: list[list[str]]) -> float | str:
+    """Of processor time, Java's own process counted; or why it could not be measured."""
+    try:
+        metrics.find(name).needs()
+    except UserError as refusal:
+        return str(refusal)
+    start = sum(os.times()[:4])
+    aggregate(name, statistics(name, outputs, references))
+    return round(sum(os.times()[:4]) - start, 2)

@@ -1,0 +1,98 @@
+"""The page of a task with written answers: outputs side by side, whatever they hold."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from report_example import example
+from test_page import HOSTILE, Tags, poisoned
+
+from tunescope import report
+
+ARMS = ("zero-shot", "lora-2")
+
+
+def written(rows=3, of=3):
+    """The example's results as of a generation task."""
+    results = example()
+    results["task"] |= {"kind": "generation", "metric": "bleu", "also": ["nist", "ter"], "chance": None}
+    for arm in results["arms"]:
+        arm["also"] = {"nist": {"score": 8.5123, "interval": [8.4, 8.6]}, "ter": {"score": 41.04, "interval": [40, 42]}}
+        for run in arm.get("runs") or []:
+            run["stats"], run["test"] = [], {"bleu": 66.1}
+    for pair in results["comparisons"]:
+        pair["also"] = {"nist": {"difference": -0.25, "interval": [-0.31, -0.2]}}
+    results["examples"] = {
+        "of": of,
+        "arms": list(ARMS),
+        "seeds": [0, 3],
+        "rows": [
+            {
+                "row": 10 + at,
+                "input": f"name : The Eagle {at}",
+                "references": [f"The Eagle is a pub {at}.", "A pub, The Eagle."],
+                "outputs": ["", f"The Eagle pub {at}"],
+                "scores": [{"bleu": 12.34 + at, "nist": 3.456, "ter": 50.0} for _ in ARMS],
+            }
+            for at in range(rows)
+        ],
+    }
+    return results
+
+
+def cells(html):
+    part = html[html.index('<table id="outputs-table">') :]
+    return " ".join(" ".join(Tags(part[: part.index("</table>") + 8]).text).split())
+
+
+def test_every_arms_output_stands_beside_the_input_its_references_and_its_own_scores():
+    html = report.html(written())
+    assert Tags(html).open == []
+    assert html.count("<tbody>") == 1 + 3
+    assert (
+        "name : The Eagle 1 line 11 The Eagle is a pub 1. A pub, The Eagle. zero-shot nothing 13.3 3.46 50.0 "
+        "lora-2 The Eagle pub 1 13.3 3.46 50.0"
+    ) in cells(html)
+    assert "All 3 test rows. Every arm at its first seed (lora-2 at seed 3)" in " ".join(html.split())
+
+
+def test_rows_that_are_left_out_are_counted():
+    assert "3 of 1,234 test rows, spread evenly." in report.html(written(of=1234))
+
+
+def test_other_metrics_have_columns_with_intervals_and_differences_and_tell_when_lower_is_better():
+    text = " ".join(" ".join(Tags(report.html(written())).text).split())
+    assert "NIST TER ↓" in text
+    assert "8.51 8.40 to 8.60 −0.25 (−0.31 to −0.20)" in text
+    assert "41.0 40.0 to 42.0" in text
+
+
+@pytest.mark.parametrize("poison", HOSTILE)
+def test_what_users_and_models_wrote_is_text_and_never_html(poison):
+    results = written()
+    results["examples"] = poisoned(results["examples"], poison)
+    parsed = Tags(report.html(results))
+    clean = Tags(report.html(written()))
+    assert [tag for tag, _ in parsed.tags] != []
+    assert {tag for tag, _ in parsed.tags} <= {tag for tag, _ in clean.tags}
+    assert parsed.open == []
+    assert not [key for _, attrs in parsed.tags for key in attrs if key.startswith("on")]
+
+
+def test_a_page_of_labels_has_no_such_part():
+    html = report.html(example())
+    assert 'id="outputs-table"' not in html
+    assert report.html(example() | {"examples": None}) == html
+
+
+def test_search_and_sort_read_what_the_table_says():
+    html = report.html(written())
+    assert re.findall(r'data-metric="([^"]*)"', html) == ["BLEU", "NIST", "TER ↓"]
+    values = re.findall(r'<td class="n" data-value="([^"]*)">', html[html.index('<table id="outputs-table">') :])
+    assert values[:6] == ["12.34", "3.456", "50.0"] * 2
+
+
+def test_the_terminals_table_has_the_other_metrics_too():
+    table = report.table(written())
+    assert [column.header for column in table.columns][1:5] == ["score", "95 % interval", "NIST", "TER ↓"]
