@@ -13,7 +13,8 @@ from tunescope.gathering.found import Found, row
 from tunescope.tasks.reading import Row, place, read, value
 
 SOURCE = "Novikova et al. 2017, arXiv:1706.09254; github.com/tuetschek/e2e-dataset; CC BY-SA 4.0"
-METRICS = ("bleu", "nist", "meteor", "rouge_l_coco", "cider")  # of the challenge
+METRICS = ("bleu", "nist", "meteor", "rouge_l_coco", "cider")  # of the challenge, whose script ignores case
+LOWERCASE = True
 OFFICIAL = {"train": ("trainset.csv",), "dev": ("devset.csv",), "test": ("testset_w_refs.csv",)}
 NAMES = {"eatType": "Type", "priceRange": "price", "familyFriendly": "family friendly"}
 SLOT = re.compile(r"([^\[\],]+)\[([^\]]*)\]")

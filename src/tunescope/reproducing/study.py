@@ -72,7 +72,8 @@ def settings(
         "rows": dict(rows),
         "lines": kept(ask, lines, course.network),
         "choose": choose,
-        "metrics": ["accuracy"] if choose else _metrics(spec.name),
+        "metrics": ["accuracy"] if choose else _metrics(_module(spec.name)),
+        "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
         **model,
     }
@@ -134,9 +135,12 @@ def _by_network(arm: str, width: int | None) -> str:
     return f"{prefix}{',' if ':' in prefix else ':'}mlp={width}{plus}{rest}"
 
 
-def _metrics(corpus: str) -> list[str]:
+def _module(corpus: str) -> Any:
+    return importlib.import_module(f"tunescope.corpora.{corpus}")
+
+
+def _metrics(module: Any) -> list[str]:
     """Those of the corpus that can run here; of one with labels, exact matches."""
-    module = importlib.import_module(f"tunescope.corpora.{corpus}")
     return [name for name in getattr(module, "METRICS", ("exact_match",)) if _runs(name)]
 
 

@@ -118,8 +118,9 @@ def _task(settings: Settings, template: str) -> Any:
     if settings["choose"]:
         by = "head" if settings["kind"] == "encoder" else "words"
         return tasks.Classification(text="input", label="target", template=template, by=by)
+    metric, *also = settings["metrics"]
     return tasks.Generation(
-        metric=settings["metrics"][0], also=tuple(settings["metrics"][1:]), beams=settings["course"]["beams"]
+        metric=metric, also=tuple(also), lowercase=settings["lowercase"], beams=settings["course"]["beams"]
     )
 
 
