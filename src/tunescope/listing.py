@@ -60,12 +60,11 @@ def _first_line(name: str, method: type) -> str:
 
 
 def _fields(known: list[Field[Any]]) -> str:
-    return "    fields: " + ", ".join(map(_shown, known))
+    return "    fields: " + ", ".join(
+        field.name if field.default is None else f"{field.name}={_shown(field)}" for field in known
+    )
 
 
 def _shown(field: Field[Any]) -> str:
-    """With its default; its name alone where that is None."""
     value = field.default if field.default is not MISSING else None
-    if value is None:
-        return field.name
-    return f"{field.name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -6,6 +6,7 @@ from random import Random
 import masked
 import pytest
 import task_tools
+import tinyrun
 import torch
 import torch.nn.functional as F
 
@@ -110,5 +111,5 @@ def test_texts_that_are_longer_than_the_encoder_are_cut_and_empty_ones_have_a_st
         with torch.no_grad():
             expected = model(input_ids=ids, output_hidden_states=True).hidden_states[-1][0].mean(0)
         torch.testing.assert_close(state, expected, rtol=0, atol=1e-10)
-    bare, words = task_tools.model("gpt2"), task_tools.sentence_piece(bos=False)
+    bare, words = tinyrun.model(), tinyrun.tokenizer()
     assert words("")["input_ids"] == [] and text_states(bare, [""], words).isfinite().all()
