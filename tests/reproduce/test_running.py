@@ -11,6 +11,7 @@ from tunescope.reproducing import running
 from tunescope.reproducing.recipe import Ask, Cell, Table, check, find, listing, recipes
 from tunescope.reproducing.showing import as_json, told
 
+TAKEN = {"protocol", "quick", "seeds", "model", "models", "data"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
 
 
@@ -18,7 +19,7 @@ def test_every_recipe_has_what_the_runner_asks_for():
     assert set(recipes()) >= NEEDED
     for name in recipes():
         recipe = find(name)
-        assert recipe.TITLE and recipe.SOURCE and set(recipe.TAKES) <= {"protocol", "quick", "seeds", "model", "data"}
+        assert recipe.TITLE and recipe.SOURCE and set(recipe.TAKES) <= TAKEN
         assert all(callable(getattr(recipe, part)) for part in ("settings", "worlds", "units", "work", "table"))
         assert name in listing()
 

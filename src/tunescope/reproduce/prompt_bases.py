@@ -36,24 +36,24 @@ def settings(ask: Ask) -> Settings:
         study.settings(replace(ask, model=model, others=()), LINES, course, rows, ("encoder-decoder",), choose=True)
         for model in ask.models
     ]
-    return each[0] | {"models": [{key: one[key] for key in study.OF_MODEL} for one in each]}
+    return each[0] | {"bases": [{key: one[key] for key in study.OF_MODEL} for one in each]}
 
 
 worlds = working.worlds
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    return [{"base": base, **unit} for base in range(len(settings["models"])) for unit in study.units(settings)]
+    return [{"base": base, **unit} for base in range(len(settings["bases"])) for unit in study.units(settings)]
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    return working.work(settings | settings["models"][unit["base"]], unit, folder)
+    return working.work(settings | settings["bases"][unit["base"]], unit, folder)
 
 
 def table(settings: Settings, found: Found) -> Table:
     """A model a row."""
     rows = []
-    for base, model in enumerate(settings["models"]):
+    for base, model in enumerate(settings["bases"]):
         outcomes = [outcome for unit, outcome in found if unit["base"] == base]
         cells = [Cell(tuple(one["scores"].get("accuracy", ())), bounds=(0.0, 1.0)) for one in outcomes]
         rows.append((f"{model_name(model['model'])}, {model['parameters']:,} parameters", cells))

@@ -63,7 +63,7 @@ def portable(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as results hold them: names, no paths of this machine."""
     named = {key: settings[key] for key in PATHS if isinstance(settings.get(key), str)}
     found = settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
-    several = {"models": [portable(one) for one in settings["models"]]} if "models" in settings else {}
+    several = {"bases": [portable(one) for one in settings["bases"]]} if "bases" in settings else {}
     return found | several
 
 
