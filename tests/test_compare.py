@@ -295,7 +295,7 @@ def test_arms_that_cannot_be_listed_are_refused(texts, message):
         ("demos:k=0", "demos:k=0: at least one demonstration; type demos:k=4"),
         (
             "demos:n=3",
-            "Arm 'demos:n=3': 'demos' has no field 'n'. Its fields: k, choose, encoder, sets, order, orders, calibrate.",
+            "Arm 'demos:n=3': 'demos' has no field 'n'. Its fields: k, choose, encoder, sets, order, orders, calib",
         ),
         ("demos:k=999", "999 demonstrations a label are asked for"),
         ("head", "the head is added to every arm of an encoder's classification"),
