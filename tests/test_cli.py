@@ -272,7 +272,10 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tunescope, material, tmp_path):
     words[words.index("--steps") + 1] = "100000"
     words += ["--patience", "99999", "--eval-every", "1000"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tunescope.cli", "compare", *map(str, words)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tunescope.cli", "compare", *map(str, words)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell's children ignore it
     )
     while not list(tmp_path.glob("run/arms/*.tmp-*")):
         assert process.poll() is None

@@ -1,7 +1,7 @@
 """The protocol, the same for every arm: try its learning rates at one seed, choose on dev, then all seeds on test."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,12 @@ from tunescope import files, store
 from tunescope.comparing import arms, examples
 from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
-from tunescope.comparing.interrupt import heard
 from tunescope.comparing.pool import OnDone, OnProgress, runner
 from tunescope.comparing.progress import Display, display
 from tunescope.comparing.remarks import remarks
 from tunescope.comparing.results import Standing
 from tunescope.comparing.run_arm import Job, Outcome, job
 from tunescope.errors import UserError
-from tunescope.train import Progress
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
@@ -50,14 +48,14 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
     Raises:
         UserError: every arm was refused.
     """
-    with heard() as check, display([entry.standing.name for entry in entries], quiet=quiet) as shown:
+    with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
         for note in bench.splits.notes:  # a test row that is also in train is known before the first step
             shown.say(f"note: {note}")
         for entry in entries:
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         store.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
-        with runner(bench, folder, workers, _telling(shown, check), _ending(shown)) as at_work:
+        with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
             outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.trials))
             for entry in entries:
                 _choose(bench, entry, outcomes)
@@ -88,12 +86,8 @@ def _distinct(jobs: Iterable[Job]) -> list[Job]:
     return list({todo.id: todo for todo in jobs}.values())
 
 
-def _telling(shown: Display, check: Callable[[], None]) -> OnProgress:
-    def tell(todo: Job, progress: Progress) -> None:
-        check()
-        shown.progress(todo.arm.arm.name, _named(todo), progress)
-
-    return tell
+def _telling(shown: Display) -> OnProgress:
+    return lambda todo, progress: shown.progress(todo.arm.arm.name, _named(todo), progress)
 
 
 def _ending(shown: Display) -> OnDone:
