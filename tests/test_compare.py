@@ -17,7 +17,7 @@ import transformers
 
 import tunescope as ts
 from tunescope import files, store, train
-from tunescope.comparing import arms, comparison, plan, pool, protocol, run_arm
+from tunescope.comparing import arms, comparison, job, plan, pool, protocol, run_arm
 from tunescope.comparing.bench import open_bench
 from tunescope.comparing.comparison import ask, compare, default_settings, resume
 from tunescope.comparing.results import Standing, best_on_dev
@@ -402,7 +402,7 @@ def test_two_workers_give_the_numbers_of_one(done, material, tmp_path):
 def test_a_worker_that_dies_costs_its_job_only(bench, material, monkeypatch, tmp_path):
     asked = question(material)
     prepared = arms.ready(arms.Arm("lora", "lora"), bench)
-    jobs = [run_arm.job(bench, prepared, (0.1,), seed) for seed in (0, 1)]
+    jobs = [job.job(bench, prepared, (0.1,), seed) for seed in (0, 1)]
     rounds = iter([{jobs[0].id: {"status": "done"}}, {}])
     monkeypatch.setattr(pool.Runner, "_spread", lambda *_: next(rounds))
     ended = []

@@ -6,7 +6,7 @@ import pytest
 import tinyrun
 
 from tunescope import train
-from tunescope.comparing import plan, run_arm
+from tunescope.comparing import job, plan, scored
 from tunescope.comparing.bench import open_bench
 from tunescope.comparing.comparison import ask
 from tunescope.comparing.options import ProtocolOptions, question
@@ -39,14 +39,14 @@ def asked(material, **changes):
 
 def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_same(material, tmp_path, monkeypatch):
     seen = {}
-    plain = run_arm.rows_of
+    plain = scored.rows_of
 
     def spy(bench, todo, tuned, part):
         found = plain(bench, todo, tuned, part)
         seen.setdefault((todo.seed, part), set()).add(tuple(row.source for row in found))
         return found
 
-    monkeypatch.setattr(run_arm, "rows_of", spy)
+    monkeypatch.setattr(scored, "rows_of", spy)
     found = ask(asked(material), tmp_path / "run", quiet=True)
     test = read(material[1]["test"])
     for seed in SEEDS:
@@ -78,9 +78,9 @@ def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):
 
 def test_a_comparison_without_it_keeps_its_identity(material):
     bench = open_bench(asked(material, k_shot=None))
-    job = run_arm.job(bench, _lora(bench), (1e-3,), 13)
+    todo = job.job(bench, _lora(bench), (1e-3,), 13)
     bench.plan = asked(material)
-    assert run_arm.job(bench, _lora(bench), (1e-3,), 13).id != job.id
+    assert job.job(bench, _lora(bench), (1e-3,), 13).id != todo.id
     assert "--k-shot" not in plan.command(asked(material, k_shot=None, data={**material[1], "dev": "d.jsonl"}))
     assert bench.draws == {} and bench.at(13) is bench
 

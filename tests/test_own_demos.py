@@ -12,7 +12,7 @@ from reference import demonstrating as literal
 
 import tunescope as ts
 from tunescope import train
-from tunescope.comparing import arms, asking, estimate, own_demos, plan, run_arm
+from tunescope.comparing import arms, asking, estimate, job, own_demos, plan, run_arm
 from tunescope.comparing.bench import open_bench
 from tunescope.comparing.comparison import ask
 from tunescope.comparing.demos import Demos, drawn
@@ -148,7 +148,7 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
 
 def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
     arm = arms.ready(arms.Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
-    todo = run_arm.job(bench, arm, (1e-3,), 0)
+    todo = job.job(bench, arm, (1e-3,), 0)
     with run_arm.attached(bench, todo, run_arm._specs(bench, todo)) as tuned:
         problem = run_arm.problem_of(bench, todo, tuned)
         torch.manual_seed(4)
@@ -194,7 +194,7 @@ def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(ben
 def test_rows_are_compared_by_the_model_as_it_is_before_anything_is_attached(material, bench):
     fresh = open_bench(question(material))
     arm = arms.ready(arms.Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
-    todo = run_arm.job(fresh, arm, (1e-3,) * 2, 0)
+    todo = job.job(fresh, arm, (1e-3,) * 2, 0)
     with run_arm.attached(fresh, todo, run_arm._specs(fresh, todo)) as tuned:
         problem = run_arm.problem_of(fresh, todo, tuned)
         assert problem.loss([0, 1]) > 0
@@ -242,7 +242,7 @@ def test_every_way_is_an_arm_that_finishes_and_its_cost_is_told(material, tmp_pa
 def test_a_run_that_was_stopped_goes_on_with_the_draws_of_an_undisturbed_one(material, tmp_path):
     bench = open_bench(question(material))
     arm = arms.ready(arms.Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
-    todo = run_arm.job(bench, arm, (1e-2,), 0)
+    todo = job.job(bench, arm, (1e-2,), 0)
     settings = train.Settings(steps=4, batch_size=4, eval_every=4, patience=3)
 
     def curve(name, steps, seed):
@@ -326,7 +326,7 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     bench = open_bench(asked)
     ready = arms.ready(arms.Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
     saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
-    with run_arm.attached(bench, run_arm.job(bench, ready, (1e-3,), 0), saved) as tuned:
+    with run_arm.attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
         sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
         with torch.no_grad():
             logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]
@@ -342,7 +342,7 @@ def test_another_encoder_in_the_same_folder_is_another_run(material, bench, tmp_
         words.save_pretrained(tmp_path)
         fresh = open_bench(question(material))
         ready = arms.ready(arms.Arm("one", f"demos:k=1,choose=nearest,encoder={tmp_path}"), fresh)
-        ids.append(run_arm.job(fresh, ready, (), 0).id)
+        ids.append(job.job(fresh, ready, (), 0).id)
     assert ids[0] == ids[1] != ids[2]
 
 

@@ -1,34 +1,20 @@
 """`tunescope data`, and a corpus where a data path is given."""
 
 import json
-import signal
-import sys
 
 import made
 import pytest
 import tinyrun
+from test_cli import call
 
-from tunescope import cli, tasks
+from tunescope import tasks
 from tunescope.corpora import corpus
 from tunescope.gathering import spec
 
 
 @pytest.fixture
 def tunescope(monkeypatch, capsys):
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["tunescope", *map(str, words)])
-        handler = signal.getsignal(signal.SIGTERM)
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as ended:
-            code = ended.code
-        finally:
-            signal.signal(signal.SIGTERM, handler)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return lambda *words: call(monkeypatch, capsys, *words)
 
 
 @pytest.fixture

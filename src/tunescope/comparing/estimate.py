@@ -11,9 +11,11 @@ from tunescope.comparing import arms, asking, own_demos
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.demos import drawn
 from tunescope.comparing.in_front import specs_at
+from tunescope.comparing.job import Job, job
 from tunescope.comparing.ordering import most
 from tunescope.comparing.plan import Plan
-from tunescope.comparing.run_arm import Job, attached, job, problem_of, rows_of
+from tunescope.comparing.run_arm import attached, problem_of
+from tunescope.comparing.scored import rows_of
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.optimizers import make

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.job import Job
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.progress import at_most_every
-from tunescope.comparing.run_arm import Job, Outcome, run
+from tunescope.comparing.run_arm import Outcome, run
 from tunescope.train import Progress
 
 OnProgress = Callable[[Job, Progress], None]

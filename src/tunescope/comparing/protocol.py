@@ -10,11 +10,12 @@ from tunescope import files, store
 from tunescope.comparing import arms, examples
 from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
+from tunescope.comparing.job import Job, job
 from tunescope.comparing.pool import OnDone, OnProgress, runner
 from tunescope.comparing.progress import Display, display
 from tunescope.comparing.remarks import remarks
 from tunescope.comparing.results import Standing
-from tunescope.comparing.run_arm import Job, Outcome, job
+from tunescope.comparing.run_arm import Outcome
 from tunescope.errors import UserError
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")

@@ -5,18 +5,17 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
 
 from tunescope import files, store
-from tunescope.comparing import asking, examples, inside, own_demos
-from tunescope.comparing.arms import Ready, passes
-from tunescope.comparing.bench import Bench, encoder_print
+from tunescope.comparing import asking, examples, inside, own_demos, scored
+from tunescope.comparing.arms import passes
+from tunescope.comparing.bench import Bench
 from tunescope.comparing.in_front import specs_at
+from tunescope.comparing.job import Job
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
 from tunescope.searching.search import Found
@@ -27,45 +26,6 @@ Report = Callable[[Progress], None]
 Outcome = dict[str, Any]
 KEPT = ("done", "diverged")
 SAVE_EVERY = 30.0  # seconds between saved states of a run; a quick run saves none
-
-
-@dataclass(frozen=True)
-class Job:
-    """An arm at one seed and learning rate. `test`: also score the test set, which only chosen runs may."""
-
-    id: str
-    arm: Ready
-    rates: tuple[float, ...]  # of each spec
-    seed: int
-    steps: int  # at most
-    test: bool = False
-
-    @property
-    def rate(self) -> float | None:
-        """The rate of the first method that trains: the one to show."""
-        return next((rate for rate, trains in zip(self.rates, self.arm.trains, strict=False) if trains), None)
-
-
-def job(
-    bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: bool = False, steps: int | None = None
-) -> Job:
-    """The job, its id the hash of all that its numbers depend on; `steps` where they are not the plan's."""
-    settings = replace(bench.plan.settings, steps=steps or bench.plan.settings.steps)
-    depends_on = {
-        "arm": arm.label,
-        "rates": rates,
-        "seed": seed,
-        "settings": asdict(settings),
-        "task": bench.task.describe(),
-        "data": dict(bench.sha256),
-        "base": bench.fingerprint,
-        "device": bench.device.type,
-        "threads": bench.plan.threads,
-        "tunescope": version("tunescope"),
-    } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
-    if arm.demos and arm.demos.encoder:
-        depends_on["encoder"] = encoder_print(bench, arm.demos.encoder)
-    return Job(store.identity(depends_on), arm, rates, seed, settings.steps, test)
 
 
 def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
@@ -129,7 +89,7 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
             return _stopped(todo, "diverged", problem_found)
         tuned.eval()
         told = _save(bench, todo, work, tuned)
-        cut = _cut(bench, todo, tuned, "train", "dev")
+        cut = scored.cut(bench, todo, tuned, "train", "dev")
     return _done(todo, state.best_score, state.step, state.seconds, meter(), state.curve) | {
         "best_step": state.best_step,
         "cut": cut,
@@ -141,9 +101,9 @@ def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
     with attached(bench, todo, _specs(bench, todo)) as tuned:
-        dev = _score(bench, todo, tuned, "dev").value
+        dev = scored.score(bench, todo, tuned, "dev").value
         told = _save(bench, todo, work, tuned)
-        cut = _cut(bench, todo, tuned, "dev")
+        cut = scored.cut(bench, todo, tuned, "dev")
     found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
     return found | {"best_step": 0, "cut": cut, "demonstrations": told}
 
@@ -154,10 +114,10 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     found = todo.arm.search.search(bench, passes(bench), todo.seed, lambda line: None)
     own = with_found(bench, found)
     with attached(own, todo, [one for one in [made(own, found.text)] if one is not None]) as tuned:
-        dev = _score(own, todo, tuned, "dev").value
+        dev = scored.score(own, todo, tuned, "dev").value
         if tuned.artifacts:
             _save(own, todo, work, tuned)
-        cut = _cut(own, todo, tuned, "dev")
+        cut = scored.cut(own, todo, tuned, "dev")
     kept = asdict(replace(found, words=dict(found.words), trace=()))
     return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | {"best_step": 0, "cut": cut, "found": kept}
 
@@ -170,13 +130,13 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     if todo.arm.search is not None:
         bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
     with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
-        scored = _score(bench, todo, tuned, "test")
-        cut = _cut(bench, todo, tuned, "test")
-        looked = inside.mechanism(bench, rows_of(bench, todo, tuned, "dev"), tuned) if saved.exists() else None
-    return examples.of_run(bench, scored.texts, scored.whole) | {
-        "stats": scored.stats,
+        found = scored.score(bench, todo, tuned, "test")
+        cut = scored.cut(bench, todo, tuned, "test")
+        looked = inside.mechanism(bench, scored.rows_of(bench, todo, tuned, "dev"), tuned) if saved.exists() else None
+    return examples.of_run(bench, found.texts, found.whole) | {
+        "stats": found.stats,
         "cut_test": cut,
-        "reading": scored.told | {"rows": len(scored.stats)} if scored.told else None,
+        "reading": found.told | {"rows": len(found.stats)} if found.told else None,
         "mechanism": looked,
     }
 
@@ -212,7 +172,7 @@ def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextMan
 
 def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
     """The task on this model, as functions of rows by number."""
-    rows = rows_of(bench, todo, tuned, "train")
+    rows = scored.rows_of(bench, todo, tuned, "train")
     drawn = asking.drawn_rows(todo.arm, bench, tuned, todo.seed)
     parameters = dict(tuned.named_parameters())
     first = todo.arm.in_front
@@ -220,49 +180,10 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
         loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
-        score=lambda: _score(bench, todo, tuned, "dev").value,
+        score=lambda: scored.score(bench, todo, tuned, "dev").value,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
     )
-
-
-def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
-    return asking.rows_of(todo.arm, bench, tuned, part, todo.seed)
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """The metric and its companions, its statistics and the texts row by row, and means of what is told besides."""
-
-    whole: dict[str, float]
-    value: float
-    stats: list[list[float]]
-    texts: list[str]
-    told: dict[str, float]
-
-
-def _score(bench: Bench, todo: Job, tuned: Any, part: str) -> _Scored:
-    from tunescope.tasks import metrics
-
-    training = getattr(tuned, "training", False)
-    if training:
-        tuned.eval()
-    predictions = asking.predictions(todo.arm, bench, tuned, part, todo.seed)
-    if training:
-        tuned.train()
-    stats = [list(prediction.stats) for prediction in predictions]
-    whole, texts = metrics.aggregate(bench.task.metric, stats), [prediction.text for prediction in predictions]
-    return _Scored(whole, whole[bench.task.metric], stats, texts, _means(predictions))
-
-
-def _means(predictions: Sequence[Any]) -> dict[str, float]:
-    names = predictions[0].told
-    return {name: fmean(one.told[name] for one in predictions) for name in names}
-
-
-def _cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
-    """Rows of each part that did not fit beside the context, and were cut."""
-    return {part: sum(row.cut > 0 for row in rows_of(bench, todo, tuned, part)) for part in parts}
 
 
 def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | None:

@@ -30,6 +30,7 @@ ARMS = {
     f"inputs:length=6+{WITH_O}": ("prefix of 6 and that LoRA with W_O", ""),
 }
 PREFIX = "inputs:length=12"
+THEIRS = "pretraining 40,000, prefix 100,000, LoRA 10,000 of 64"
 PUBLISHED = {
     PREFIX: Plan(steps=100_000, rates=(5e-5,)),
     WITH_O: Plan(steps=10_000, rates=(5e-3,)),
@@ -92,7 +93,7 @@ def table(settings: Settings, found: Found) -> Table:
             trained = Cell(text=f"{outcomes[0]['trained']:,}")
             tokens = Cell(tuple(outcome["dev"] for outcome in outcomes))
             rows.append((label, [trained, Cell.of(outcomes, "exact", SKILL, paper=paper), tokens]))
-    return Table(("parameters", "whole answers", "answer tokens (dev)"), rows, notes(settings))
+    return Table(("parameters", "whole answers", "answer tokens (dev)"), rows, notes(settings, THEIRS))
 
 
 def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:

@@ -75,7 +75,9 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from tunescope.comparing.arms import Arm, ready
-    from tunescope.comparing.run_arm import Job, attached, problem_of, rows_of
+    from tunescope.comparing.job import Job
+    from tunescope.comparing.run_arm import attached, problem_of
+    from tunescope.comparing.scored import rows_of
     from tunescope.reproducing.prefix_use import as_json, prefix_use
     from tunescope.train import train
 

@@ -10,6 +10,7 @@ class Course:
     """How every line is trained and scored; rates () means each method's own grid, of which `trials` are tried.
 
     epochs: times over the training rows, instead of steps.
+    encoders: what is published for encoders instead.
     network: the width of the network that makes a prefix which begins as noise; None trains it directly.
     """
 
@@ -24,6 +25,10 @@ class Course:
     beams: int = 1
     optimizer: str = "adamw"
     network: int | None = None
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    no_repeat_ngram: int = 0
+    encoders: "Course | None" = None
 
 
 TABLE_TO_TEXT = Course(  # Li and Liang 2021, section 5.3: E2E
@@ -45,6 +50,16 @@ PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     warmup=0.0,
     patience=1000,
     optimizer="adafactor",
+    weight_decay=1e-5,
+)
+GLUE = Course(  # He et al. 2022, appendix A
+    steps=0,
+    epochs=10,
+    batch_size=32,
+    rates=(1e-4,),
+    patience=1000,
+    network=800,
+    weight_decay=0.1,
 )
 SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing of .1 is left out, for all lines alike
     steps=100_000,
@@ -54,6 +69,10 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing o
     patience=1000,
     beams=6,
     network=800,
+    weight_decay=0.01,
+    clip=0.1,
+    no_repeat_ngram=3,
+    encoders=GLUE,
 )
 
 

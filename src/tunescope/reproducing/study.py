@@ -64,6 +64,8 @@ def settings(
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
+    own = course.encoders if model["kind"] == "encoder" else None
+    course = replace(own or course, encoders=None)
     return {
         "protocol": ask.protocol,
         "seeds": ask.seeds or (1 if ask.quick else 3),

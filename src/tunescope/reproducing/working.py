@@ -119,8 +119,13 @@ def _task(settings: Settings, template: str) -> Any:
         by = "head" if settings["kind"] == "encoder" else "words"
         return tasks.Classification(text="input", label="target", template=template, by=by)
     metric, *also = settings["metrics"]
+    course = settings["course"]
     return tasks.Generation(
-        metric=metric, also=tuple(also), lowercase=settings["lowercase"], beams=settings["course"]["beams"]
+        metric=metric,
+        also=tuple(also),
+        lowercase=settings["lowercase"],
+        beams=course["beams"],
+        no_repeat_ngram=course["no_repeat_ngram"],
     )
 
 
@@ -131,6 +136,8 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
         batch_size=course["batch_size"],
         optimizer=course["optimizer"],
         schedule=course["schedule"],
+        weight_decay=course["weight_decay"],
+        clip=course["clip"],
         warmup=course["warmup"],
         eval_every=max(1, steps // 5),
         patience=course["patience"],
