@@ -12,7 +12,7 @@ import tunescope as ts
 from tunescope import store
 from tunescope.budget import count
 from tunescope.registry import parse
-from tunescope.reproducing import curve, study
+from tunescope.reproducing import curve, study, working
 from tunescope.reproducing.recipe import Ask, find, recipes
 from tunescope.reproducing.running import reproduce
 
@@ -211,6 +211,25 @@ def test_what_is_no_corpus_is_refused_before_anything_is_loaded(tmp_path, given,
     given = given | ({"data": given["data"].format(tmp_path)} if "data" in given else {})
     with pytest.raises(ts.UserError, match=message):
         find("prefix-main").settings(Ask("prefix-main", **given))
+
+
+def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their_own(tmp_path):
+    recipe, data = find("unified-sites"), corpus(tmp_path / "rte")
+    folder, _ = tinyrun.write(tmp_path)
+    settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=data))
+    training = working._training(settings["course"], rows=40)
+    assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (100_000, 64, 0.01, 0.1)
+    task = working._task(settings, "{input}")
+    assert (task.beams, task.no_repeat_ngram) == (6, 3)
+    config = transformers.BertConfig(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    transformers.BertModel(config).save_pretrained(tmp_path / "bert")
+    tinyrun.tokenizer().save_pretrained(tmp_path / "bert")
+    settings = recipe.settings(Ask("unified-sites", "paper", model=str(tmp_path / "bert"), data=data))
+    training = working._training(settings["course"], rows=40)
+    assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
+    assert settings["course"]["rates"] == (1e-4,) and settings["metrics"] == ["accuracy"]
 
 
 def test_one_model_is_taken_where_one_is_meant():
