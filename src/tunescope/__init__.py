@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "Adapter": "tunescope.deltas.adapter",
     "Artifact": "tunescope.artifact",
+    "Bank": "tunescope.bank",
     "Bias": "tunescope.deltas.bias",
     "Full": "tunescope.deltas.full",
     "Head": "tunescope.deltas.head",

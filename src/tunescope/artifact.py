@@ -90,6 +90,13 @@ class SiteDelta(Spec):
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         """x (..., d_in) enters the site and h (..., d_out) leaves it -> (..., d_out)."""
 
+    def padded(self, p: Params, size: int) -> tuple[SiteDelta, Params]:
+        """The same function with `size` at least as large, zeros in what is new, so that several can be stacked.
+
+        A method that has no such form gives itself back, and is stacked with those of its own size.
+        """
+        return self, p
+
     def weight_change(self, p: Params) -> Tensor | None:
         """(d_out, d_in) to add to the frozen weight for the same map; None where no such matrix exists."""
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ from tunescope.artifact import (
     fingerprint,
 )
 from tunescope.attending import attending
+from tunescope.bank import Bank
+from tunescope.banking.attached import Banked
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
@@ -119,18 +121,29 @@ class Attached:
         self.detach()
 
 
-def attach(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> Attached:
+@overload
+def attach(model: Any, bank: Bank, /, *, tokenizer: Any = None, seed: int = 0) -> Banked: ...
+@overload
+def attach(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> Attached: ...
+def attach(model: Any, *artifacts: Spec | Artifact | Bank, tokenizer: Any = None, seed: int = 0) -> Attached | Banked:
     """The model with the artifacts in force, in the order given; specs are initialised, with torch seeded by `seed`.
 
     Contexts stand before the text in that order. At a site, deltas of linear maps act first, then those of whole
     blocks, each in that order. Trainable tensors are float32 where the model is in half precision, else in its type.
+
+    A bank is attached alone: every row of a batch then names what it takes.
 
     Raises UserError for a family or site that is not reached, an artifact made for another base, tokenizer or shape,
     and a model that has something attached already.
     """
     if not artifacts:
         raise UserError("attach(model) was given nothing to attach: attach(model, LoRA(rank=8)), for example.")
-    return Attached(model, initialised(model, artifacts, tokenizer, seed))
+    if isinstance(artifacts[0], Bank) and len(artifacts) == 1:
+        return Banked(model, artifacts[0], tokenizer, seed)
+    given = [artifact for artifact in artifacts if not isinstance(artifact, Bank)]
+    if len(given) < len(artifacts):
+        raise UserError("A bank is attached alone: put what all rows share into each of its entries, as a list.")
+    return Attached(model, initialised(model, given, tokenizer, seed))
 
 
 def lower(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> list[Artifact]:

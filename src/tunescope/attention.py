@@ -27,17 +27,20 @@ FEW = 1.0
 
 @dataclass(frozen=True)
 class Extra:
-    """One context's keys and values in one layer, the same for every row of the batch.
+    """A context's keys and values in one layer, the same for every row of the batch or each row's own.
 
-    key: (kv_heads, n, d_key); value: (kv_heads, n, d_value), after rotary positions.
-    at: (n,), the position of each key, for keys that stand at positions; None for free ones, which no window hides.
+    key: (kv_heads, n, d_key), or (batch, kv_heads, n, d_key); value: likewise, with d_value; after rotary positions.
+    at: (n,) or (batch, n), the position of each key, for keys that stand at positions; None for free ones, which no
+    window hides.
     infix: seen only from `output_start` on.
+    filled: (batch, n), False where a row has fewer keys than the longest; None where all have as many.
     """
 
     key: Tensor
     value: Tensor
     at: Tensor | None = None
     infix: bool = False
+    filled: Tensor | None = None
 
 
 Changed = Callable[[Tensor, dict[str, Any]], Tensor]
@@ -126,9 +129,9 @@ def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwarg
     rows = max(part.shape[0] for part in parts if part is not None)
     shape = (rows, 1, query.shape[2])
     whole = [
-        torch.ones(*shape, extra.key.shape[1], dtype=torch.bool, device=query.device)
+        torch.ones(*shape, extra.key.shape[-2], dtype=torch.bool, device=query.device)
         if part is None
-        else part.expand(*shape, extra.key.shape[1])
+        else part.expand(*shape, extra.key.shape[-2])
         for extra, part in zip(extras, parts, strict=True)
     ]
     return torch.cat(whole, -1)
@@ -136,16 +139,19 @@ def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwarg
 
 def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
     length = query.shape[2]
+    seen = None if extra.filled is None else extra.filled.to(query.device)[:, None, None]
     if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
-        return is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
+        after = is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
+        return after if seen is None else seen & after
     window = kwargs.get("sliding_window")
     if extra.at is None or window is None:
-        return None
+        return seen
     positions = kwargs.get("position_ids")
     if positions is None:
         raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
-    seen: Tensor = positions[:, None, :, None] - extra.at.to(query.device) < window
-    return seen
+    at = extra.at.to(query.device).view(-1, 1, 1, extra.at.shape[-1])
+    near: Tensor = positions[:, None, :, None] - at < window
+    return near if seen is None else seen & near
 
 
 def is_output(length: int, output_start: Tensor | None, device: torch.device) -> Tensor:
@@ -164,13 +170,27 @@ def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
 
 
 def _context_keys(extras: tuple[Extra, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """All contexts' keys and values, one after the other: (kv_heads, n, d)."""
+    """All contexts' keys and values, one after the other: (kv_heads, n, d), or (batch, kv_heads, n, d)."""
     if len(extras) == 1:
         return extras[0].key.to(like.dtype), extras[0].value.to(like.dtype)
     return (
-        torch.cat([extra.key for extra in extras], 1).to(like.dtype),
-        torch.cat([extra.value for extra in extras], 1).to(like.dtype),
+        torch.cat([extra.key for extra in extras], -2).to(like.dtype),
+        torch.cat([extra.value for extra in extras], -2).to(like.dtype),
     )
+
+
+def _over_context(x: Tensor, context: Tensor) -> Tensor:
+    """x (batch, heads, query, a) times a context's (kv_heads, a, b) or (batch, kv_heads, a, b) -> (..., query, b).
+
+    What is the same for all rows is one product with all of them, and no copy a row.
+    """
+    batch, heads, length, width = x.shape
+    kv_heads = context.shape[-3]
+    x = x.reshape(batch, kv_heads, -1, width)
+    if context.dim() == 4:
+        return (x @ context).view(batch, heads, length, -1)
+    whole = x.transpose(0, 1).reshape(kv_heads, -1, width) @ context
+    return whole.view(kv_heads, batch, -1, whole.shape[-1]).transpose(0, 1).reshape(batch, heads, length, -1)
 
 
 def _scores(
@@ -183,10 +203,7 @@ def _scores(
     bias: Tensor | None,
     softcap: float | None,
 ) -> Tensor:
-    """(batch, heads, query, n_context + keys), before softmax.
-
-    The scores are joined, not the keys: one product of all rows' queries with the shared keys, and no copy a row.
-    """
+    """(batch, heads, query, n_context + keys), before softmax. The scores are joined, not the keys."""
     batch, heads, length, width = query.shape
     groups = heads // key.shape[1]
     query = query * scaling
@@ -199,11 +216,7 @@ def _scores(
         content = content.masked_fill(~mask, lowest) if mask.dtype == torch.bool else content + mask
     if not extras:
         return content
-    keys, _ = _context_keys(extras, query)
-    folded = query.reshape(batch, keys.shape[0], groups * length, width).transpose(0, 1)
-    joined = folded.reshape(keys.shape[0], -1, width) @ keys.mT  # (kv_heads, batch * groups * query, n)
-    joined = _capped(joined, softcap).view(keys.shape[0], batch, groups, length, -1)
-    joined = joined.transpose(0, 1).reshape(batch, heads, length, -1)
+    joined = _capped(_over_context(query, _context_keys(extras, query)[0].mT), softcap)
     if visible is not None:
         joined = joined.masked_fill(~visible, lowest)
     return torch.cat([joined, content], -1)
@@ -234,10 +247,7 @@ def _mix(weights: Tensor, value: Tensor, extras: tuple[Extra, ...]) -> Tensor:
     out = content.view(batch, heads, length, -1)
     if not extras:
         return out
-    _, values = _context_keys(extras, value)
-    folded = weights[..., :n_context].reshape(batch, kv_heads, -1, n_context).transpose(0, 1)
-    added = folded.reshape(kv_heads, -1, n_context) @ values  # (kv_heads, batch * groups * query, d_value)
-    return out + added.view(kv_heads, batch, -1, length, added.shape[-1]).transpose(0, 1).reshape(out.shape)
+    return out + _over_context(weights[..., :n_context], _context_keys(extras, value)[1])
 
 
 def _fused(
@@ -255,12 +265,12 @@ def _fused(
         mask = bias if mask is None else _additive(mask, bias.dtype) + bias
     if extras:
         visible = context_visible(extras, query, key, kwargs)
-        n_context = sum(extra.key.shape[1] for extra in extras)
+        n_context = sum(extra.key.shape[-2] for extra in extras)
         if mask is not None or visible is not None:
             mask = _joined_mask(mask, visible, (query.shape[0], query.shape[2], n_context, key.shape[2]), query)
         more_keys, more_values = _context_keys(extras, key)
-        key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape), key], 2)
-        value = torch.cat([more_values.expand(value.shape[0], *more_values.shape), value], 2)
+        key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape[-3:]), key], 2)
+        value = torch.cat([more_values.expand(value.shape[0], *more_values.shape[-3:]), value], 2)
     grouped = query.shape[1] != key.shape[1]
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -35,7 +35,7 @@ def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
             stack.enter_context(_keys_placed(model, artifacts, name, module, places))
         tokens = [(a.spec, a.tensors) for a in artifacts if isinstance(a.spec, TokenContext)]
         if tokens and which != "decoder":
-            stack.enter_context(_embeddings_joined(model, tokens))
+            stack.enter_context(embeddings_joined(model, lambda: (token_rows(model, tokens)[None], None)))
         yield
 
 
@@ -50,7 +50,7 @@ def _keys_placed(
     made: dict[str, Any] = {"for": None, "used": 0}
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
-        _refuse_reentrant(model)
+        refuse_reentrant(model)
         groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
         versions = tuple(value._version for group in groups for value in group.values())
         kept_for = (torch.is_inference_mode_enabled(), versions)
@@ -65,8 +65,8 @@ def _keys_placed(
         for module in places.values():
             module.__dict__[STATE].asked = bool(model.config.output_attentions if asked is None else asked)
         if model.__dict__["_tunescope_wants_output_start"] and given.get("use_cache") is False:
-            _check_output_start(given)
-        return (), (_shifted(given, made["used"], model) if made["used"] else given)
+            check_output_start(given)
+        return (), (shifted(given, made["used"], model) if made["used"] else given)
 
     handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
     try:
@@ -79,7 +79,7 @@ def _keys_placed(
             module.__dict__.pop(STATE, None)
 
 
-def _check_output_start(given: dict[str, Any]) -> None:
+def check_output_start(given: dict[str, Any]) -> None:
     """Without a cache every step of decoding reads the whole text again, and cannot tell where the output began."""
     if given.get("output_start") is None:
         raise UserError(
@@ -88,8 +88,11 @@ def _check_output_start(given: dict[str, Any]) -> None:
         )
 
 
-def _shifted(given: dict[str, Any], used: int, model: Any) -> dict[str, Any]:
-    """The text's positions, `used` further on; derived from the mask where none are given, so padding is no text."""
+def shifted(given: dict[str, Any], used: int | Tensor, model: Any) -> dict[str, Any]:
+    """The text's positions, `used` further on; derived from the mask where none are given, so padding is no text.
+
+    used: one number for all rows, or (batch,).
+    """
     text = given.get("inputs_embeds") if given.get("input_ids") is None else given["input_ids"]
     assert text is not None
     past = given.get("past_key_values")
@@ -97,14 +100,16 @@ def _shifted(given: dict[str, Any], used: int, model: Any) -> dict[str, Any]:
     positions = given.get("position_ids")
     if positions is None:
         positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device)
+    most = used if isinstance(used, int) else int(used.max())
+    positions = positions + (used if isinstance(used, int) else used.to(positions.device)[:, None])
     limit = getattr(model.config, "max_position_embeddings", None)
-    if limit is not None and seen + text.shape[1] + used > limit and int(positions.max()) + used >= limit:
+    if limit is not None and seen + text.shape[1] + most > limit and int(positions.max()) >= limit:
         raise UserError(
-            f"The text has {seen + text.shape[1]} tokens and the context in front of it {used}: together more than the "
-            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, or cut the "
+            f"The text has {seen + text.shape[1]} tokens and the context in front of it {most}: together more than the "
+            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - most} tokens, or cut the "
             "context."
         )
-    return {**given, "position_ids": positions + used}
+    return {**given, "position_ids": positions}
 
 
 def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.device) -> Tensor:
@@ -114,7 +119,7 @@ def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.de
     return (mask.long().cumsum(1) - 1).clamp(min=0)[:, -length:]
 
 
-def _refuse_reentrant(model: Any) -> None:
+def refuse_reentrant(model: Any) -> None:
     if not model.training:  # transformers checkpoints only then
         return
     for module in model.modules():
@@ -128,39 +133,51 @@ def _refuse_reentrant(model: Any) -> None:
             return
 
 
+def token_rows(model: Any, contexts: Sequence[tuple[TokenContext, Params]]) -> Tensor:
+    """(n, width), the embeddings of all token contexts, one after the other."""
+    return torch.cat([spec.embeddings(tensors, embedder(model)) for spec, tensors in contexts])
+
+
+Made = tuple[Tensor, Tensor | None]
+
+
 @contextmanager
-def _embeddings_joined(model: Any, contexts: list[tuple[TokenContext, Params]]) -> Iterator[None]:
+def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[None]:
     """In an encoder a token context runs as tokens, for its keys look at the text.
 
     An encoder alone gives states of the text's length, context cut off; in an encoder-decoder the decoder attends to
     the context's states too, as in prompt tuning (Lester et al. 2021).
+
+    made: before each pass, the embeddings to put in front, (1, n, width) or (batch, n, width), and where each row has
+    one, (batch, n), or None for everywhere; None for nothing to put there.
     """
     is_alone = kind(model) == "encoder"
     entry = entries(model)["encoder"]
     names = argument_names(entry)
-    length = [0]
+    now: dict[str, Any] = {"length": 0, "filled": None}
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
-        made = [spec.embeddings(tensors, embedder(model)) for spec, tensors in contexts]
-        rows = torch.cat(made)
-        length[0] = len(rows)
-        return (), _joined(dict(zip(names, args, strict=False)) | kwargs, rows, model, takes=names)
+        given, found = dict(zip(names, args, strict=False)) | kwargs, made()
+        now["length"], now["filled"] = (0, None) if found is None else (found[0].shape[1], found[1])
+        return (), (given if found is None else _joined(given, *found, model, takes=names))
 
     def leave(_module: nn.Module, _args: Any, output: Any) -> Any:
-        output["last_hidden_state"] = output.last_hidden_state[:, length[0] :]
+        output["last_hidden_state"] = output.last_hidden_state[:, now["length"] :]
         if output.get("hidden_states") is not None:
-            output["hidden_states"] = tuple(states[:, length[0] :] for states in output.hidden_states)
+            output["hidden_states"] = tuple(states[:, now["length"] :] for states in output.hidden_states)
         return output
 
     def pool(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (args[0][:, length[0] :], *args[1:])
+        return (args[0][:, now["length"] :], *args[1:])
 
     def cross(
         _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
+        if mask is None and states is not None and now["filled"] is not None:
+            mask = states.new_ones(len(states), states.shape[1] - now["length"], dtype=torch.long)
         if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
-            kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1])
+            kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1], now["filled"])
         return args, kwargs
 
     handles = [entry.register_forward_pre_hook(enter, with_kwargs=True)]
@@ -177,34 +194,53 @@ def _embeddings_joined(model: Any, contexts: list[tuple[TokenContext, Params]]) 
             handle.remove()
 
 
-def widened(mask: Tensor, by: int) -> Tensor:
-    """A (batch, length) mask with `by` ones on the left."""
-    return torch.cat([mask.new_ones(len(mask), by), mask], 1)
+def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
+    """A (batch, length) mask with `by` ones on the left, or with what is filled there, repeated where rows are."""
+    if filled is None:
+        return torch.cat([mask.new_ones(len(mask), by), mask], 1)
+    return torch.cat([filled.to(mask).repeat_interleave(len(mask) // len(filled), 0), mask], 1)
 
 
-def _joined(given: dict[str, Any], rows: Tensor, model: Any, takes: list[str]) -> dict[str, Any]:
+def _joined(given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: Any, takes: list[str]) -> dict[str, Any]:
     ids = given.pop("input_ids", None)
     text = given.get("inputs_embeds")
     if text is None:
         text = model.get_input_embeddings()(ids)
-    batch, n_tokens = text.shape[:2]
-    _check_room(model, n_tokens, len(rows))
+    (batch, n_tokens), n_rows = text.shape[:2], rows.shape[1]
+    _check_room(model, n_tokens, n_rows)
     mask = given.get("attention_mask")
+    if mask is None and filled is not None:
+        mask = torch.ones(batch, n_tokens, dtype=torch.long, device=text.device)
     given["inputs_embeds"] = torch.cat([rows.to(text.dtype).expand(batch, -1, -1), text], 1)
     if mask is not None:
-        given["attention_mask"] = widened(mask, len(rows))
-        if given.get("position_ids") is None and bool((mask[:, 0] == 0).any()):
-            if "position_ids" not in takes:
-                raise UserError(
-                    f"Family {model.config.model_type!r} counts positions through padding, so a context in front of "
-                    "left-padded text would stand too far off. Pad the text on the right (padding_side='right')."
-                )
-            at = text_positions(given["attention_mask"], 0, len(rows) + n_tokens, text.device)
+        given["attention_mask"] = widened(mask, n_rows, filled)
+        if given.get("position_ids") is None and _needs_positions(model, mask, filled, takes):
+            at = text_positions(given["attention_mask"], 0, n_rows + n_tokens, text.device)
             given["position_ids"] = at + first_position(model)
     if given.get("token_type_ids") is not None:
         types = given["token_type_ids"]
-        given["token_type_ids"] = torch.cat([types.new_zeros(batch, len(rows)), types], 1)
+        given["token_type_ids"] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
     return given
+
+
+def _needs_positions(model: Any, mask: Tensor, filled: Tensor | None, takes: list[str]) -> bool:
+    """Whether positions must be told, for padding stands before or inside what is text; UserError where they cannot."""
+    inside = bool((mask[:, 0] == 0).any())
+    before = filled is not None and not bool(filled.all())
+    if (inside or before) and "position_ids" in takes:
+        return True
+    family = model.config.model_type
+    if inside:
+        raise UserError(
+            f"Family {family!r} counts positions through padding, so a context in front of left-padded text would "
+            "stand too far off. Pad the text on the right (padding_side='right')."
+        )
+    if before and not hasattr(model.config, "relative_attention_num_buckets"):
+        raise UserError(
+            f"Family {family!r} counts positions through padding, so contexts of different lengths cannot stand in "
+            "one batch. Give all rows of a batch contexts of one length, or prefixes."
+        )
+    return False
 
 
 def first_position(model: Any) -> int:

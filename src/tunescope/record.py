@@ -114,5 +114,6 @@ def _contexts(extras: tuple[Extra, ...], seen: Mapping[str, Tensor | None]) -> d
         like = seen[name]
         assert like is not None
         parts = [getattr(extra, name).to(like.dtype) for extra in extras]
-        made[f"context_{name}"] = torch.cat([like[0, :, :0], *parts], 1)
+        none = like[:, :, :0] if parts and parts[0].dim() == 4 else like[0, :, :0]
+        made[f"context_{name}"] = torch.cat([none, *parts], -2)
     return made

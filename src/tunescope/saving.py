@@ -12,6 +12,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
+from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 
 from tunescope import files
@@ -59,30 +60,47 @@ def save(
     return path
 
 
-def load(path: str | Path) -> list[Artifact]:
-    """The artifacts of a folder, checked against its sha256; `attach` checks them against the model."""
+def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:
+    """The artifacts of a folder, checked against its sha256; `attach` checks them against the model.
+
+    mapped: the tensors are views of the file, which the system pages in and out; the file must not change while they
+    are in use.
+    """
     path = Path(path)
+    manifest = read_manifest(path)
+    try:
+        return _read(path, manifest, mapped)
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
+    except (KeyError, TypeError, AttributeError, SafetensorError) as problem:
+        raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What a folder says of its artifacts. Raises UserError where it is no saved artifact, or of a newer format."""
     try:
         manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-        data = (path / TENSORS).read_bytes()
+        newer = manifest["format"] > VERSION
     except FileNotFoundError as error:
         raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
     except NotADirectoryError:
         raise UserError(f"{path} is no saved artifact, which is a folder: it is a file.") from None
     except ValueError:
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
-    try:
-        return _read(path, manifest, data)
-    except (KeyError, TypeError, AttributeError, SafetensorError) as problem:
+    except (KeyError, TypeError) as problem:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
-
-
-def _read(path: Path, manifest: dict[str, Any], data: bytes) -> list[Artifact]:
-    if manifest["format"] > VERSION:
+    if newer:
         raise UserError(f"{path} was written by a newer tunescope (format {manifest['format']}): upgrade to read it.")
-    if hashlib.sha256(data).hexdigest() != manifest["sha256"][TENSORS]:
+    found: dict[str, Any] = manifest
+    return found
+
+
+def _read(path: Path, manifest: dict[str, Any], mapped: bool) -> list[Artifact]:
+    data = b"" if mapped else (path / TENSORS).read_bytes()
+    found = files.sha256(path / TENSORS) if mapped else hashlib.sha256(data).hexdigest()
+    if found != manifest["sha256"][TENSORS]:
         raise UserError(f"{path / TENSORS} is damaged: its sha256 is not the one in {MANIFEST}. Copy it again.")
-    tensors = load_bytes(data)
+    tensors = load_file(path / TENSORS) if mapped else load_bytes(data)
     return [_restored(index, entry, manifest, tensors) for index, entry in enumerate(manifest["artifacts"])]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -51,6 +51,11 @@ class LoRA(SiteDelta):
     def formula(self) -> Form:
         scaled = "change" if self.scale == 1 else f"{self.scale} * change"
         return Form("x @ a.T @ b.T", "parallel", ", ".join(self.sites), f"h + {scaled}")
+
+    def padded(self, p: Params, size: int) -> tuple[SiteDelta, Params]:
+        more = size - self.rank
+        tensors = {"a": F.pad(p["a"], (0, 0, 0, more)), "b": F.pad(self.scale * p["b"], (0, more))}
+        return replace(self, rank=size, alpha=None), tensors
 
     def weight_change(self, p: Params) -> Tensor:
         return self.scale * (p["b"] @ p["a"])

@@ -1,0 +1,226 @@
+"""A model with a bank attached: each row of a batch with the artifacts under the name that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from tunescope.attention import STATE, LayerState
+from tunescope.bank import Bank, Entry
+from tunescope.banking.hot import Hot
+from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
+from tunescope.errors import UserError
+from tunescope.hooks import acting, argument_names, entries, frozen, pooled
+from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
+from tunescope.reach import reached, switched
+from tunescope.sites import kind
+
+Names = Sequence[str | None]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What rows take. several: a batch may have several rows in a row for each, as beams have."""
+
+    entries: tuple[Entry | None, ...]
+    several: bool
+
+
+class Banked:
+    """A model with a bank attached: `model(**batch, rows=[...])` and `model.generate(**batch, rows=[...])`.
+
+    Each row names what it takes of the bank, or None for the bare model. While attached, the base asks for no
+    gradients; `parameters()` do, after `train()`: those of artifacts that the bank was given, not of folders.
+    """
+
+    def __init__(self, model: Any, bank: Bank, tokenizer: Any = None, seed: int = 0) -> None:
+        self.model = model
+        self.bank = bank
+        self.training = False
+        self._hot = Hot(model, bank, tokenizer, seed)
+        self._asked: list[_Asked] = []
+        self._batch = Batch((), [])
+        self._acting_for: object = None
+        self._acting = ExitStack()
+        self._stack = ExitStack()
+        try:
+            self._enter()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _enter(self) -> None:
+        own = self.model.__dict__
+        if "_tunescope_attached" in own:
+            raise UserError("This model has artifacts attached already: detach() first.")
+        own["_tunescope_attached"], own["_tunescope_wants_output_start"] = self, kind(self.model) == "decoder"
+        self._stack.callback(lambda: [own.pop(f"_tunescope_{name}") for name in ("attached", "wants_output_start")])
+        enter = self._stack.enter_context
+        enter(frozen(self.model))
+        enter(switched(self.model))
+        enter(self._told())
+        self._stack.callback(self._rest)
+        for name, entry in entries(self.model).items():
+            enter(self._placed(name, entry))
+        if kind(self.model) != "decoder":
+            enter(embeddings_joined(self.model, lambda: embeddings_of(self.model, self._batch)))
+
+    @contextmanager
+    def rows(self, names: Names) -> Iterator[None]:
+        """Within it every call of the model takes these, a batch of several rows for each name too."""
+        self._asked.append(self._ask(names, several=True))
+        try:
+            yield
+        finally:
+            self._asked.pop()
+
+    def _ask(self, names: Names, *, several: bool) -> _Asked:
+        if isinstance(names, str) or not names:
+            raise UserError(f"rows={names!r}: give a list with a name, or None, for each row of the batch.")
+        return _Asked(tuple(None if name is None else self.bank.entry(name) for name in names), several)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """`rows` is read from the call of the model and from that of `generate`, and goes no further."""
+        model = self.model
+        told: list[bool] = []
+
+        def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            told.append(False)
+            if "rows" in kwargs:
+                self._asked.append(self._ask(kwargs["rows"], several=False))
+                told[-1] = True
+            return args, {name: value for name, value in kwargs.items() if name != "rows"}
+
+        def after(*_: Any) -> None:
+            if told and told.pop():
+                self._asked.pop()
+
+        def generate(*args: Any, rows: Names | None = None, **kwargs: Any) -> Any:
+            if rows is None:
+                return type(model).generate(model, *args, **kwargs)
+            with self.rows(rows):
+                return type(model).generate(model, *args, **kwargs)
+
+        handles = [
+            model.register_forward_pre_hook(before, with_kwargs=True),
+            model.register_forward_hook(after, always_call=True),
+        ]
+        if hasattr(type(model), "generate"):
+            model.__dict__["generate"] = generate
+        try:
+            yield
+        finally:
+            model.__dict__.pop("generate", None)
+            for handle in handles:
+                handle.remove()
+
+    @contextmanager
+    def _placed(self, stack: str, entry: nn.Module) -> Iterator[None]:
+        """Before each pass of a stack its rows get what they ask for; that stays until other rows are asked for."""
+        places = {found.name: found.module for found in reached(self.model) if found.name.startswith(f"{stack}.")}
+        names = argument_names(entry)
+        made: dict[str, Any] = {"for": None, "used": 0}
+
+        def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            refuse_reentrant(self.model)
+            given = dict(zip(names, args, strict=False)) | kwargs
+            text = given["inputs_embeds"] if given.get("input_ids") is None else given["input_ids"]
+            batch = self._batch = self._rows(len(text))
+            now = batch.state()
+            if now is None or now != made["for"]:
+                if not batch.has_keys(stack):
+                    self._rest()
+                extras, made["used"] = keys_of(self.model, batch, stack, places)
+                for name, module in places.items():
+                    module.__dict__[STATE].extras = extras[name]
+                made["for"] = now
+            if now is None or now != self._acting_for:
+                self._act(batch)
+                self._acting_for = now
+            self._tell_states(places, given)
+            return (), given if isinstance(made["used"], int) and not made["used"] else shifted(
+                given, made["used"], self.model
+            )
+
+        handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
+        try:
+            for module in places.values():
+                module.__dict__[STATE] = LayerState()
+            yield
+        finally:
+            handle.remove()
+            for module in places.values():
+                module.__dict__.pop(STATE, None)
+
+    def _rows(self, batch: int) -> Batch:
+        """The artifacts of each row of a batch of that size. Raises UserError where the names do not say."""
+        if not self._asked:
+            raise UserError(
+                "This model has a bank attached, so every call says what each row takes: rows=['NAME', None, ...]."
+            )
+        asked = self._asked[-1]
+        times, over = divmod(batch, len(asked.entries))
+        if over or (times != 1 and not asked.several):
+            raise UserError(f"rows= names {len(asked.entries)} rows, and the batch has {batch}.")
+        entries = tuple(entry for entry in asked.entries for _ in range(times))
+        distinct = list(dict.fromkeys(entry for entry in entries if entry is not None))
+        return Batch(entries, list(zip(distinct, self._hot.get(distinct), strict=True)))
+
+    def _tell_states(self, places: dict[str, nn.Module], given: dict[str, Any]) -> None:
+        asked = given.get("output_attentions")
+        states = [module.__dict__[STATE] for module in places.values()]
+        for state in states:
+            state.asked = bool(self.model.config.output_attentions if asked is None else asked)
+        if given.get("use_cache") is False and any(extra.infix for state in states for extra in state.extras):
+            check_output_start(given)
+
+    def _act(self, batch: Batch) -> None:
+        self._rest()
+        uses, head = deltas_of(self.model, batch)
+        self._acting.enter_context(acting(uses, lambda: self.training))
+        if head is not None:
+            self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
+
+    def _rest(self) -> None:
+        """No delta acts."""
+        self._acting.close()
+        self._acting_for = None
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """The tensors to optimise of what the bank was given, by "NAME/INDEX.TENSOR"."""
+        return {
+            f"{name}/{index}.{key}": value
+            for name, ready in self._hot.given()
+            for index, artifact in enumerate(ready.artifacts)
+            for key, value in artifact.tensors.items()
+            if value.is_floating_point() and not artifact.spec.bound and artifact.in_force is None
+        }
+
+    def parameters(self) -> list[Tensor]:
+        return list(self.named_parameters().values())
+
+    def train(self, mode: bool = True) -> Banked:
+        """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
+        self.training = mode
+        for value in self.parameters():
+            value.requires_grad_(mode)
+        return self
+
+    def eval(self) -> Banked:
+        return self.train(False)
+
+    def detach(self) -> None:
+        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
+        self.training = False
+        self._stack.close()
+
+    def __enter__(self) -> Banked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()

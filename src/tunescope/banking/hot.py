@@ -1,0 +1,96 @@
+"""What of a bank is at hand on a model: artifacts that were read, and the keys and values that contexts came to."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tunescope.artifact import Artifact, Spec
+from tunescope.bank import Bank, Entry, check_member
+from tunescope.banking.biases import bias_uses
+from tunescope.fitting import initialised, site_uses
+from tunescope.hooks import SiteUse, trains
+from tunescope.lowered import Extras, check_in_force
+
+
+@dataclass(eq=False)
+class Ready:
+    """An entry's artifacts on the model, and what they do there.
+
+    extras: stack -> for which state of the tensors, its contexts' keys and values, the positions they use up.
+    """
+
+    artifacts: tuple[Artifact, ...]
+    uses: list[SiteUse]
+    extras: dict[str, tuple[object, Extras, int]] = field(default_factory=dict)
+
+    def state(self) -> tuple[object, ...]:
+        """Changes whenever a tensor does."""
+        versions = (value._version for artifact in self.artifacts for value in artifact.tensors.values())
+        return (torch.is_inference_mode_enabled(), *versions)
+
+    def trains(self) -> bool:
+        return trains(*(artifact.tensors for artifact in self.artifacts))
+
+    def bytes(self) -> int:
+        made = [extra for _, extras, _ in self.extras.values() for some in extras.values() for extra in some]
+        held = [value for artifact in self.artifacts for value in artifact.tensors.values()]
+        held += [part for extra in made for part in (extra.key, extra.value)]
+        return sum(value.numel() * value.element_size() for value in held)
+
+
+class Hot:
+    """The entries of a bank made ready for one model, the most recently used last."""
+
+    def __init__(self, model: Any, bank: Bank, tokenizer: Any, seed: int) -> None:
+        self.bank = bank
+        self._made = (model, tokenizer, seed)
+        self._ready: OrderedDict[Entry, Ready] = OrderedDict()
+
+    def get(self, entries: Sequence[Entry]) -> list[Ready]:
+        """Each entry ready, read and checked where it was not; what is over the bound and not among them goes."""
+        found = []
+        for entry in entries:
+            if entry not in self._ready:
+                with torch.inference_mode(False):  # its tensors count their versions, whoever asked first
+                    self._ready[entry] = self._make(entry)
+            self._ready.move_to_end(entry)
+            found.append(self._ready[entry])
+        self._shrink(keep=set(entries))
+        return found
+
+    def given(self) -> Iterable[tuple[str, Ready]]:
+        """The entries that were handed over as artifacts, by name, made ready: those that can be trained."""
+        entries = [self.bank.entry(name) for name in self.bank]
+        held = [entry for entry in entries if not isinstance(entry.given, Path)]
+        return [(entry.name, ready) for entry, ready in zip(held, self.get(held), strict=True)]
+
+    def _make(self, entry: Entry) -> Ready:
+        from tunescope.saving import load
+
+        model, tokenizer, seed = self._made
+        read: Sequence[Spec | Artifact] = (
+            load(entry.given, mapped=True) if isinstance(entry.given, Path) else entry.given
+        )
+        for one in read:
+            check_member(entry.name, one if isinstance(one, Spec) else one.spec)
+        artifacts = initialised(model, read, tokenizer, seed)
+        check_in_force(model, artifacts)
+        return Ready(tuple(artifacts), [*bias_uses(model, entry.name, artifacts), *site_uses(model, artifacts)])
+
+    def _shrink(self, keep: set[Entry]) -> None:
+        """Out with what was removed from the bank, and with the oldest of what can be read again."""
+        for entry in [one for one in self._ready if one.name not in self.bank and one not in keep]:
+            del self._ready[entry]
+        read = [entry for entry in self._ready if isinstance(entry.given, Path)]
+        held = sum(self._ready[entry].bytes() for entry in read)
+        for entry in read:
+            if held <= self.bank.hot:
+                return
+            if entry not in keep:
+                held -= self._ready.pop(entry).bytes()
