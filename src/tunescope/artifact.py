@@ -90,6 +90,11 @@ class SiteDelta(Spec):
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         """x (..., d_in) enters the site and h (..., d_out) leaves it -> (..., d_out)."""
 
+    def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        """`apply` with tensors of their own for each row: p (rows, ...), x (rows, n, d_in), h (rows, n, d_out)."""
+        made: Tensor = torch.func.vmap(self.apply, randomness="different")(p, x, h)
+        return made
+
     def padded(self, p: Params, size: int) -> tuple[SiteDelta, Params]:
         """The same function with `size` at least as large, zeros in what is new, so that several can be stacked.
 

@@ -153,7 +153,7 @@ def test_it_leaves_no_trace_also_after_errors() -> None:
     before = trace(model)
     with ts.attach(model, ts.Bank(members(model)), tokenizer=tiny.tokenizer()):
         model(**tiny.batch(model), rows=["lora", "soft"])
-        with pytest.raises(ts.UserError, match="no artifact is named 'lore'. Did you mean 'lora'"):
+        with pytest.raises(ts.UserError, match=r"no artifact is named 'lore'\. Did you mean 'lora'"):
             model(**tiny.batch(model), rows=["lore", None])
         with pytest.raises(IndexError):
             model(input_ids=torch.tensor([[10**6]]), rows=["lora"])
@@ -168,7 +168,7 @@ def test_folders_are_read_when_asked_for_and_leave_when_they_are_too_many(tmp_pa
         artifacts = away(model, f"prefix:length={2 + seed}+lora:rank=2", seed)
         ts.save(tmp_path / f"customer {seed}", artifacts, model=model, tokenizer=tiny.tokenizer())
     bank = ts.Bank.folder(tmp_path, hot=1)
-    assert len(bank) == 5 and "customer 3" in bank and list(bank)[0] == "customer 0"
+    assert len(bank) == 5 and "customer 3" in bank and next(iter(bank)) == "customer 0"
     alone = []
     for seed in range(5):
         with ts.attach(model, *ts.load(tmp_path / f"customer {seed}")):

@@ -44,7 +44,7 @@ class Rowwise(SiteDelta):
         if self.shared:
             made = spec.apply(p, by_row, before)
         else:
-            made = torch.func.vmap(spec.apply, randomness="different")(p, by_row, before)
+            made = spec.apply_by_row(p, by_row, before)
         if self.rows is not None:
             made = h.reshape(self.batch, -1, h.shape[-1]).index_copy(0, self.rows, made.to(h.dtype))
         return made.reshape(*h.shape[:-1], made.shape[-1])

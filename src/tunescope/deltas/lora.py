@@ -47,6 +47,11 @@ class LoRA(SiteDelta):
             x = F.dropout(x, self.dropout)
         return h + F.linear(self.scale * F.linear(x, p["a"]), p["b"])
 
+    def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        if self.dropout:
+            x = F.dropout(x, self.dropout)
+        return h + self.scale * x @ p["a"].mT @ p["b"].mT
+
     @property
     def formula(self) -> Form:
         scaled = "change" if self.scale == 1 else f"{self.scale} * change"
