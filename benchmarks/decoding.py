@@ -38,7 +38,7 @@ def run(scale: Scale) -> Result:
 
 def decoder(model: Any, scale: Scale) -> Callable[[], None]:
     """STEPS tokens, one at a time, each row behind its own text; only the prefix, if any, differs."""
-    ids = _text(model, scale)
+    ids = text_before(model, scale)
     with torch.no_grad():
         cache = model(input_ids=ids, use_cache=True).past_key_values
     return _decode(model, cache, ids)
@@ -48,7 +48,7 @@ def peft_decoder(model: Any, length: int, scale: Scale) -> Callable[[], None]:
     """As peft's generate does: the prefix enters the cache of every row, then the base model goes on."""
     from peft import PrefixTuningConfig, get_peft_model
 
-    ids = _text(model, scale)
+    ids = text_before(model, scale)
     config = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=length)
     wrapped = get_peft_model(model, config).eval()
     with torch.no_grad():
@@ -68,7 +68,7 @@ def _decode(model: Any, cache: Any, ids: torch.Tensor) -> Callable[[], None]:
     return decode
 
 
-def _text(model: Any, scale: Scale) -> torch.Tensor:
+def text_before(model: Any, scale: Scale) -> torch.Tensor:
     shape = (scale.rows_decoded, scale.tokens_before)
     return torch.randint(model.config.vocab_size, shape, generator=torch.Generator().manual_seed(1))
 
@@ -76,7 +76,7 @@ def _text(model: Any, scale: Scale) -> torch.Tensor:
 def _difference(scale: Scale) -> float:
     """Largest difference between a step's logits and those of all the text in one pass, under a prefix of 200."""
     model = MODELS["gpt2"](scale)
-    ids = _text(model, scale)[:4]
+    ids = text_before(model, scale)[:4]
     with ts.attach(model, ts.Prefix(length=200)), torch.no_grad():
         whole = model(input_ids=ids).logits[:, -1]
         cache = model(input_ids=ids[:, :-1], use_cache=True).past_key_values

@@ -35,11 +35,13 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
 def test_the_benchmarks_are_the_files_of_the_folder():
     assert names() == [
         "anchors",
+        "bank",
         "beams",
         "decoding",
         "label_words",
         "metrics",
         "partial_labels",
+        "prefix_network",
         "search",
         "seeds_together",
         "soft_step",

@@ -41,10 +41,7 @@ class Rowwise(SiteDelta):
         by_row, before = x.reshape(self.batch, -1, x.shape[-1]), h.reshape(self.batch, -1, h.shape[-1])
         if self.rows is not None:
             by_row, before = by_row[self.rows], before[self.rows]
-        if self.shared:
-            made = spec.apply(p, by_row, before)
-        else:
-            made = spec.apply_by_row(p, by_row, before)
+        made = spec.apply(p, by_row, before) if self.shared else spec.apply_by_row(p, by_row, before)
         if self.rows is not None:
             made = h.reshape(self.batch, -1, h.shape[-1]).index_copy(0, self.rows, made.to(h.dtype))
         return made.reshape(*h.shape[:-1], made.shape[-1])
