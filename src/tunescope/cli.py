@@ -133,6 +133,8 @@ def reproduce(
     seeds: int | None = None,
     model: Annotated[tuple[str, ...], Many] = (),
     data: str | None = None,
+    steps: int | None = None,
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -145,6 +147,8 @@ def reproduce(
         seeds: how many.
         model: for recipes on a given model: a folder, or a name on the Hugging Face hub; some take several.
         data: for recipes on given data: a file, or a corpus as CORPUS:FOLDER (`tunescope data` lists them).
+        steps: for recipes on a given model: updates of every line, instead of the protocol's.
+        precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core).
     """
@@ -155,7 +159,7 @@ def reproduce(
     if name is None:
         print(listing())
         return
-    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:])
+    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision)
     folder = Path(out) if out else running.default_folder(ask)
     running.reproduce(ask, folder, workers or machine.cores(), lambda line: print(line, flush=True))
     print(f"\nresult: {folder / 'result.json'}")

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 import tinyrun
@@ -13,7 +14,7 @@ from tunescope import store
 from tunescope.budget import count
 from tunescope.registry import parse
 from tunescope.reproducing import curve, study, working
-from tunescope.reproducing.recipe import Ask, find, recipes
+from tunescope.reproducing.recipe import Ask, check, find, recipes
 from tunescope.reproducing.running import reproduce
 
 STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
@@ -147,7 +148,7 @@ def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
     lines = [{"label": label, "paper": {}} for label in ("full tuning", "full tuning", "prefix")]
     units = [{"part": part} for part in ("50/0", "50/1", "50/0")]
     found = [(unit, {"scores": {"bleu": [score]}}) for unit, score in zip(units, (1.0, 3.0, 5.0), strict=True)]
-    course = {"rates": [], "trials": 3, "steps": 5, "batch_size": 2, "epochs": None, "beams": 1}
+    course = {"rates": [], "trials": 3, "steps": 5, "batch_size": 2, "epochs": None, "beams": 1, "precision": "auto"}
     settings = {"lines": lines, "metrics": ["bleu"], "sizes": [50], "subsets": 2, "course": course, "rows": {}}
     table = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, found)
     assert [(label, cells[0].values) for label, cells in table.rows] == [
@@ -230,6 +231,21 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     training = working._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
     assert settings["course"]["rates"] == (1e-4,) and settings["metrics"] == ["accuracy"]
+
+
+def test_steps_and_precision_are_the_users_where_given(tmp_path):
+    ask = Ask(
+        "prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), steps=7, precision="bfloat16"
+    )
+    for protocol in ("tuned", "paper"):
+        made = find("prefix-main").settings(replace(ask, protocol=protocol))
+        training = working._training(made["course"], rows=60)
+        assert (training.steps, training.precision) == (7, "bfloat16")
+        assert "7 steps" in working.notes(made)[0] and "in bfloat16" in working.notes(made)[0]
+    with pytest.raises(ts.UserError, match="--steps 0: at least one"):
+        check(replace(ask, steps=0), find("prefix-main"))
+    with pytest.raises(ts.UserError, match="petrov-table1 has no use for --steps"):
+        check(Ask("petrov-table1", steps=3), find("petrov-table1"))
 
 
 def test_one_model_is_taken_where_one_is_meant():

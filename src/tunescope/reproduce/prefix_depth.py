@@ -6,7 +6,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Embeddings alone, prefixes and infixes"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), tables 4 and 5 (E2E, GPT-2 medium)"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 PAPER = {("soft", 1): "48.1", ("soft", 10): "62.2", ("soft", 20): "61.9"}

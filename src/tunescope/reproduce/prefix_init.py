@@ -10,7 +10,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "A prefix that begins as noise or as words, on few examples"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 7.4 and figure 5: words beat noise, whatever the words"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 WORDS = {"task words": "table-to-text:", "of the task": "describe the restaurant", "any words": "elephant active keep"}

@@ -6,7 +6,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Prefixes of many lengths on one task"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 7.1: best near 10 on table-to-text, near 200 on summaries"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 LENGTHS = (1, 2, 5, 10, 20, 40, 80, 150, 300)

@@ -16,7 +16,7 @@ TITLE = "Few examples: score against the number of training rows"
 SOURCE = (
     "Li and Liang 2021 (arXiv:2101.00190), section 6.3 and figure 3: prefixes beat full tuning by 2.9 BLEU on average"
 )
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 SIZES = (50, 100, 200, 500)

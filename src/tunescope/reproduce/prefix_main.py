@@ -12,7 +12,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Full tuning, adapters and prefixes on table-to-text"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), table 1 (E2E, GPT-2 medium)"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 

@@ -15,7 +15,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Domains never trained on"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), table 1 (WebNLG, GPT-2 medium)"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 COLUMNS = ("seen", "unseen", "all")

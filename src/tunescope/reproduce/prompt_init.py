@@ -13,7 +13,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Soft prompts that begin as noise, as words, as the labels, and what can be read in them"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3b; section 7 (class labels persist)"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 NEAREST = 5

@@ -6,7 +6,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Soft prompts of many lengths on one task, beside full tuning"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3a: more than one token matters, past 20 little"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 LENGTHS = (1, 5, 20, 100, 150)

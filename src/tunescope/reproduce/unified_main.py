@@ -8,7 +8,7 @@ TITLE = "MAM adapter, prefix with LoRA, and their rivals"
 SOURCE = (
     "He et al. 2022 (arXiv:2110.04366), table 6 (XSum, ROUGE-2, BART-large); MAM: prefix of 30 and a scaled adapter"
 )
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 PARALLEL = "adapter:placement=parallel,sites=ffn,scale=4.0"

@@ -6,7 +6,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "The weight of what is added: simple, scaled, learned"
 SOURCE = "He et al. 2022 (arXiv:2110.04366), table 5 (XSum, ROUGE-2, BART-large, feed-forward)"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 SHARE = 0.06

@@ -6,7 +6,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Where a change of one size goes: sequential or parallel, attention or feed-forward"
 SOURCE = "He et al. 2022 (arXiv:2110.04366), table 3 (XSum, ROUGE-2, BART-large; feed-forward at 2.4 %)"
-TAKES = ("protocol", "quick", "seeds", "model", "data")
+TAKES = study.TAKES
 KEEPS = True
 
 FORMS = {

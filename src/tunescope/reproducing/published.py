@@ -28,6 +28,7 @@ class Course:
     weight_decay: float = 0.0
     clip: float = 1.0
     no_repeat_ngram: int = 0
+    precision: str = "auto"
     encoders: "Course | None" = None
 
 
@@ -81,6 +82,12 @@ def course(ask: Ask, paper: Course | None = None) -> Course:
     if ask.protocol == "paper" and paper is not None:
         return paper
     return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16)
+
+
+def asked(ask: Ask, course: Course) -> Course:
+    """The course with what the user set of it."""
+    course = replace(course, encoders=None, precision=ask.precision)
+    return course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)
 
 
 def rows(ask: Ask) -> dict[str, int]:

@@ -40,6 +40,8 @@ class Ask:
     model: str | None = None
     data: str | None = None
     others: tuple[str, ...] = ()  # models beside the first, for recipes that take several
+    steps: int | None = None
+    precision: str = "auto"
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -121,6 +123,7 @@ def check(ask: Ask, recipe: Any) -> None:
     """UserError for an option that the recipe has no use for, or lacks."""
     given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
     given |= {"model": bool(ask.models), "data": ask.data is not None}
+    given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
     several = "models" in recipe.TAKES
     taken = [one.replace("models", "model") for one in recipe.TAKES]
     if len(ask.models) > 1 and not several:
@@ -133,5 +136,7 @@ def check(ask: Ask, recipe: Any) -> None:
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
     if ask.seeds is not None and ask.seeds < 1:
         raise UserError(f"--seeds {ask.seeds}: at least one.")
+    if ask.steps is not None and ask.steps < 1:
+        raise UserError(f"--steps {ask.steps}: at least one.")
     if ask.quick and ask.protocol == "paper":
         raise UserError("--quick is a small size of the tuned protocol; leave out --protocol paper.")

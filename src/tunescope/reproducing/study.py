@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.reproducing import published
 from tunescope.reproducing.given import model_settings
 from tunescope.reproducing.published import Course
 from tunescope.reproducing.recipe import Ask, Settings
 
+TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision")
 WRITERS = ("decoder", "encoder-decoder")
 ALL = (*WRITERS, "encoder")
 OF_UNIT = ("arm", "share", "part", "template")
@@ -65,7 +67,7 @@ def settings(
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
     own = course.encoders if model["kind"] == "encoder" else None
-    course = replace(own or course, encoders=None)
+    course = published.asked(ask, own or course)
     return {
         "protocol": ask.protocol,
         "seeds": ask.seeds or (1 if ask.quick else 3),

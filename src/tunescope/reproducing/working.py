@@ -94,6 +94,7 @@ def table(settings: Settings, found: Found) -> Table:
 def notes(settings: Settings) -> list[str]:
     """What a reader should know of how the numbers came about."""
     course, rows = settings["course"], settings["rows"]
+    exact = "" if course["precision"] == "auto" else f" in {course['precision']}"
     some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
     count = len(course["rates"]) or course["trials"]
     many = f"{count} rates a line, chosen on development rows at the first seed"
@@ -102,8 +103,8 @@ def notes(settings: Settings) -> list[str]:
     written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
     answers = "answers chosen among the labels" if settings["choose"] else written
     return [
-        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}, {rates}; {seeds}. "
-        f"Most inputs of a part: {some}.",
+        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}{exact}, {rates}; "
+        f"{seeds}. Most inputs of a part: {some}.",
         f"The objective is the mean over a batch's target tokens for every method; {answers}.",
     ]
 
@@ -139,6 +140,7 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
         weight_decay=course["weight_decay"],
         clip=course["clip"],
         warmup=course["warmup"],
+        precision=course["precision"],
         eval_every=max(1, steps // 5),
         patience=course["patience"],
     )
