@@ -18,6 +18,7 @@ from tunescope.comparing.in_front import specs_at
 from tunescope.comparing.job import Job
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
+from tunescope.reach import quick_to_train
 from tunescope.searching.search import Found
 from tunescope.searching.trying import made, with_found
 from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train
@@ -84,7 +85,8 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
         torch.manual_seed(todo.seed)
         problem = problem_of(bench, todo, tuned.train())
         try:
-            state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
+            with quick_to_train(bench.model, settings.precision):
+                state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
         except Diverged as problem_found:
             return _stopped(todo, "diverged", problem_found)
         tuned.eval()
