@@ -76,6 +76,14 @@ REFUSED = {
     "use_qalora": "QA-LoRA",
     "velora_config": "VeLoRA",
 }
+NOTHING = type(None)
+TYPES = {
+    "alpha_pattern": (dict, NOTHING),
+    "lora_dropout": (int, float, NOTHING),
+    "modules_to_save": (list, NOTHING),
+    "rank_pattern": (dict, NOTHING),
+    "target_modules": (list, str, NOTHING),
+}
 HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # the others change the base weights
 KINDS = {"LORA": LORA, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
 MERGE = "Merge it in peft (model.merge_and_unload()), save that model, and use it as the base."
@@ -100,7 +108,7 @@ def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
 def checked(config: dict[str, Any]) -> list[str]:
     """Notes on fields that are not known and at rest. Raises UserError for a method or a field that counts."""
     kind = config.get("peft_type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         hint = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
         raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {hint}")
     for field in sorted(config.keys() & REFUSED.keys()):
@@ -108,6 +116,9 @@ def checked(config: dict[str, Any]) -> list[str]:
             raise UserError(
                 f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {MERGE}"
             )
+    for field, types in TYPES.items():
+        if not isinstance(config.get(field), types):
+            raise UserError(f"{CONFIG}: {field} is {config[field]!r}, which it cannot be: the file was altered.")
     start = config.get("init_lora_weights", True)
     if start not in HARMLESS_STARTS:
         raise UserError(

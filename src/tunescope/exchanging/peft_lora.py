@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from tunescope.artifact import Artifact, Params
 from tunescope.deltas.lora import LoRA
 from tunescope.errors import UserError
-from tunescope.exchanging.peft_config import CONFIG, TENSORS, number
+from tunescope.exchanging.peft_config import CONFIG, MERGE, TENSORS, number
 from tunescope.exchanging.peft_modules import find, linear_sites
 from tunescope.exchanging.site_names import selectors
-from tunescope.sites import Site, resolve
+from tunescope.sites import Site, resolve, weight_shape
 
 KEY = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
 
@@ -56,7 +56,8 @@ def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
     found: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         match = KEY.fullmatch(key)
-        assert match is not None
+        if match is None:
+            raise UserError(f"{TENSORS}: {key!r} {_foreign(key)}")
         found.setdefault(match[1], {})[match[2]] = value
     for path, pair in found.items():
         if len(pair) < 2:
@@ -64,6 +65,12 @@ def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
     if not found:
         raise UserError(f"{TENSORS} holds no lora_A and lora_B: it is no LoRA checkpoint of peft.")
     return {path: (pair["A"], pair["B"]) for path, pair in found.items()}
+
+
+def _foreign(key: str) -> str:
+    if ".lora_embedding_" in key or ".base_layer." in key:
+        return f"is of LoRA on an embedding or on the head over the vocabulary, which has no place here. {MERGE}"
+    return "does not belong to LoRA on linear maps: the file was altered, or holds more than its configuration says."
 
 
 def _sites(model: Any, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]) -> list[Site]:
@@ -78,7 +85,7 @@ def _sites(model: Any, modules: Mapping[nn.Module, list[Site]], path: str, confi
         raise UserError(
             f"{TENSORS}: LoRA on {path!r}, "
             + ("a module outside the layers' linear maps" if is_there else "which this model does not have")
-            + f". Here LoRA acts on: {', '.join(_shown(modules.values()))}."
+            + f". Here LoRA acts on: {', '.join(_shown(modules.values()))}. {MERGE}"
         )
     return modules[module]
 
@@ -88,8 +95,6 @@ def _shown(sites: Iterable[list[Site]]) -> list[str]:
 
 
 def _check_shapes(config: Mapping[str, Any], path: str, site: Site, a: Tensor, b: Tensor) -> None:
-    from tunescope.sites import weight_shape
-
     d_out, d_in = weight_shape(site.h.module)
     rank = _by_pattern(config, "rank_pattern", path, "r")
     if a.shape != (rank, d_in) or b.shape != (d_out, rank):
@@ -144,4 +149,6 @@ def _artifact(
             params |= {f"{name}:a": a.to(dtype).contiguous(), f"{name}:b": b.to(dtype).contiguous()}
     alpha = None if scale == 1 else scale * rank
     dropout = float(config.get("lora_dropout") or 0.0)
+    if not 0 <= dropout < 1:
+        raise UserError(f"{CONFIG}: lora_dropout is {dropout} and should be from 0 to below 1: the file was altered.")
     return Artifact(LoRA(rank=rank, alpha=alpha, dropout=dropout, sites=selectors(known, parts)), params)

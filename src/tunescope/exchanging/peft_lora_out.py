@@ -23,13 +23,18 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM's --max-lora-rank may b
 Factors = tuple[Tensor, Tensor]  # a (rank, in), b (out, rank)
 
 
-def write(artifacts: Sequence[Artifact], model: Any) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
-    """Fields of the configuration, the tensors, and notes, for LoRAs that act together."""
+def write(
+    artifacts: Sequence[Artifact], model: Any, *, headed: bool
+) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
+    """Fields of the configuration, the tensors, and notes, for LoRAs that act together.
+
+    headed: they are for the model with a classification head around it.
+    """
     parts = _parts(artifacts, model)
     joined = {module: _joined(factors) for module, factors in parts.items()}
     needed = max(len(a) for a, _ in joined.values())
     rank = next((allowed for allowed in RANKS if allowed >= needed), needed)
-    names, tensors = paths(model), dict[str, Tensor]()
+    names, tensors = paths(model, headed=headed), dict[str, Tensor]()
     for module, (a, b) in joined.items():
         tensors[f"base_model.model.{names[module]}.lora_A.weight"] = _padded(a, rank, 0)
         tensors[f"base_model.model.{names[module]}.lora_B.weight"] = _padded(b, rank, 1)

@@ -30,6 +30,7 @@ def linear_sites(model: Any) -> dict[nn.Module, list[Site]]:
     return found
 
 
-def paths(model: Any) -> dict[nn.Module, str]:
-    """Module -> its name in the given model."""
-    return {module: name for name, module in model.named_modules()}
+def paths(model: Any, *, headed: bool) -> dict[nn.Module, str]:
+    """Module -> its name in the given model, or, headed, in the same model with a head around it."""
+    around = f"{model.base_model_prefix}." if headed and model.base_model is model else ""
+    return {module: f"{around}{name}" for name, module in model.named_modules()}

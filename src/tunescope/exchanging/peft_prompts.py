@@ -40,6 +40,10 @@ def read_prefix(
         )
     n, n_layers = number(dict(config), "num_virtual_tokens"), number(dict(config), "num_layers")
     n_heads, width = number(dict(config), "num_attention_heads"), number(dict(config), "token_dim")
+    if width % n_heads:
+        raise UserError(
+            f"{CONFIG}: token_dim is {width} and is no multiple of the {n_heads} heads: the file was altered."
+        )
     flat = _only(tensors, (n, 2 * n_layers * width))
     found = reached(model)
     shape = LayerShape(n_heads, width // n_heads, width // n_heads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ from tunescope import files
 from tunescope.artifact import Artifact
 from tunescope.contexts.prefix import Prefix
 from tunescope.contexts.soft import Soft
+from tunescope.deltas.head import Head
 from tunescope.deltas.lora import LoRA
 from tunescope.errors import UserError
-from tunescope.exchanging import peft_lora, peft_lora_out, peft_prompts
+from tunescope.exchanging import peft_heads, peft_lora, peft_lora_out, peft_prompts
 from tunescope.exchanging.outgoing import Incoming, Outgoing
 from tunescope.exchanging.peft_config import CONFIG, TENSORS, opened
 from tunescope.exchanging.peft_modules import TASKS
 from tunescope.exchanging.sampling import difference, outputs
+from tunescope.merging import can_merge
 from tunescope.registry import name_of
 from tunescope.sites import kind
 
@@ -29,7 +31,6 @@ SERVES = (
     "peft; LoRA also in vLLM (--enable-lora), SGLang (--lora-paths) and llama.cpp (convert_lora_to_gguf.py), for the "
     "model families that each of them has"
 )
-MERGED = "deltas that are changes of weights go into a merged checkpoint"
 OWN = "keep tunescope's own folder (tunescope.save)"
 READERS = {
     "LORA": peft_lora.read,
@@ -43,7 +44,8 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     """Writes adapter_config.json with the fields that any version knows, and the tensors; notes on what was changed.
 
     Raises:
-        UserError: the artifacts are none of: LoRAs together, one prefix, soft prompts together.
+        UserError: the artifacts are none of: LoRAs together, one prefix, soft prompts together; a head beside them that
+            no class of transformers has.
     """
     fields, tensors, notes = _written(given)
     config = {
@@ -65,8 +67,9 @@ def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
+    heads, tensors, of_head = peft_heads.split(config, tensors, model)
     made, more = READERS[config["peft_type"]](config, tensors, model)
-    return Incoming(made, [*notes, *more])
+    return Incoming([*made, *heads], [*notes, *more, *of_head])
 
 
 def check(given: Outgoing, folder: Path) -> float:
@@ -76,19 +79,30 @@ def check(given: Outgoing, folder: Path) -> float:
 
 
 def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:
-    artifacts, specs = list(given.artifacts), [artifact.spec for artifact in given.artifacts]
-    if all(isinstance(spec, LoRA) for spec in specs):
-        return peft_lora_out.write(artifacts, given.model)
-    if all(isinstance(spec, Soft) for spec in specs):
-        return peft_prompts.write_prompt(artifacts, given.model)
-    if len(specs) == 1 and isinstance(specs[0], Prefix):
-        return peft_prompts.write_prefix(artifacts[0], given.model)
-    raise UserError(_refusal(artifacts))
+    heads = [artifact for artifact in given.artifacts if isinstance(artifact.spec, Head)]
+    rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head)]
+    kinds = {type(artifact.spec) for artifact in rest}
+    if len(heads) > 1 or kinds not in ({LoRA}, {Prefix}, {Soft}) or (kinds == {Prefix} and len(rest) > 1):
+        raise UserError(_refusal(given.artifacts))
+    if kinds == {Soft}:
+        if heads:
+            raise UserError(f"peft's head behind a soft prompt reads the prompt and not the text: {OWN}.")
+        return peft_prompts.write_prompt(rest, given.model)
+    if kinds == {Prefix}:
+        fields, tensors, notes = peft_prompts.write_prefix(rest[0], given.model)
+    else:
+        fields, tensors, notes = peft_lora_out.write(rest, given.model, headed=bool(heads))
+    for head in heads:
+        more, its = peft_heads.write(head, "base_model" if kinds == {Prefix} else "base_model.model")
+        fields, tensors = fields | more, tensors | its
+        notes.append("for AutoModelForSequenceClassification, whose classifier is in the file")
+    return fields, tensors, notes
 
 
-def _refusal(artifacts: list[Artifact]) -> str:
+def _refusal(artifacts: Sequence[Artifact]) -> str:
     for artifact in artifacts:
-        if not isinstance(artifact.spec, LoRA | Soft | Prefix):
-            return f"peft has no {name_of(type(artifact.spec))} ({artifact.spec}): {MERGED}; else {OWN}."
+        if not isinstance(artifact.spec, LoRA | Soft | Prefix | Head):
+            end = "merge it into the weights (tunescope.merge) and save the model" if can_merge(artifact.spec) else OWN
+            return f"peft has no {name_of(type(artifact.spec))} ({artifact.spec}): {end}."
     named = " + ".join(name_of(type(artifact.spec)) for artifact in artifacts)
-    return f"One peft folder holds LoRAs, or one prefix, or soft prompts, and not {named}: {MERGED}; else {OWN}."
+    return f"One peft folder holds LoRAs, or one prefix, or soft prompts, and not {named}: {OWN}."
