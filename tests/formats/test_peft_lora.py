@@ -15,6 +15,7 @@ peftly = pytest.importorskip("peftly", reason="peft is not installed")
 import tunescope as ts  # noqa: E402
 from tunescope import exchanging  # noqa: E402
 from tunescope.artifact import Artifact  # noqa: E402
+from tunescope.exchanging import peft_lora_out  # noqa: E402
 from tunescope.exchanging.peft_config import CONFIG, TENSORS  # noqa: E402
 from tunescope.exchanging.site_names import selectors  # noqa: E402
 from tunescope.fitting import initialised  # noqa: E402
@@ -226,6 +227,40 @@ def test_the_configuration_is_small_and_canonical(tmp_path: Path) -> None:
         "vLLM: --enable-lora --max-lora-rank 16",
     )
     assert "vLLM" in done.serves
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "bert"])
+def test_a_file_that_says_something_else_is_found_out_before_it_is_there(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny.make(family, dtype=torch.float32)
+    padded = peft_lora_out._padded
+    monkeypatch.setattr(peft_lora_out, "_padded", lambda factor, rank, axis: 1.01 * padded(factor, rank, axis))
+    with pytest.raises(ts.UserError, match=r"differs from the attached model by .* nothing was kept"):
+        exchanging.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2)), to="peft", model=model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dropout_is_left_out_and_told(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    done = exchanging.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2, dropout=0.5)), to="peft", model=model)
+    assert done.notes[0] == "dropout, which acts in training alone, was left out"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
+def test_models_in_half_precision_are_served_too(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    model = tiny.make(family, dtype=dtype)
+    artifacts = drawn(model, ts.LoRA(rank=3))
+    assert artifacts[0].tensors["decoder.0.self.q:a"].dtype == torch.float32
+    done = exchanging.export(tmp_path / "out", artifacts, to="peft", model=model)
+    assert done.difference is not None and done.difference < 0.05
+    given = tiny.batch(model, "none")
+    with torch.no_grad():
+        expected = tiny.output(peftly.loaded(model, tmp_path / "out"), given)
+        with ts.attach(model, *artifacts):
+            got = tiny.output(model, given)
+    assert (got - expected).abs().max() < 0.05 * expected.abs().max()
 
 
 def test_chosen_layers_are_named_in_full(tmp_path: Path) -> None:

@@ -106,7 +106,9 @@ def _notes(artifacts: Sequence[Artifact], n_modules: int, needed: int, rank: int
     joined = f", {len(artifacts)} LoRAs in one" if len(artifacts) > 1 else ""
     padded = f", of which {rank - needed} zero" if rank > needed else ""
     fits = f"--max-lora-rank {rank}" if rank in RANKS else f"not vLLM, whose largest rank is {RANKS[-1]}"
+    trained = [spec.dropout for artifact in artifacts if isinstance(spec := artifact.spec, LoRA) and spec.dropout]
     return [
+        *(["dropout, which acts in training alone, was left out"] if trained else []),
         f"LoRA of rank {rank}{padded} on {n_modules} maps{joined}, the scale inside lora_B",
         f"vLLM: --enable-lora {fits}" if rank in RANKS else fits,
     ]

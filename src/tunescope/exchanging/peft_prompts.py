@@ -164,9 +164,11 @@ def _turned(spec: Prefix, model: Any) -> tuple[Any, list[str]]:
             "or keep tunescope's own folder."
         )
 
+    device = model.get_input_embeddings().weight.device
+
     def turn(key: Tensor) -> Tensor:
-        at = torch.full((1, 1), spec.length, device=key.device)
-        cos, sin = (part[0] for part in rotary(key[None], at))  # (1, d of the rotated part)
+        at = torch.full((1, 1), spec.length)
+        cos, sin = (part[0].to(key.device) for part in rotary(key[None].to(device), at.to(device)))  # (1, rotated part)
         part, rest = key[..., : cos.shape[-1]], key[..., cos.shape[-1] :]
         half = part.shape[-1] // 2
         across = torch.cat([-part[..., half:], part[..., :half]], -1)
