@@ -79,6 +79,13 @@ def outputs(made: Any, given: Mapping[str, Tensor]) -> Tensor:
     return found[:, -width:]
 
 
+def assert_own_memory(artifacts: Any) -> None:
+    """No two tensors share any: training one would change the other, and safetensors refuses them."""
+    tensors = [value for artifact in artifacts for value in artifact.tensors.values()]
+    assert len({value.untyped_storage().data_ptr() for value in tensors}) == len(tensors)
+    assert all(value.is_contiguous() for value in tensors)
+
+
 def lora(model: Any, **fields: Any) -> Any:
     return peft.LoraConfig(task_type=TASKS[kind(model)], **fields)
 

@@ -63,6 +63,7 @@ def drawn(model: Any, *specs: Any, seed: int = 7) -> list[Artifact]:
 def assert_imports(model: Any, config: Any, folder: Path, tolerance: float = 1e-12) -> Any:
     made = peftly.wrapped(model, config)
     found = imported(model, peftly.written(made, folder))
+    peftly.assert_own_memory(found.artifacts)
     for padding in ("none", "right"):
         given = tiny.batch(model, padding)
         expected, got = peftly.outputs(made, given), attached(model, found.artifacts, given)
@@ -282,6 +283,7 @@ def test_parts_of_a_fused_map_that_share_their_first_factor_stay_of_its_rank(tmp
     exchanging.export(tmp_path / "ours", found.artifacts, to="peft", model=model)
     theirs, ours = load_file(tmp_path / "theirs" / TENSORS), load_file(tmp_path / "ours" / TENSORS)
     assert theirs.keys() == ours.keys()
+    assert json.loads((tmp_path / "ours" / CONFIG).read_text())["fan_in_fan_out"] is True
     for name, value in theirs.items():
         torch.testing.assert_close(ours[name], value.double(), rtol=0, atol=1e-15)
 

@@ -45,6 +45,7 @@ def drawn(model: Any, *specs: Any, seed: int = 7) -> list[Artifact]:
 
 
 def assert_same(model: Any, artifacts: Any, made: Any, tolerance: float = 1e-12) -> None:
+    peftly.assert_own_memory(artifacts)
     for padding in ("none", "right"):
         given = tiny.batch(model, padding)
         expected, got = peftly.outputs(made, given), attached(model, artifacts, given)

@@ -146,7 +146,7 @@ def _artifact(
     for name in known:
         if name in parts:
             a, b = parts[name]
-            params |= {f"{name}:a": a.to(dtype).contiguous(), f"{name}:b": b.to(dtype).contiguous()}
+            params |= {f"{name}:a": a.to(dtype, copy=True), f"{name}:b": b.to(dtype, copy=True)}  # none shared
     alpha = None if scale == 1 else scale * rank
     dropout = float(config.get("lora_dropout") or 0.0)
     if not 0 <= dropout < 1:

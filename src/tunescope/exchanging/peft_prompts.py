@@ -55,8 +55,8 @@ def read_prefix(
     entries = flat.view(n, 2 * n_layers, n_heads, -1).permute(1, 2, 0, 3)
     params = {}
     for i, place in enumerate(found):
-        params[f"{place.name}.key"] = entries[2 * i].contiguous()
-        params[f"{place.name}.value"] = entries[2 * i + 1].contiguous()
+        params[f"{place.name}.key"] = entries[2 * i]
+        params[f"{place.name}.value"] = entries[2 * i + 1]
     notes = [f"the text's positions begin at {n}, as in peft: positions='after'", *window_note(model, n)]
     return [Artifact(Prefix(length=n, positions="after"), _as_trained(params, model))], notes
 
@@ -77,7 +77,7 @@ def read_prompt(
         notes.append(
             f"peft stores {2 * n} rows for an encoder-decoder and uses {n}: the others, never trained, are left out"
         )
-    return [Artifact(Soft(length=n), _as_trained({"embeddings": rows[:n].contiguous()}, model))], notes
+    return [Artifact(Soft(length=n), _as_trained({"embeddings": rows[:n]}, model))], notes
 
 
 def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
@@ -196,4 +196,4 @@ def _only(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
 
 def _as_trained(tensors: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
     dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
-    return {name: value.to(dtype) for name, value in tensors.items()}
+    return {name: value.to(dtype, copy=True).contiguous() for name, value in tensors.items()}
