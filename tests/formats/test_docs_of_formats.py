@@ -6,12 +6,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import masked
 import pytest
+import tiny
 import tinyrun
+import torch
+import transformers as tf
+from safetensors.torch import load_file
 
 peftly = pytest.importorskip("peftly", reason="peft is not installed")
 
+import tunescope as ts  # noqa: E402
 from tunescope import cli, formats  # noqa: E402
+from tunescope.artifact import Artifact  # noqa: E402
+from tunescope.fitting import initialised  # noqa: E402
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 
@@ -37,6 +45,28 @@ def test_the_commands_run_in_their_order(monkeypatch: pytest.MonkeyPatch, capsys
     assert "note: vLLM: --enable-lora --max-lora-rank 8" in out
     assert float(re.search(r"differs from the attached model by (\S+) of", out)[1]) < 1e-4  # type: ignore[index]
     assert Path("for-vllm/adapter_config.json").exists()
+
+
+def test_what_answers_in_words_is_written_for_the_model_that_has_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model, words = tiny.make("bert", dtype=torch.float32), masked.word_piece()
+    headed = tf.BertForMaskedLM(model.config).eval()
+    headed.save_pretrained("BERT")
+    words.save_pretrained("BERT")
+    (made,) = initialised(headed, [ts.LoRA(rank=2)], None, 0)
+    artifact = Artifact(made.spec, {name: torch.randn(value.shape) for name, value in made.tensors.items()})
+    given = tiny.batch(model)
+    with ts.attach(headed, artifact):
+        expected = peftly.outputs(headed, given)
+    for by in ("words", "head"):
+        ts.save(by, artifact, model=headed, tokenizer=words, about={"task": {"by": by}})
+        command = f"tunescope export {by} --to peft --model BERT --out {by}-out"
+        monkeypatch.setattr(sys, "argv", command.split())
+        cli.main()
+    assert "base_model.model.encoder.layer.0" in next(iter(load_file("head-out/adapter_model.safetensors")))
+    got = peftly.outputs(peftly.loaded(headed, Path("words-out")), given)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
 
 
 def test_the_python_runs() -> None:

@@ -242,6 +242,13 @@ def test_a_file_that_says_something_else_is_found_out_before_it_is_there(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_the_artifact_says_of_its_task_is_told_to_stay_behind(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    about = {"task": {"template": "{text} It was"}}
+    done = exchanging.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2)), to="peft", model=model, about=about)
+    assert done.notes[-1] == "the task (template, label words) has no place in peft's files: it stays with the artifact"
+
+
 def test_dropout_is_left_out_and_told(tmp_path: Path) -> None:
     model = tiny.make("llama")
     done = exchanging.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2, dropout=0.5)), to="peft", model=model)

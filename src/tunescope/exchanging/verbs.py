@@ -22,7 +22,10 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     formats.find(to, "write")
     artifacts = saving.load(artifact)
     about = json.loads((Path(artifact) / saving.MANIFEST).read_text("utf-8")).get("about") or {}
-    base, tokenizer = load_model(model)
+    answers = (about.get("task") or {}).get(
+        "by"
+    )  # an encoder that answers in words comes with the head that gives them
+    base, tokenizer = load_model(model, in_words=answers == "words")
     with _disk_errors_told(out):
         done = exchanging.export(out, artifacts, to=to, model=base, tokenizer=tokenizer, about=about)
     yield f"written: {done.path}"

@@ -57,6 +57,8 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     files.write(folder / TENSORS, save(stored, metadata={"format": "pt"}))
     files.write(folder / CONFIG, (json.dumps(config, indent=2, sort_keys=True) + "\n").encode())
+    if given.about.get("task"):
+        notes.append("the task (template, label words) has no place in peft's files: it stays with the artifact")
     return notes
 
 
