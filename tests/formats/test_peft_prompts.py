@@ -1,5 +1,6 @@
 """Prefixes and soft prompts between peft and here, whole outputs against peft's own."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import transformers as tf
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -16,9 +18,11 @@ import peft  # noqa: E402
 
 import tunescope as ts  # noqa: E402
 from tunescope import exchanging  # noqa: E402
-from tunescope.artifact import Artifact  # noqa: E402
+from tunescope.artifact import Artifact, LayerShape  # noqa: E402
+from tunescope.exchanging import peft_prompts_out  # noqa: E402
 from tunescope.exchanging.peft_config import CONFIG, TENSORS  # noqa: E402
 from tunescope.fitting import initialised  # noqa: E402
+from tunescope.reach import reached  # noqa: E402
 
 PREFIXED = ["gpt2", "opt", "llama", "qwen2", "qwen3", "phi", "bert", "roberta"]
 PROMPTED = [*PREFIXED, "gpt_neox", "mistral", "gemma2", "t5", "bart"]
@@ -85,8 +89,9 @@ def test_an_imported_prefix_generates_what_peft_generates(tmp_path: Path) -> Non
                 assert torch.equal(model.generate(input_ids=tiny.ids(), **asked), expected)
 
 
-def test_a_window_is_told_and_the_two_are_the_same_within_it(tmp_path: Path) -> None:
-    model = tiny.make("mistral")  # a window of 5
+@pytest.mark.parametrize("family", ["mistral", "gemma2"])
+def test_a_window_is_told_and_the_two_are_the_same_within_it(family: str, tmp_path: Path) -> None:
+    model = tiny.make(family)  # a window of 5
     made = peftly.wrapped(model, peftly.prefix(model, 2))
     found = imported(model, peftly.written(made, tmp_path / "peft"))
     assert any("the same for texts of up to 3 tokens" in note for note in found.notes)
@@ -100,8 +105,6 @@ def test_a_window_is_told_and_the_two_are_the_same_within_it(tmp_path: Path) -> 
 def test_a_prefix_of_an_encoder_decoder_is_refused_with_what_peft_does(family: str, tmp_path: Path) -> None:
     model = tiny.make("t5")
     if family == "bart":  # peft takes one number of heads for both stacks
-        import transformers as tf
-
         config = tf.BartConfig(**{**tiny.BART_LIKE, "decoder_attention_heads": 3})
         model = tiny.build(tf.AutoModelForSeq2SeqLM, config)
     fields = {"token_dim": 18, "num_attention_heads": 3} if family == "t5" else {}
@@ -174,18 +177,36 @@ def test_with_rotary_positions_in_float32_turned_keys_pass_the_check_too(tmp_pat
     assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"), tolerance=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "opt", "bert"])
-def test_with_learned_positions_a_prefix_of_unmoved_text_is_refused(family: str, tmp_path: Path) -> None:
-    model = tiny.make(family)
-    with pytest.raises(ts.UserError, match=r"whose positions are learned. For peft tune with positions='after'"):
+@pytest.mark.parametrize("family", ["gpt2", "opt", "bert", "llama with dynamic frequencies", "olmo, not mapped"])
+def test_elsewhere_a_prefix_of_unmoved_text_is_refused(family: str, tmp_path: Path) -> None:
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10_000.0}
+    others = {
+        "llama with dynamic frequencies": lambda: tf.LlamaConfig(**tiny.LLAMA_LIKE, rope_parameters=rope),
+        "olmo, not mapped": lambda: tf.OlmoConfig(**tiny.LLAMA_LIKE),
+    }
+    model = tiny.build(tf.AutoModelForCausalLM, others[family]()) if family in others else tiny.make(family)
+    with pytest.raises(ts.UserError, match=r"the same map only for rotary .* For peft tune with positions='after'"):
         exchanging.export(tmp_path / "out", drawn(model, ts.Prefix(length=4)), to="peft", model=model)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_prefix_of_an_encoder_decoder_or_of_unequal_layers_is_not_written(tmp_path: Path) -> None:
+def test_a_prefix_of_an_encoder_decoder_is_not_written(tmp_path: Path) -> None:
     model = tiny.make("t5")
     with pytest.raises(ts.UserError, match="one set of keys for two decoder layers and none for the encoder"):
         exchanging.export(tmp_path / "out", drawn(model, ts.Prefix(length=4)), to="peft", model=model)
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6), (2, 6, 8)])
+def test_a_prefix_of_layers_that_are_not_alike_is_not_written(
+    shape: tuple[int, int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny.make("llama")
+    first, second = reached(model)
+    other = dataclasses.replace(second, shape=LayerShape(*shape))
+    monkeypatch.setattr(peft_prompts_out, "reached", lambda model: (other, first))
+    with pytest.raises(ts.UserError, match="one shape for all layers, and this model's differ"):
+        artifact = drawn(model, ts.Prefix(length=4, positions="after"))
+        exchanging.export(tmp_path / "out", artifact, to="peft", model=model)
 
 
 def test_the_layout_is_peft_s(tmp_path: Path) -> None:

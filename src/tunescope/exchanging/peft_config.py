@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,7 @@ def checked(config: dict[str, Any]) -> list[str]:
     return [f"fields of another peft version, all at rest, were left out: {', '.join(unknown)}"] if unknown else []
 
 
-def number(config: dict[str, Any], field: str) -> int:
+def number(config: Mapping[str, Any], field: str) -> int:
     """A field that must be a positive whole number. Raises UserError where it is none."""
     value = config.get(field)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -118,7 +118,7 @@ def _by_pattern(config: Mapping[str, Any], patterns: str, path: str, default: st
             raise UserError(f"{CONFIG}: {patterns} has {pattern!r}, which is no pattern ({problem}).") from None
         if named:
             return _positive(value, patterns)
-    return number(dict(config), "r") if default == "r" else _positive(config.get(default), default)
+    return number(config, "r") if default == "r" else _positive(config.get(default), default)
 
 
 def _positive(value: Any, field: str) -> Any:

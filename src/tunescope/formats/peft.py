@@ -17,7 +17,7 @@ from tunescope.contexts.soft import Soft
 from tunescope.deltas.head import Head
 from tunescope.deltas.lora import LoRA
 from tunescope.errors import UserError
-from tunescope.exchanging import peft_heads, peft_lora, peft_lora_out, peft_prompts
+from tunescope.exchanging import peft_heads, peft_lora, peft_lora_out, peft_prompts, peft_prompts_out
 from tunescope.exchanging.outgoing import Incoming, Outgoing
 from tunescope.exchanging.peft_config import CONFIG, TENSORS, opened
 from tunescope.exchanging.peft_modules import TASKS
@@ -89,9 +89,9 @@ def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], lis
     if kinds == {Soft}:
         if heads:
             raise UserError(f"peft's head behind a soft prompt reads the prompt and not the text: {OWN}.")
-        return peft_prompts.write_prompt(rest, given.model)
+        return peft_prompts_out.write_prompt(rest, given.model)
     if kinds == {Prefix}:
-        fields, tensors, notes = peft_prompts.write_prefix(rest[0], given.model)
+        fields, tensors, notes = peft_prompts_out.write_prefix(rest[0], given.model)
     else:
         fields, tensors, notes = peft_lora_out.write(rest, given.model, headed=bool(heads))
     for head in heads:
