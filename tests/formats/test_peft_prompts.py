@@ -204,8 +204,8 @@ def test_a_prefix_of_layers_that_are_not_alike_is_not_written(
     first, second = reached(model)
     other = dataclasses.replace(second, shape=LayerShape(*shape))
     monkeypatch.setattr(peft_prompts_out, "reached", lambda model: (other, first))
+    artifact = drawn(model, ts.Prefix(length=4, positions="after"))
     with pytest.raises(ts.UserError, match="one shape for all layers, and this model's differ"):
-        artifact = drawn(model, ts.Prefix(length=4, positions="after"))
         exchanging.export(tmp_path / "out", artifact, to="peft", model=model)
 
 
