@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import masked
+import peftly
 import pytest
 import tiny
 import tinyrun
@@ -14,12 +15,10 @@ import torch
 import transformers as tf
 from safetensors.torch import load_file
 
-peftly = pytest.importorskip("peftly", reason="peft is not installed")
-
-import tunescope as ts  # noqa: E402
-from tunescope import cli, formats  # noqa: E402
-from tunescope.artifact import Artifact  # noqa: E402
-from tunescope.fitting import initialised  # noqa: E402
+import tunescope as ts
+from tunescope import cli, formats
+from tunescope.artifact import Artifact
+from tunescope.fitting import initialised
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 

@@ -4,6 +4,8 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import peft
+import peftly
 import pytest
 import tiny
 import torch
@@ -11,15 +13,11 @@ import transformers as tf
 from safetensors.torch import load_file
 from torch import Tensor
 
-peftly = pytest.importorskip("peftly", reason="peft is not installed")
-
-import peft  # noqa: E402
-
-import tunescope as ts  # noqa: E402
-from tunescope import exchanging  # noqa: E402
-from tunescope.artifact import Artifact  # noqa: E402
-from tunescope.exchanging.peft_config import TENSORS  # noqa: E402
-from tunescope.fitting import initialised  # noqa: E402
+import tunescope as ts
+from tunescope import exchanging
+from tunescope.artifact import Artifact
+from tunescope.exchanging.peft_config import TENSORS
+from tunescope.fitting import initialised
 
 LABELS = 5
 METHODS = {

@@ -6,20 +6,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import peft
+import peftly
 import pytest
 import tiny
 import torch
 from safetensors.torch import load_file
 
-peftly = pytest.importorskip("peftly", reason="peft is not installed")
-
-import peft  # noqa: E402
-
-import tunescope as ts  # noqa: E402
-from tunescope import exchanging  # noqa: E402
-from tunescope.exchanging import peft_config  # noqa: E402
-from tunescope.exchanging.peft_config import CONFIG, TENSORS  # noqa: E402
-from tunescope.fitting import initialised  # noqa: E402
+import tunescope as ts
+from tunescope import exchanging
+from tunescope.exchanging import peft_config
+from tunescope.exchanging.peft_config import CONFIG, TENSORS
+from tunescope.fitting import initialised
 
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
 
@@ -173,6 +171,13 @@ ALTERED_TENSORS = {
         {A.replace("q_", "k_"): torch.zeros(2, 24), B.replace("q_", "k_"): torch.zeros(12, 2)},
         "'model.layers.0.self_attn.k_proj' does not belong: target_modules names q_proj",
     ),
+    "one map twice": (
+        {
+            A.replace("model.model.", "model."): torch.zeros(2, 24),
+            B.replace("model.model.", "model."): torch.zeros(24, 2),
+        },
+        "'model.layers.0.self_attn.q_proj' and 'layers.0.self_attn.q_proj' are one map: the file was altered",
+    ),
     "a number that is none": ({A: torch.full((2, 24), float("inf"))}, "holds numbers that are not finite"),
 }
 
@@ -181,6 +186,15 @@ ALTERED_TENSORS = {
 def test_altered_tensors_are_refused(which: str, lora: Path) -> None:
     change, told = ALTERED_TENSORS[which]
     refused(peftly.retensored(lora, change), told)
+
+
+def test_a_layer_that_was_taken_out_of_the_file_is_told(lora: Path) -> None:
+    assert not read(lora).notes
+    found = read(peftly.retensored(lora, {A: None, B: None}))
+    told = "the file has no LoRA for model.layers.0.self_attn.q_proj, which target_modules names"
+    assert found.notes == [told]
+    assert found.artifacts[0].spec.sites == ("decoder.1.self.q",)
+    assert not read(peftly.configured(lora, layers_to_transform=[1])).notes
 
 
 def test_a_file_without_tensors_is_refused(lora: Path, prefix: Path) -> None:
@@ -200,6 +214,8 @@ ALTERED_FIELDS = [
     ({"rank_pattern": {"(": 3}}, r"rank_pattern has '\(', which is no pattern"),
     ({"alpha_pattern": {"q_proj": "x"}}, "alpha_pattern has 'x' and should have a positive number"),
     ({"alpha_pattern": [1]}, r"alpha_pattern is \[1\], which it cannot be: the file was altered"),
+    ({"target_modules": [3, "x"]}, "q_proj' does not belong: target_modules names 3, x"),
+    ({"target_modules": []}, "q_proj' does not belong: target_modules names nothing"),
     ({"target_modules": 3}, "target_modules is 3, which it cannot be"),
     ({"lora_dropout": "x"}, "lora_dropout is 'x', which it cannot be"),
     ({"lora_dropout": 1.5}, "lora_dropout is 1.5 and should be from 0 to below 1"),

@@ -18,7 +18,7 @@ from tunescope.artifact import Artifact, Params
 from tunescope.deltas.lora import LoRA
 from tunescope.errors import UserError
 from tunescope.exchanging.peft_config import CONFIG, MERGE, TENSORS, number
-from tunescope.exchanging.peft_modules import find, linear_sites
+from tunescope.exchanging.peft_modules import find, linear_sites, paths
 from tunescope.exchanging.site_names import selectors
 from tunescope.sites import Site, resolve, weight_shape
 
@@ -34,21 +34,49 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any) -
         UserError: a key that names no linear map of the model, or that target_modules does not; shapes that fit neither
             the model nor the configuration.
     """
-    modules, notes = linear_sites(model), list[str]()
+    modules = linear_sites(model)
+    given: dict[nn.Module, str] = {}
     groups: dict[tuple[int, float], dict[str, Factors]] = {}
     for path, (a, b) in _factors(tensors).items():
         sites = _sites(model, modules, path, config)
         _check_shapes(config, path, sites[0], a, b)
+        if sites[0].h.module in given:
+            raise UserError(f"{TENSORS}: {given[sites[0].h.module]!r} and {path!r} are one map: the file was altered.")
+        given[sites[0].h.module] = path
         scale = _scale(config, path, len(a))
         for site in sites:
             part = _within(a, b if site.h.columns is None else b[site.h.columns])
             groups.setdefault((len(part[0]), scale), {})[site.name] = part
-        if len(sites) > 1 and not any("fused" in note for note in notes):
-            notes.append(f"{path} and its like are fused maps: their LoRA stands at the sites of their parts")
-    if len(groups) > 1:
-        notes.append(f"{len(groups)} combinations of rank and scale: one LoRA for each")
     known = list(resolve(model))
-    return [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)], notes
+    made = [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)]
+    return made, _notes(config, modules, given, len(made), model)
+
+
+def _notes(
+    config: Mapping[str, Any],
+    modules: Mapping[nn.Module, list[Site]],
+    given: Mapping[nn.Module, str],
+    n_made: int,
+    model: Any,
+) -> list[str]:
+    notes = []
+    fused = [path for module, path in given.items() if len(modules[module]) > 1]
+    if fused:
+        notes.append(f"{fused[0]} and its like are fused maps: their LoRA stands at the sites of their parts")
+    if n_made > 1:
+        notes.append(f"{n_made} combinations of rank and scale: one LoRA for each")
+    names = paths(model, headed=False)
+    absent = [names[module] for module in modules if module not in given and _is_target(config, names[module])]
+    if absent and not config.get("layers_to_transform") and not config.get("exclude_modules"):
+        others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        notes.append(f"the file has no LoRA for {absent[0]}{others}, which target_modules names")
+    return notes
+
+
+def _is_target(config: Mapping[str, Any], path: str) -> bool:
+    """Whether target_modules, as a list, names the module or the end of its name."""
+    targets = config.get("target_modules")
+    return isinstance(targets, list) and any(path == one or path.endswith(f".{one}") for one in targets)
 
 
 def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
@@ -75,10 +103,9 @@ def _foreign(key: str) -> str:
 
 def _sites(model: Any, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]) -> list[Site]:
     targets = config.get("target_modules")
-    if isinstance(targets, list) and not any(path == one or path.endswith(f".{one}") for one in targets):
-        raise UserError(
-            f"{TENSORS}: {path!r} does not belong: target_modules names {', '.join(map(str, sorted(targets)))}."
-        )
+    if isinstance(targets, list) and not _is_target(config, path):
+        named = ", ".join(sorted(map(str, targets)))
+        raise UserError(f"{TENSORS}: {path!r} does not belong: target_modules names {named or 'nothing'}.")
     module = find(model, path)
     if module is None or module not in modules:
         is_there = module is not None or path in dict(model.named_modules())
