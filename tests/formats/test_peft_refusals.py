@@ -88,6 +88,15 @@ def test_lora_outside_the_layers_is_refused_by_name(target: str, tmp_path: Path)
     refused(folder, told if target == "lm_head" else "embed_tokens.lora_embedding_A' is of LoRA on an embedding")
 
 
+def test_an_embedding_saved_beside_lora_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    made = peftly.wrapped(model, peftly.lora(model, r=2, target_modules=["q_proj"]))
+    with peftly.quiet():
+        made.save_pretrained(tmp_path / "peft", save_embedding_layers=True)
+    told = "'base_model.model.*weight' is a whole weight beside LoRA, .* save again with save_embedding_layers=False"
+    refused(tmp_path / "peft", told)
+
+
 def test_other_methods_are_refused_by_name(tmp_path: Path, lora: Path) -> None:
     model = tiny.make("llama")
     config = peft.IA3Config(task_type="CAUSAL_LM", target_modules=["q_proj"], feedforward_modules=[])

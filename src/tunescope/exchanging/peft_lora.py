@@ -98,6 +98,11 @@ def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
 def _foreign(key: str) -> str:
     if ".lora_embedding_" in key or ".base_layer." in key:
         return f"is of LoRA on an embedding or on the head over the vocabulary, which has no place here. {MERGE}"
+    if key.startswith("base_model.model.") and ".lora_" not in key:
+        return (
+            "is a whole weight beside LoRA, which has no place here. Is it as in the base, an embedding say, then save "
+            f"again with save_embedding_layers=False. Else: {MERGE}"
+        )
     return "does not belong to LoRA on linear maps: the file was altered, or holds more than its configuration says."
 
 
