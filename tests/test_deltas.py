@@ -291,7 +291,6 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
         (ts.Soft(init_from="text"), r"needs text=\.\.\. and the model's tokenizer"),
         (ts.Soft(init_from="labels"), r"needs text=\.\.\. and the model's tokenizer"),
         (ts.Text(text=""), "has no tokens: give it words, as in text:text=Classify"),
-        (ts.Prefix(positions="after"), "is for decoders; this model is an encoder"),
         (ts.Infix(), "between input and output of a decoder; this model is an encoder"),
     ],
 )
@@ -304,6 +303,11 @@ def test_what_one_kind_of_model_does_not_take_is_refused_in_words() -> None:
     for spec, family, message in (
         (ts.Head(), "gpt2", "reads an encoder; this model is a decoder: use label words"),
         (ts.Head(), "t5", "reads an encoder; this model is a encoder-decoder"),
+        (
+            ts.Prefix(positions="after"),
+            "t5",
+            r"Prefix\(positions='after'\) moves one text; this model is an encoder-decod",
+        ),
         (ts.Bias(), "llama", "family 'llama' has no such parameter to change"),
         (ts.Infix(length=0), "gpt2", "an infix has at least one position"),
         (ts.Text(text="w3"), "gpt2", r"Text needs the model's tokenizer: attach\(model, Text\(\.\.\.\), tokenizer"),

@@ -188,7 +188,8 @@ def _positions(model: Any, artifact: Artifact) -> int:
     if not isinstance(artifact.spec, KVContext):
         return 0
     with torch.no_grad():
-        made = artifact.spec.keys_values(artifact.tensors, "decoder", projector(model))
+        stack = "encoder" if kind(model) == "encoder" else "decoder"
+        made = artifact.spec.keys_values(artifact.tensors, stack, projector(model))
     return artifact.spec.reach(next((key.shape[1] for key, _ in made.values()), 0))
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
-from tunescope import __version__
+from tunescope import __version__, formats
 from tunescope import search as searches
 from tunescope.anchors import sections
 from tunescope.comparing.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
@@ -299,6 +299,38 @@ def data(corpus: str = "", /, *, out: str | None = None) -> None:
     from tunescope.gathering.telling import lines
 
     for line in lines(corpus, out):
+        print(line, flush=True)
+
+
+@app.command(help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("write")))
+def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
+    """Write a saved artifact as another library's files: read back, compared, and where they can be served.
+
+    Args:
+        artifact: the folder of a saved artifact, such as RUN/best.
+        to: a format.
+        model: the model it was tuned on: a folder, or a name on the Hugging Face hub.
+        out: the new folder.
+    """
+    from tunescope.exchanging.verbs import exported
+
+    for line in exported(artifact, to, model, out):
+        print(line, flush=True)
+
+
+@app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("read")))
+def import_(folder: str, /, *, form: Annotated[str, Parameter(name="--from")], model: str, out: str) -> None:
+    """Read an artifact that another library wrote, and save it as tunescope's own.
+
+    Args:
+        folder: where its files are.
+        form: a format.
+        model: the model it was tuned on: a folder, or a name on the Hugging Face hub.
+        out: the new folder.
+    """
+    from tunescope.exchanging.verbs import imported
+
+    for line in imported(folder, form, model, out):
         print(line, flush=True)
 
 

@@ -205,7 +205,7 @@ def argument_names(module: nn.Module) -> list[str]:
 
 @contextmanager
 def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
-    """The base model's output gets `.logits`, made by the head from the first real token of each row."""
+    """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler."""
 
     names = argument_names(model.base_model)
 
@@ -217,6 +217,7 @@ def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
         else:
             first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
         x = states[torch.arange(len(states), device=states.device), first]
+        x = output.pooler_output if spec.reads == "pooler" else x
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
         return output
 

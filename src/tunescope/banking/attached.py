@@ -143,9 +143,8 @@ class Banked:
                 self._act(batch)
                 self._acting_for = now
             self._tell_states(places, given)
-            return (), given if isinstance(made["used"], int) and not made["used"] else shifted(
-                given, made["used"], self.model
-            )
+            moves = isinstance(made["used"], Tensor)
+            return (), shifted(given, made["used"], self.model, takes=names) if moves else given
 
         handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
         try:
