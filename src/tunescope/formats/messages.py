@@ -42,7 +42,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     joint = _joint(given)
     files.write(folder / MESSAGES, json.dumps(made, indent=1, ensure_ascii=False).encode())
     files.write(folder / PREFIX, (_text(given) + (joint or "")).encode())
-    checkpoint.describe(given, "messages", folder, query=task.get("template"))
+    checkpoint.describe(given, "messages", folder, query=task.get("template"), prompt={"ids": list(_context(given))})
     turns = len(made) // 2
     said = f"{turns} demonstration{'s' * (turns != 1)} as turns" if turns else "one message of the system"
     notes = [f"messages.json: {said}; in a chat the model also reads its template's marks, which it did not in tuning"]
@@ -108,7 +108,8 @@ def _prefix_notes(given: Outgoing, joint: str | None) -> list[str]:
         wrong = [text for text in texts if text in _misread(given, "")]
         return [
             f"prefix.txt and a text, as one string, have other tokens than apart, as they were tuned ({len(wrong)} of "
-            f"{len(texts)} samples, such as {wrong[0]!r}): the model answers nearly as tuned, not exactly"
+            f"{len(texts)} samples, such as {wrong[0]!r}): nearly as tuned. For the same, send ids: those under "
+            f"prompt in {checkpoint.MANIFEST}, then those of the text alone"
         ]
     return [f"prefix.txt ends in a space, which this tokenizer needs before a text: {PREFIX}"] if joint else []
 
