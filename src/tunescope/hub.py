@@ -14,7 +14,7 @@ from tunescope import files
 from tunescope.card import Told, card
 from tunescope.errors import UserError
 from tunescope.registry import show
-from tunescope.report.text import has_secret
+from tunescope.report.text import has_secret, paths
 from tunescope.saving import MANIFEST, TENSORS, load
 
 FILES = (MANIFEST, TENSORS)
@@ -56,8 +56,7 @@ def push(
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
-    place, results = Path(folder), _results(Path(folder))
-    artifacts = load(place)
+    place, results, artifacts = Path(folder), _results(Path(folder)), load(folder)
     manifest = (place / MANIFEST).read_bytes()
     if has_secret(manifest.decode()):
         raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out before it is pushed.")
@@ -76,10 +75,18 @@ def push(
     notes += [] if licence else ["no licence was named, and the card says so: --licence NAME"]
     if is_private and not private:
         notes.append(f"{repo} was private before and stays so: it is made public in its settings")
-    words = sum(len(str(getattr(one.spec, "text", ""))) for one in artifacts)
+    return Pushed(f"{api.endpoint}/{repo}", str(done.oid), (*notes, *_what_shows(artifacts, manifest.decode())))
+
+
+def _what_shows(artifacts: list[Any], manifest: str) -> list[str]:
+    """What a reader of the repository learns beside numbers."""
+    words, found = sum(len(str(getattr(one.spec, "text", ""))) for one in artifacts), paths(manifest)
+    notes = []
     if words:
         notes.append(f"it holds {words:,} characters of text: a prompt, or demonstrations, which are rows of the data")
-    return Pushed(f"{api.endpoint}/{repo}", str(done.oid), tuple(notes))
+    if found:
+        notes.append(f"{MANIFEST} holds what looks like a path on this machine: {found[0]}")
+    return notes
 
 
 def pull(repo: str, out: str | Path, *, revision: str | None = None) -> Pulled:

@@ -48,7 +48,7 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
                     module, attribute = places[name][0]
                     parameter = module._parameters[attribute]
                     assert parameter is not None
-                    parameter.copy_(parameter + change)
+                    parameter.copy_(parameter + change.to(parameter.device))
     return model
 
 

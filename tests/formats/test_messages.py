@@ -96,8 +96,9 @@ LABELS = {"template": "{text}\nLabel:", "words": {"g": "good", "b": "bad"}}
         ("a film\nLabel: good\n\nand more", LABELS),  # what follows is no demonstration
         ("a film\nLabel: fine\n\n", LABELS),  # no label word
         ("a film\nLabel: bad\nLabel: good\n\n", LABELS),  # the text holds the template's own end
+        ("a film\nLabel: bad\nLabel: good\n\n", {"template": "{text}\nLabel:"}),  # or the answer does
         ("a\n\nfilm\nLabel: good\n\n", LABELS),  # the text holds a blank line
-        ("a film good\n\n", {"template": "{text}"}),  # nothing marks where the answer begins
+        ("film good\n\n", {"template": "{text}"}),  # nothing marks where the answer begins
         ("Film: a\nLabel: good\n\n", {"template": "Review: {text}\nLabel:"}),  # another template's
         ("a film\nLabel: \n\n", {"template": "{text}\nLabel:"}),  # an empty answer
     ],

@@ -139,6 +139,16 @@ def test_an_access_token_in_the_manifest_stops_the_push(server: Hub, saved: Path
     assert server.repos == {}
 
 
+def test_a_path_in_the_manifest_is_told(server: Hub, saved: Path) -> None:
+    assert not any("path" in note for note in hub.push(saved, "me/thing").notes)
+    manifest = json.loads((saved / "tunescope.json").read_text())
+    manifest["about"]["spec"] = "demos:k=4,choose=nearest,encoder=/home/anna/models/minilm"
+    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    notes = hub.push(saved, "me/thing").notes
+    assert "tunescope.json holds what looks like a path on this machine: /home/anna/models/minilm" in notes
+    assert "/home/anna" not in server.newest("me/thing")["README.md"].decode()
+
+
 @pytest.mark.parametrize(
     ("repo", "revision", "message"),
     [
