@@ -76,7 +76,7 @@ def card(told: Told) -> str:
     page = LAYOUT.format(
         name=escaped(told.repo.rpartition("/")[2]),
         what=_listed(methods),
-        base=f"`{base}`" if HUB_ID.fullmatch(base) else escaped(base) or "that it was tuned on",
+        base=f"`{base}`" if HUB_ID.fullmatch(base) else f"'{escaped(base)}'" if base else "that it was tuned on",
         family=escaped(str(told.manifest["base"]["model_type"])),
         fingerprint=escaped(str(told.manifest["base"]["fingerprint"])[:12]),
         size=f"{told.n_parameters:,} numbers" if told.n_parameters else "text",

@@ -107,6 +107,16 @@ def test_what_cannot_be_told_apart_for_certain_is_one_message(text: str, task: d
     assert messages(text, task) == [{"role": "system", "content": text.strip()}]
 
 
+def test_several_chat_templates_without_a_default_are_told_and_no_error(tmp_path: Path) -> None:
+    tokenizer = tools.byte_level(template=None)
+    tokenizer.chat_template = {"one": "x", "two": "y"}
+    model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))
+    done, _ = exported(model, "Classify.", tokenizer, tmp_path / "out")
+    assert any(
+        "the chat template refuses these messages (This model has multiple chat templates" in n for n in done.notes
+    )
+
+
 def test_a_chat_template_that_refuses_the_messages_is_named(tmp_path: Path) -> None:
     tokenizer = tools.byte_level(template=SYSTEM)
     model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))

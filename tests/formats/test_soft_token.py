@@ -187,7 +187,7 @@ def test_padding_rows_of_the_model_are_left_alone_and_told(tmp_path: Path) -> No
     model = tools.loaded("llama", tmp_path / "base", vocabulary=103)
     done, artifacts = exported(model, "soft:length=2", tokenizer, tmp_path / "out")
     again, written = read(tmp_path / "out")
-    assert any("6 rows more than the tokenizer has tokens; they are left as they are" in note for note in done.notes)
+    assert any("for which the tokenizer has no token: 6. They are left as they are" in note for note in done.notes)
     assert written.convert_tokens_to_ids(["<ts_0>", "<ts_1>"]) == [103, 104]
     assert torch.equal(again.get_input_embeddings().weight[:103], model.get_input_embeddings().weight)
     assert torch.equal(again.get_output_embeddings().weight[:103], model.get_output_embeddings().weight)

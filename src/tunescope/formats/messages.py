@@ -44,7 +44,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     files.write(folder / PREFIX, (_text(given) + (joint or "")).encode())
     checkpoint.describe(given, "messages", folder, query=task.get("template"), prompt={"ids": list(_context(given))})
     turns = len(made) // 2
-    said = f"{turns} demonstration{'s' * (turns != 1)} as turns" if turns else "one message of the system"
+    said = f"{turns} demonstration{'s' * (turns != 1)} as turns" if turns else "one system message"
     notes = [f"messages.json: {said}; in a chat the model also reads its template's marks, which it did not in tuning"]
     if task.get("template"):
         notes.append(f"what the user then says is the filled template: {task['template']!r}")
@@ -111,7 +111,7 @@ def _prefix_notes(given: Outgoing, joint: str | None) -> list[str]:
             f"{len(texts)} samples, such as {wrong[0]!r}): nearly as tuned. For the same, send ids: those under "
             f"prompt in {checkpoint.MANIFEST}, then those of the text alone"
         ]
-    return [f"prefix.txt ends in a space, which this tokenizer needs before a text: {PREFIX}"] if joint else []
+    return ["prefix.txt ends in a space, which this tokenizer needs before a text"] if joint else []
 
 
 def _chat_notes(given: Outgoing, made: list[dict[str, str]]) -> list[str]:
@@ -122,6 +122,6 @@ def _chat_notes(given: Outgoing, made: list[dict[str, str]]) -> list[str]:
         return ["the tokenizer has no chat template: use prefix.txt, unless the server brings one"]
     try:
         given.tokenizer.apply_chat_template([*made, {"role": "user", "content": "a"}], tokenize=False)
-    except TemplateError as problem:
+    except (TemplateError, TypeError, ValueError) as problem:
         return [f"the chat template refuses these messages ({problem}): put their words into the user's message"]
     return []

@@ -96,12 +96,12 @@ def _prompted(given: Outgoing, count: int) -> tuple[Prompted, int]:
 
 def _notes(given: Outgoing, made: Prompted, unused: int, folder: Path) -> list[str]:
     count, first, size = len(made.tokens), made.first, checkpoint.size(folder)
-    notes = [f"a full copy of the base, {size}, with {count} more rows: {made.tokens[0]} is id {first}"]
+    notes = [f"a full copy of the base, {size}; rows added: {count}, of which {made.tokens[0]} is id {first}"]
     if given.model.config.tie_word_embeddings:
         notes.append("the output head was tied to the embeddings, and is now a matrix of its own")
     if unused:
         notes.append(
-            f"the base has {unused} rows more than the tokenizer has tokens; they are left as they are, and the "
+            f"rows of the base for which the tokenizer has no token: {unused}. They are left as they are, and the "
             "tokenizer got as many unused tokens for them"
         )
     by = added_rows.scale(given.model.get_input_embeddings())
