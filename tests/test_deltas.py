@@ -364,3 +364,11 @@ def test_a_low_rank_change_of_a_whole_block_is_no_change_of_one_weight_and_is_no
     ):
         ts.merge(model, artifact)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("arm", ["bias", "lora:rank=2,sites=attn.q,ffn.in"])
+def test_a_change_that_lies_on_another_device_than_the_model_is_merged(arm: str) -> None:
+    model = tiny.make("gpt2")
+    artifacts = initialised(model, parse(arm), None, 0)
+    ts.merge(model.to("meta"), *artifacts)  # torch refuses to add tensors of two devices, and meta is one
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
