@@ -356,6 +356,42 @@ def doctor(*, model: str | None = None) -> None:
         print(line, flush=True)
 
 
+@app.command
+def push(
+    artifact: str, repo: str, /, *, public: bool = False, licence: str | None = None, base: str | None = None
+) -> None:
+    """Put a saved artifact on the Hugging Face hub, private unless you say otherwise, with a model card.
+
+    Args:
+        artifact: the folder of a saved artifact, such as RUN/best, whose results then stand in the card.
+        repo: OWNER/NAME, made if it is not there.
+        public: let everybody see it.
+        licence: what the card says, such as apache-2.0.
+        base: the base model's name on the hub, for the card.
+    """
+    from tunescope import hub
+
+    done = hub.push(artifact, repo, private=not public, licence=licence, base=base)
+    for note in done.notes:
+        print(f"note: {note}")
+    print(f"pushed: {done.url} (commit {done.commit[:12]})")
+
+
+@app.command
+def pull(repo: str, /, *, out: str, revision: str | None = None) -> None:
+    """Fetch an artifact from the Hugging Face hub into a new folder, checked; nothing in it is run.
+
+    Args:
+        repo: OWNER/NAME.
+        out: the new folder.
+        revision: a branch, tag or commit (default: the newest).
+    """
+    from tunescope import hub
+
+    done = hub.pull(repo, out, revision=revision)
+    print(f"pulled: {done.path} (commit {done.commit[:12]}): {done.arm}")
+
+
 def _workers(model: str) -> int:
     from tunescope import machine
 

@@ -67,7 +67,11 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
         places = named_parameters(model)
         selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
         if not selected:
-            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change.")
+            flags = [
+                name for name, on in sorted(model.config.to_dict().items()) if name.endswith("_bias") and on is False
+            ]
+            told = f" (its config says {', '.join(f'{name}=False' for name in flags)})" if flags else ""
+            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change{told}.")
         return spec.init({name: value for name, value in selected.items() if value is not None})
     if isinstance(spec, AttentionDelta):
         return {
