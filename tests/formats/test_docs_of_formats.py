@@ -21,6 +21,7 @@ from tunescope.artifact import Artifact
 from tunescope.fitting import initialised
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+SERVING = (Path(__file__).resolve().parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +76,7 @@ def test_the_python_runs() -> None:
     assert names["done"].difference < 1e-4
 
 
-def test_the_page_has_every_format() -> None:
+def test_the_pages_have_every_format() -> None:
     for name in formats.names():
-        assert re.search(rf"^## .*{name}", PAGE, re.M | re.I), f"docs/formats.md has no section on {name}"
+        found = re.search(rf"^## .*{name}", PAGE + SERVING, re.M | re.I)
+        assert found, f"neither docs/formats.md nor docs/serving.md has a section on {name}"
