@@ -28,6 +28,7 @@ from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
 from tunescope.hooks import acting, frozen, logits_at, patched, pooled
+from tunescope.lean import lean
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
 from tunescope.reach import reached
@@ -68,6 +69,7 @@ class Attached:
         enter = self._stack.enter_context
         enter(_marked(self))
         enter(frozen(self.model))
+        enter(lean(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), lambda: self.training))
         enter(placed(self.model, self.artifacts))

@@ -281,6 +281,7 @@ def _fused(
         if mask is not None or visible is not None:
             mask = _joined_mask(mask, visible, (query.shape[0], query.shape[2], n_context, key.shape[2]), query)
         more_keys, more_values = _context_keys(extras, key)
+        query = query.contiguous()  # a view would keep the text's keys and values a second time for the backward pass
         key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape[-3:]), key], 2)
         value = torch.cat([more_values.expand(value.shape[0], *more_values.shape[-3:]), value], 2)
     grouped = query.shape[1] != key.shape[1]

@@ -15,6 +15,7 @@ from tunescope.banking.hot import Hot
 from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
+from tunescope.lean import lean
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
 from tunescope.reach import reached, switched
 from tunescope.sites import kind
@@ -61,6 +62,7 @@ class Banked:
         self._stack.callback(lambda: [own.pop(f"_tunescope_{name}") for name in ("attached", "wants_output_start")])
         enter = self._stack.enter_context
         enter(frozen(self.model))
+        enter(lean(self.model))
         enter(switched(self.model))
         enter(self._told())
         self._stack.callback(self._rest)
