@@ -45,10 +45,10 @@ class _Again(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, forward: Callable[[Tensor], Tensor]) -> Tensor:
         ctx.save_for_backward(x)
-        parts = x.flatten(0, -2).split(ROWS)  # its eight steps stay in the cache
+        parts = torch.split(x.flatten(0, -2), ROWS)  # its eight steps stay in the cache
         first = forward(parts[0])
         out = torch.empty(x.shape, dtype=first.dtype, device=x.device)
-        for whole, part in zip(out.flatten(0, -2).split(ROWS), parts, strict=True):
+        for whole, part in zip(torch.split(out.flatten(0, -2), ROWS), parts, strict=True):
             whole.copy_(first if part is parts[0] else forward(part))
         return out
 
