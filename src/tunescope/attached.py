@@ -51,7 +51,7 @@ class Attached:
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
-        self.positions = sum(_positions(model, artifact) for artifact in contexts)
+        self.positions = sum(positions_of(model, artifact) for artifact in contexts)
         self._stack = ExitStack()
         self._enter_or_leave()
 
@@ -183,7 +183,8 @@ def _lowered(model: Any, artifacts: list[Artifact], index: int) -> Artifact:
     return Artifact(Prefix(length=len(rows), positions="after"), tensors, fingerprint(model), tokenizer, bound)
 
 
-def _positions(model: Any, artifact: Artifact) -> int:
+def positions_of(model: Any, artifact: Artifact) -> int:
+    """How many positions of the model's an artifact uses up."""
     if isinstance(artifact.spec, TokenContext):
         with torch.no_grad():
             return len(artifact.spec.embeddings(artifact.tensors, embedder(model)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tunescope.artifact import Artifact
 from tunescope.attention import STATE, LayerState
 from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
@@ -191,6 +192,16 @@ class Banked:
         """No delta acts."""
         self._acting.close()
         self._acting_for = None
+
+    def artifacts(self, name: str) -> tuple[Artifact, ...]:
+        """What stands under a name, as it acts here: the tensors that are trained are these."""
+        return self._hot.get([self.bank.entry(name)])[0].artifacts
+
+    def member(self, name: str) -> Any:
+        """What stands under a name as if it were attached alone: see `Member`."""
+        from tunescope.banking.member import Member
+
+        return Member(self, name)
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise of what the bank was given, by "NAME/INDEX.TENSOR"."""
