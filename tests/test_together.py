@@ -1,6 +1,9 @@
 """Runs that share passes of the model: the numbers are those of each alone, and what goes wrong in one stays there."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +193,45 @@ def test_steps_are_really_timed(folder: Path) -> None:
 def test_less_than_none_together_is_refused(folder: Path) -> None:
     with pytest.raises(ts.UserError, match="together"):
         ran(folder, -1)
+
+
+KILLED = """
+import os, signal, sys
+from tunescope import tasks, train
+from tunescope.comparing import run_arm
+from tunescope.comparing.comparison import compare
+from tunescope.train import Settings
+run_arm.SAVE_EVERY = 0.0
+plain, left = train.update, 20
+def update(*given):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return plain(*given)
+train.update = update
+model, train_file, dev, test, out = sys.argv[1:]
+compare(
+    model, {"train": train_file, "dev": dev, "test": test}, arms=("prefix:length=3", "lora:rank=2"), seeds=2,
+    task=tasks.Classification(words={"neg": "bad", "pos": "good"}), together=4, out=out, quiet=True,
+    settings=Settings(steps=12, batch_size=8, eval_every=4, patience=2),
+)
+"""
+
+
+def test_a_group_that_was_killed_goes_on_where_each_of_its_runs_was(folder: Path, tmp_path: Path) -> None:
+    model, data = material(folder)
+    command = [sys.executable, "-c", KILLED, model, data["train"], data["dev"], data["test"], str(tmp_path / "run")]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    states = sorted((tmp_path / "run").glob("arms/*.tmp-*/state.json"))
+    assert len(states) == 4 and all(json.loads(path.read_text())["state"]["step"] > 2 for path in states)
+    task = tasks.Classification(words={"neg": "bad", "pos": "good"})
+    options: dict[str, Any] = {"task": task, "seeds": 2, "settings": SETTINGS, "quiet": True}
+    arms = ("prefix:length=3", "lora:rank=2")
+    found = compare(model, data, arms=arms, together=4, out=tmp_path / "run", **options)
+    alone = compare(model, data, arms=arms, out=tmp_path / "alone", **options)
+    one, other = runs(alone), runs(found)
+    assert one.keys() == other.keys()
+    for name, run in one.items():
+        for mine, theirs in zip(run["curve"], other[name]["curve"], strict=True):
+            assert mine["dev"] == theirs["dev"] and abs(mine["loss"] - theirs["loss"]) < 1e-5
