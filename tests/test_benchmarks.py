@@ -47,6 +47,7 @@ def test_the_benchmarks_are_the_files_of_the_folder():
         "seeds_together",
         "soft_step",
         "startup",
+        "together",
         "tuning_step",
     ]
 

@@ -155,6 +155,19 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
             store.finish(work[todo.id], folder, todo.id, result | {"together": len(jobs)})
 
 
+def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
+    """The loss of each after its first step, all in one pass; nothing is kept."""
+    from tunescope.together import train_together
+
+    with torch.random.fork_rng(), _attached(bench, jobs) as tuned:
+        problems, losses = _problems(bench, jobs, tuned)
+        runs = _one_step(bench, jobs, problems)
+        states = train_together(runs, losses, bench.device, bench.plan.settings.precision)
+    return {
+        name: float(state.curve[0]["loss"] or 0.0) for name, state in states.items() if not isinstance(state, Diverged)
+    }
+
+
 def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
     """Of one step of them all, the least of a few, each on its first batch."""
     from tunescope.reach import quick_to_train
@@ -163,11 +176,16 @@ def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
     settings, times = bench.plan.settings, []
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned, quick_to_train(bench.model, settings.precision):
         problems, losses = _problems(bench, jobs, tuned)
-        still = {name: replace(problem, score=lambda: 0.0) for name, problem in problems.items()}
         for _ in range(1 + STEPS):
-            once = replace(settings, steps=1)
-            runs = {todo.id: training(still[todo.id], once, todo.seed) for todo in jobs}
+            runs = _one_step(bench, jobs, problems)
             start = time.perf_counter()
             train_together(runs, losses, bench.device, settings.precision)
             times.append(time.perf_counter() - start)
     return min(times[1:])
+
+
+def _one_step(bench: Bench, jobs: Sequence[Job], problems: Mapping[str, Problem]) -> dict[str, Any]:
+    """Each run as a single step, without a score."""
+    once = replace(bench.plan.settings, steps=1)
+    still = {name: replace(problem, score=lambda: 0.0) for name, problem in problems.items()}
+    return {todo.id: training(still[todo.id], once, todo.seed) for todo in jobs}
