@@ -1,11 +1,13 @@
 """Each benchmark at a tiny shape: it runs, its checks hold, and its result file says what it should."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("peft", reason="the benchmarks run side by side with peft: pip install 'tunescope[dev]'")
 
+import benchmarks
 from benchmarks.__main__ import main
 from benchmarks.tools.measuring import Check, compared
 from benchmarks.tools.running import names, run
@@ -33,23 +35,9 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
 
 
 def test_the_benchmarks_are_the_files_of_the_folder():
-    assert names() == [
-        "anchors",
-        "bank",
-        "beams",
-        "compare",
-        "decoding",
-        "label_words",
-        "metrics",
-        "partial_labels",
-        "prefix_network",
-        "search",
-        "seeds_together",
-        "soft_step",
-        "startup",
-        "together",
-        "tuning_step",
-    ]
+    files = Path(benchmarks.__file__).parent.glob("*.py")
+    assert names() == sorted(file.stem for file in files if not file.stem.startswith("_"))
+    assert {"bank", "compare", "decoding"} <= set(names())
 
 
 def test_a_ratio_is_the_median_over_rounds_of_the_ratio_within_a_round():
@@ -66,4 +54,4 @@ def test_a_check_is_met_at_its_bound():
 
 def test_a_benchmark_that_does_not_exist_is_refused_by_name(capsys):
     assert main(["sloth"]) == 2
-    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: anchors, beams, decoding, label")
+    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: anchors, ")
