@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test check bench
+.PHONY: setup demo test check bench bench-gpu
 
 setup: $(STAMP)
 
@@ -29,3 +29,6 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+bench-gpu: $(STAMP)
+	TUNESCOPE_BENCH_DEVICE=cuda $(BIN)/python -m benchmarks

@@ -59,7 +59,7 @@ def made(model: Any, spec: Any, seed: int) -> list[Artifact]:
     for artifact in artifacts:
         draw = torch.Generator().manual_seed(seed)
         for name, value in artifact.tensors.items():
-            artifact.tensors[name] = value + 0.01 * torch.randn(value.shape, generator=draw)
+            artifact.tensors[name] = value + 0.01 * torch.randn(value.shape, generator=draw).to(value.device)
     return artifacts
 
 

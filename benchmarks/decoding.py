@@ -10,6 +10,7 @@ import torch
 import tunescope as ts
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import MODELS, Scale
+from benchmarks.tools.where import device
 
 TARGETS = {200: 1.12, 1000: 1.25}
 STEPS = 4  # tokens decoded a round; the cache is cropped again afterwards
@@ -70,7 +71,7 @@ def _decode(model: Any, cache: Any, ids: torch.Tensor) -> Callable[[], None]:
 
 def text_before(model: Any, scale: Scale) -> torch.Tensor:
     shape = (scale.rows_decoded, scale.tokens_before)
-    return torch.randint(model.config.vocab_size, shape, generator=torch.Generator().manual_seed(1))
+    return torch.randint(model.config.vocab_size, shape, generator=torch.Generator().manual_seed(1)).to(device())
 
 
 def _difference(scale: Scale) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from benchmarks.tools.where import clock
 
 Times = Mapping[str, Sequence[float]]
 
@@ -19,7 +20,7 @@ class Ratio:
     case: str
     variant: str
     baseline: str
-    quantity: str  # "time" (milliseconds of CPU), "wall" (milliseconds by the clock) or "memory" (megabytes)
+    quantity: str  # "time" (ms of CPU, or of an accelerator), "wall" (ms by the clock) or "memory" (megabytes)
     rounds: int
     value: float  # the variant's own median, in the quantity's unit
     ratio: float
@@ -57,7 +58,7 @@ class Result:
 
 
 def alternating(variants: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of process CPU time of every variant in every round, after one round that is not counted.
+    """Milliseconds of every variant in every round (see `clock`), after one round that is not counted.
 
     The variant that goes first changes from round to round.
     """
@@ -68,9 +69,9 @@ def alternating(variants: Mapping[str, Callable[[], object]], rounds: int) -> di
     for _ in range(rounds):
         for name in order:
             gc.collect()
-            start = time.process_time()
+            start = clock()
             variants[name]()
-            times[name].append(1000 * (time.process_time() - start))
+            times[name].append(1000 * (clock() - start))
         order = order[1:] + order[:1]
     return times
 

@@ -27,15 +27,18 @@ def main(benchmark: str, variant: str, *flags: str) -> None:
     import torch
 
     from benchmarks.tools.models import FULL, TINY
+    from benchmarks.tools.where import device
     from tunescope.machine import memory_meter
 
     torch.set_num_threads(1)
     step = importlib.import_module(f"benchmarks.{benchmark}").step(variant, TINY if flags else FULL)
     step()
-    taken = memory_meter(torch.device("cpu"))
+    on_device = device().type == "cuda"
+    before = torch.cuda.memory_allocated() / 2**20 if on_device else 0.0
+    taken = memory_meter(device())
     step()
     step()
-    print(taken())
+    print(taken() - before)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+from benchmarks.tools.where import device, placed
+
 IGNORED = -100  # the label of a position that carries none
 Trained = Callable[[], Iterable[Tensor]]
 
@@ -55,7 +57,7 @@ def gpt2(scale: Scale) -> Any:
         bos_token_id=0,
         eos_token_id=0,
     )
-    return GPT2LMHeadModel(config).eval().requires_grad_(False)
+    return placed(GPT2LMHeadModel(config).eval().requires_grad_(False))
 
 
 def llama(scale: Scale) -> Any:
@@ -71,7 +73,7 @@ def llama(scale: Scale) -> Any:
         vocab_size=vocabulary,
         max_position_embeddings=2048,
     )
-    return LlamaForCausalLM(config).eval().requires_grad_(False)
+    return placed(LlamaForCausalLM(config).eval().requires_grad_(False))
 
 
 MODELS = {"gpt2": gpt2, "llama": llama}
@@ -79,7 +81,8 @@ MODELS = {"gpt2": gpt2, "llama": llama}
 
 def text(scale: Scale, vocabulary: int) -> Tensor:
     """(rows, tokens) of random ids, the same at every call."""
-    return torch.randint(vocabulary, (scale.rows, scale.tokens), generator=torch.Generator().manual_seed(1))
+    drawn: Tensor = torch.randint(vocabulary, (scale.rows, scale.tokens), generator=torch.Generator().manual_seed(1))
+    return drawn.to(device())
 
 
 def floor_step(model: Any, ids: Tensor, labels: Tensor) -> Callable[[], None]:

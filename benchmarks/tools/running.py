@@ -13,20 +13,18 @@ from typing import Any
 
 import benchmarks
 from benchmarks.tools.measuring import Check, Ratio, Result
+from benchmarks.tools.where import CPU_ONLY, device
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 
 def names() -> list[str]:
-    """The benchmarks there are: the files of the folder."""
-    return [
-        found.name
-        for found in pkgutil.iter_modules(benchmarks.__path__)
-        if not found.ispkg and not found.name.startswith("_")
-    ]
+    """The benchmarks there are for the device: the files of the folder."""
+    found = [one.name for one in pkgutil.iter_modules(benchmarks.__path__) if not one.ispkg and one.name[0] != "_"]
+    return found if device().type == "cpu" else [name for name in found if name not in CPU_ONLY]
 
 
-def run(name: str, *, tiny: bool, folder: Path = RESULTS) -> dict[str, Any]:
+def run(name: str, *, tiny: bool, folder: Path | None = None) -> dict[str, Any]:
     """What the result file says. A tiny run is a trial of the benchmark itself: it writes no file in RESULTS."""
     import torch
 
@@ -50,7 +48,8 @@ def run(name: str, *, tiny: bool, folder: Path = RESULTS) -> dict[str, Any]:
         "checks": [asdict(check) | {"met": check.met} for check in result.checks],
     }
     print(table(name, result), flush=True)
-    if not tiny or folder != RESULTS:
+    if not tiny or folder is not None:
+        folder = folder or RESULTS / device().type if device().type != "cpu" else folder or RESULTS
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").write_text(json.dumps(page, indent=1) + "\n")
     return page
@@ -93,5 +92,5 @@ def _where() -> dict[str, Any]:
 
     from tunescope.machine import describe, versions
 
-    about = describe(torch.device("cpu"), torch.get_num_threads())
+    about = describe(device(), torch.get_num_threads())
     return {"versions": versions() | {"peft": version("peft")}, "machine": about}
