@@ -5,8 +5,8 @@ Run by hand, in an environment of its own, for the library pins an older transfo
     pip install torch==2.13.0 adapters==1.3.0
     python tests/formats/make_adapters_fixtures.py
 
-The outputs are the library's own, in float64 and stored in float32, with its eager attention: with SDPA, its default, the
-prefixes of decoders are masked out, or the last tokens of the text are.
+The outputs are the library's own, in float64 and stored in float32, with its eager attention: with SDPA, its default,
+the prefixes of decoders are masked out, or the last tokens of the text are.
 """
 
 import shutil
@@ -126,7 +126,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "roberta": {name: COMMON[name] for name in ("houlsby", "parallel", "prefix_flat", "lora_all")},
     "distilbert": {name: COMMON[name] for name in ("houlsby", "parallel", "prefix_flat", "lora_all")},
-    "bart": COMMON
+    "bart": {name: case for name, case in COMMON.items() if name != "prefix_flat"}
     | {
         "prefix": PrefixTuningConfig(prefix_length=2, bottleneck_size=2),
         "mam": MAMConfig(FLAT, PARALLEL),
@@ -185,11 +185,12 @@ def outputs(model: Any, given: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def save(tuned: Any, folder: Path, name: str) -> None:
-    """As safetensors; where its tensors are shared (prefixes, a norm in front) the library cannot, so from its pickle."""
+    """As safetensors; where tensors are shared (prefixes, a norm in front) the library cannot: from its pickle."""
     try:
         tuned.save_adapter(str(folder), name, with_head=False, use_safetensors=True)
     except RuntimeError as problem:
-        assert "share memory" in str(problem)
+        if "share memory" not in str(problem):
+            raise
         tuned.save_adapter(str(folder), name, with_head=False)
         pickled = folder / "pytorch_adapter.bin"
         tensors = torch.load(pickled, weights_only=True)

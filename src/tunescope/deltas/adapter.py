@@ -109,7 +109,9 @@ class Adapter(SiteDelta):
     def _active(self, hidden: Tensor) -> Tensor:
         if self.activation == "softmax":
             return hidden.softmax(-1)
-        return {"relu": F.relu, "silu": F.silu, "gelu": F.gelu}[self.activation](hidden)
+        if self.activation == "silu":
+            return F.silu(hidden)
+        return F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
 
     def _down(self, *shape: int) -> Tensor:
         if self.start == "bert":

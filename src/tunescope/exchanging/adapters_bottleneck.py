@@ -3,10 +3,10 @@
 With h what a block gives, r what its residual connection adds, and f the bottleneck with its scale:
 
 - sequential: h + f(h), and then the model's own r and norm. That is original_ln_before=False, original_ln_after=True
-  (Houlsby et al. 2019), and `Adapter` as it is. With original_ln_before=True (Pfeiffer et al. 2020) f reads h + r, behind
-  the model's norm where it has one there: no `Adapter` does.
-- parallel: h + f(r), and then the model's own. Where the norm stands behind the block (BERT and its kin, BART), r is the
-  block's input, and this is `Adapter(placement="parallel")`. Where it stands in front, the block's input is norm(r).
+  (Houlsby et al. 2019), and `Adapter` as it is. With original_ln_before=True (Pfeiffer et al. 2020) f reads h + r,
+  behind the model's norm where it has one there: no `Adapter` does.
+- parallel: h + f(r), and then the model's own. Where the norm stands behind the block (BERT and its kin, BART), r is
+  the block's input, and this is `Adapter(placement="parallel")`. Where it stands in front, that input is norm(r).
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ ACTIVATIONS = {"relu": "relu", "swish": "silu", "silu": "silu", "gelu": "gelu"}
 Found = dict[Adapter, dict[str, Params]]  # spec without its sites -> site -> its tensors
 
 
-def read(
-    configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], name: str, model: Any
-) -> list[Artifact]:
+def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], name: str, model: Any) -> list[Artifact]:
     """One `Adapter` for every width, placement and scale that occurs, at exactly the places that the keys name.
 
     Raises:
@@ -84,15 +82,15 @@ def check_exact(config: Mapping[str, Any], model: Any) -> None:
     if config.get("is_parallel"):
         if family not in NORM_BEHIND:
             raise UserError(
-                f"{CONFIG}: is_parallel=True reads the residual stream in front of the norm, and an adapter here what the "
-                f"norm makes of it; in {family!r} the two differ (they do not in {', '.join(NORM_BEHIND)}). {KEEP}, or "
+                f"{CONFIG}: is_parallel=True reads the residual stream in front of the norm, and an adapter here what "
+                f"the norm makes of it; in {family!r} the two differ (they do not in {', '.join(NORM_BEHIND)}). {KEEP}, or "
                 "tune one here (adapter:placement=parallel)."
             )
     elif config.get("original_ln_before"):
         raise UserError(
-            f"{CONFIG}: original_ln_before=True, as SeqBnConfig has it, reads the state behind the residual connection, "
-            f"and a sequential adapter here reads the block's own output (original_ln_before=False, DoubleSeqBnConfig). "
-            f"{KEEP}, or tune one here (adapter)."
+            f"{CONFIG}: original_ln_before=True, as SeqBnConfig has it, reads the state behind the residual "
+            "connection, and a sequential adapter here the block's own output (original_ln_before=False, as "
+            f"DoubleSeqBnConfig has it). {KEEP}, or tune one here (adapter)."
         )
     if config.get("ln_before") and config.get("ln_after"):
         raise UserError(f"{CONFIG}: ln_before and ln_after, and an adapter here has one norm of its own. {KEEP}.")

@@ -97,9 +97,9 @@ def opened(folder: Path, model: Any) -> tuple[str, list[dict[str, Any]], dict[st
     if not (folder / TENSORS).exists() and (folder / PICKLE).exists():
         raise UserError(
             f"{folder / PICKLE} is a pickle, which can run code and is not opened here. Save it again with "
-            "model.save_adapter(folder, name, use_safetensors=True); where that stops at shared memory, as for prefixes: "
-            f"safetensors.torch.save_file({{k: v.clone() for k, v in torch.load('{PICKLE}', weights_only=True).items()}}"
-            f", '{TENSORS}')."
+            "model.save_adapter(folder, name, use_safetensors=True); where that stops at shared memory, as for "
+            "prefixes: safetensors.torch.save_file({k: v.clone() for k, v in "
+            f"torch.load('{PICKLE}', weights_only=True).items()}}, '{TENSORS}')."
         )
     heads = [file for file in HEADS if (folder / file).exists()]
     if heads:
@@ -117,8 +117,8 @@ def checked(config: Mapping[str, Any]) -> list[str]:
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {meaning}, which has no place here. {KEEP}.")
     if kind == "lora" and config.get("composition_mode") != "add":
         raise UserError(
-            f"{CONFIG}: composition_mode={config.get('composition_mode')!r} is (IA)^3, which multiplies a map's output, "
-            f"and LoRA here adds to it. {KEEP}, or merge it there (model.merge_adapter) and save the model."
+            f"{CONFIG}: composition_mode={config.get('composition_mode')!r} is (IA)^3, which multiplies a map's "
+            f"output, and LoRA here adds to it. {KEEP}, or merge it there (model.merge_adapter) and save the model."
         )
     unknown = sorted(field for field in config.keys() - KINDS[kind] - REFUSED.keys() if not _serves_refused(field))
     counting = {field: config[field] for field in unknown if not _rests(config[field])}

@@ -1,7 +1,7 @@
 """LoRA as the `adapters` library stores it (Hu et al. 2021), read into `LoRA`.
 
-h + alpha / r B A x with lora_A (r, in) and lora_B (out, r). In GPT-2's fused map the m chosen of q, k and v stand one after
-the other: lora_A (m r, in) and lora_B (m out / 3, r).
+h + alpha / r B A x with lora_A (r, in) and lora_B (out, r). In GPT-2's fused map the m chosen of q, k and v stand one
+after the other: lora_A (m r, in) and lora_B (m out / 3, r).
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
     for key, value in tensors.items():
         match = re.fullmatch(PART.format(re.escape(name)), key)
         if match is None:
-            raise UserError(f"{TENSORS}: {key!r} does not belong to LoRA: the file was altered, or is of a newer version.")
+            raise UserError(
+                f"{TENSORS}: {key!r} does not belong to LoRA: the file was altered, or is of a newer version."
+            )
         found.setdefault(match[1], {})[match[2]] = value
     for path, pair in found.items():
         if len(pair) < 2:
@@ -84,7 +86,7 @@ def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: 
             f"({rank * len(chosen)}, {d_in}) and ({rows * len(chosen)}, {rank}): the file was altered, or made for a "
             "model of another shape."
         )
-    pairs = zip(a.split(rank), b.split(rows), strict=True)
+    pairs = zip(torch.split(a, rank), torch.split(b, rows), strict=True)
     return {site.name: pair for site, pair in zip(chosen, pairs, strict=True)}
 
 
@@ -96,5 +98,7 @@ def _chosen(config: Mapping[str, Any], path: str, sites: list[Site]) -> list[Sit
     matrices = config.get("attn_matrices")
     chosen = [site for site in sites if isinstance(matrices, list) and site.name.rpartition(".")[2] in matrices]
     if not chosen:
-        raise UserError(f"{CONFIG}: attn_matrices is {matrices!r} and should name some of q, k, v: the file was altered.")
+        raise UserError(
+            f"{CONFIG}: attn_matrices is {matrices!r} and should name some of q, k, v: the file was altered."
+        )
     return chosen

@@ -1,8 +1,8 @@
 """Prefixes as the `adapters` library stores them (Li & Liang 2021), read into `Prefix(positions="same")`.
 
-One set for each kind of attention, in every layer of it: ``control_trans`` (n 2 L heads d), or a network whose output that
-is, folded here. Row j is (2 L, key heads, d); entry 2 i is the key of layer i and 2 i + 1 its value. The file repeats every
-set once for each layer.
+One set for each kind of attention, in every layer of it: ``control_trans`` (n 2 L heads d), or a network whose output
+that is, folded here. Row j is (2 L, key heads, d); entry 2 i is the key of layer i and 2 i + 1 its value. The file
+repeats every set once for each layer.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
 def _check(config: Mapping[str, Any], model: Any) -> None:
     if model.config.model_type in SHIFTED:
         raise UserError(
-            "The adapters library counts a T5 prefix among the relative positions: every token of the text seems so much "
-            f"further on, which no prefix here says. {KEEP}, or tune one here (prefix)."
+            "The adapters library counts a T5 prefix among the relative positions: every token of the text seems so "
+            f"much further on, which no prefix here says. {KEEP}, or tune one here (prefix)."
         )
     absent = [f"{field}=False" for field in ("encoder_prefix", "cross_prefix") if config.get(field) is False]
     if absent and kind(model) == "encoder-decoder":
@@ -83,7 +83,9 @@ def _sets(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tenso
     for key, value in tensors.items():
         match = re.fullmatch(PART.format(re.escape(name)), key)
         if match is None:
-            raise UserError(f"{TENSORS}: {key!r} does not belong to a prefix: the file was altered, or is of a newer version.")
+            raise UserError(
+                f"{TENSORS}: {key!r} does not belong to a prefix: the file was altered, or is of a newer version."
+            )
         kept = found.setdefault(match[2], {}).setdefault(match[3], value)
         if not torch.equal(kept, value):
             raise UserError(f"{TENSORS}: {key!r} is not what its copies are: the file was altered.")

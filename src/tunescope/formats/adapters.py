@@ -1,4 +1,4 @@
-"""Folders of the `adapters` library (AdapterHub): prefixes, bottleneck adapters, LoRA, and unions of them (MAM), to read."""
+"""Folders of the `adapters` library (AdapterHub): prefixes, bottleneck adapters, LoRA, unions of them; to read."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
             made += reader(theirs[0], parts, name, model)
     if "prefix_tuning" in split:
         notes.append(
-            "in that library a decoder's prefix takes part as trained with attn_implementation='eager' alone; so it does "
-            "here, whatever the attention"
+            "in that library a decoder's prefix takes part as meant with attn_implementation='eager' alone; so it "
+            "does here, whatever the attention"
         )
     return Incoming(made, notes)
 
