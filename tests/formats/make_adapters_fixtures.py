@@ -124,8 +124,8 @@ CASES: dict[str, dict[str, Any]] = {
         "residual": SeqBnConfig(reduction_factor=4, residual_before_ln="post_add"),
         "norm_around": DoubleSeqBnConfig(reduction_factor=4, ln_after=True, adapter_residual_before_ln=True),
     },
-    "roberta": {name: COMMON[name] for name in ("houlsby", "parallel", "prefix_flat", "lora_all")},
-    "distilbert": {name: COMMON[name] for name in ("houlsby", "parallel", "prefix_flat", "lora_all")},
+    "roberta": {name: COMMON[name] for name in ("houlsby", "prefix_flat", "lora_all")},
+    "distilbert": {name: COMMON[name] for name in ("houlsby", "prefix_flat", "lora_all")},
     "bart": {name: case for name, case in COMMON.items() if name != "prefix_flat"}
     | {
         "prefix": PrefixTuningConfig(prefix_length=2, bottleneck_size=2),

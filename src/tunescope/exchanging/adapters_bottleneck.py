@@ -83,8 +83,8 @@ def check_exact(config: Mapping[str, Any], model: Any) -> None:
         if family not in NORM_BEHIND:
             raise UserError(
                 f"{CONFIG}: is_parallel=True reads the residual stream in front of the norm, and an adapter here what "
-                f"the norm makes of it; in {family!r} the two differ (they do not in {', '.join(NORM_BEHIND)}). {KEEP}, or "
-                "tune one here (adapter:placement=parallel)."
+                f"the norm makes of it. In {family!r} they differ (not in {', '.join(NORM_BEHIND)}). {KEEP}, or tune "
+                "one here (adapter:placement=parallel)."
             )
     elif config.get("original_ln_before"):
         raise UserError(

@@ -103,7 +103,10 @@ def opened(folder: Path, model: Any) -> tuple[str, list[dict[str, Any]], dict[st
         )
     heads = [file for file in HEADS if (folder / file).exists()]
     if heads:
-        notes.append(f"the prediction head in {heads[0]} was left out: only the adapter was read")
+        notes.append(
+            f"the prediction head in {heads[0]} was left out: only the adapter was read. Where it was trained too, the "
+            "outputs need it"
+        )
     return name, configs, read_tensors(folder / TENSORS), [*notes, *_as_loaded(whole)]
 
 

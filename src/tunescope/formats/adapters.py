@@ -13,6 +13,7 @@ from tunescope.errors import UserError
 from tunescope.exchanging import adapters_bottleneck, adapters_lora, adapters_prefix
 from tunescope.exchanging.adapters_config import CONFIG, KEEP, TENSORS, architecture, opened
 from tunescope.exchanging.outgoing import Incoming
+from tunescope.sites import kind as kind_of
 
 ABOUT = "adapters (AdapterHub): prefix tuning, bottleneck and parallel adapters, LoRA, MAM; to read"
 SERVES = "nothing is written in this form"
@@ -36,7 +37,7 @@ def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
                 raise UserError(f"{CONFIG} has {len(theirs)} of {kind!r}, where one is expected. {KEEP}.")
             reader = adapters_prefix.read if kind == "prefix_tuning" else adapters_lora.read
             made += reader(theirs[0], parts, name, model)
-    if "prefix_tuning" in split:
+    if "prefix_tuning" in split and kind_of(model) != "encoder":
         notes.append(
             "in that library a decoder's prefix takes part as meant with attn_implementation='eager' alone; so it "
             "does here, whatever the attention"
