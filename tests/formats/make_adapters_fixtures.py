@@ -131,7 +131,7 @@ CASES: dict[str, dict[str, Any]] = {
         "prefix": PrefixTuningConfig(prefix_length=2, bottleneck_size=2),
         "mam": MAMConfig(FLAT, PARALLEL),
         "cross": WITH_CROSS,
-        "left_out_first": DoubleSeqBnConfig(reduction_factor=4, non_linearity="relu", leave_out=[0, 2]),
+        "left_out_first": DoubleSeqBnConfig(reduction_factor=4, non_linearity="relu", leave_out=[0]),
         "no_cross_prefix": PrefixTuningConfig(prefix_length=3, flat=True, cross_prefix=False),
     },
     "t5": COMMON | {"cross": WITH_CROSS},

@@ -90,8 +90,9 @@ def test_widths_placements_and_scales_that_differ_are_adapters_of_their_own() ->
 
 
 def test_a_decoder_s_layers_are_counted_after_the_encoder_s() -> None:
-    """BART with two layers and one: leave_out=[0, 2] is the encoder's first and the decoder's only one."""
-    assert specs("bart", "left_out_first") == [ts.Adapter(bottleneck=2, sites=("encoder.1.self", "encoder.1.ffn"))]
+    """BART with two layers and one: leave_out=[0] is the encoder's first and not the decoder's, which is 2."""
+    sites = ("encoder.1.self", "decoder.self", "encoder.1.ffn", "decoder.ffn")
+    assert specs("bart", "left_out_first") == [ts.Adapter(bottleneck=2, sites=sites)]
     assert specs("bart", "cross") == [ts.Adapter(bottleneck=2, sites=("self", "ffn", "cross"))]
 
 
@@ -137,6 +138,18 @@ def test_an_older_library_s_lora_has_the_scale_that_it_was_computed_with(tmp_pat
     ]
     for version in ("adapters.1.1.0", "3.2.1", "adapters.x"):
         assert theirs.read("gpt2", theirs.headed(folder, version=version)).artifacts[0].spec.scale == 3.0
+
+
+def test_files_of_the_library_s_own_classes_are_read_too(tmp_path: Path) -> None:
+    """T5AdapterModel keeps T5 as its part "transformer", which is in front of every key."""
+    folder = theirs.copied("t5", "cross", tmp_path)
+    tensors = load_file(folder / TENSORS)
+    renamed = {f"transformer.{key}": value for key, value in tensors.items()}
+    theirs.retensored(folder, {**dict.fromkeys(tensors), **renamed})
+    (expected,) = theirs.read("t5", theirs.HERE / "t5" / "cross").artifacts
+    (got,) = theirs.read("t5", folder).artifacts
+    assert got.spec == expected.spec
+    assert all(torch.equal(got.tensors[name], value) for name, value in expected.tensors.items())
 
 
 def test_a_model_without_its_head_takes_the_same_files() -> None:
