@@ -1,5 +1,6 @@
 """Files that the adapters library wrote, read here: whole outputs against its own."""
 
+import json
 from pathlib import Path
 
 import peftly
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 import tunescope as ts
 from tunescope import exchanging
 from tunescope.exchanging import adapters_prefix
-from tunescope.exchanging.adapters_config import TENSORS
+from tunescope.exchanging.adapters_config import CONFIG, TENSORS
 
 SEQUENTIAL_ON_THE_STREAM = {"seq_bn", "residual"}
 NORM_IN_FRONT = ("gpt2", "llama", "t5")
@@ -138,6 +139,26 @@ def test_an_older_library_s_lora_has_the_scale_that_it_was_computed_with(tmp_pat
     ]
     for version in ("adapters.1.1.0", "3.2.1", "adapters.x"):
         assert theirs.read("gpt2", theirs.headed(folder, version=version)).artifacts[0].spec.scale == 3.0
+
+
+def test_a_field_of_an_older_file_that_is_absent_has_the_library_s_default(tmp_path: Path) -> None:
+    folder = theirs.copied("gpt2", "houlsby", tmp_path)
+    whole = json.loads((folder / CONFIG).read_text())
+    kept = ("mh_adapter", "output_adapter", "reduction_factor", "non_linearity")
+    theirs.headed(folder, config={name: whole["config"][name] for name in kept})
+    (found,), (expected,) = (theirs.read("gpt2", at).artifacts for at in (folder, theirs.HERE / "gpt2" / "houlsby"))
+    assert found.spec == expected.spec
+
+
+def test_a_file_without_a_version_has_the_activations_of_its_time(tmp_path: Path) -> None:
+    """ "gelu" was the approximation then, which no adapter here has, and "gelu_orig" the function itself."""
+    folder = theirs.configured(theirs.copied("gpt2", "houlsby", tmp_path), non_linearity="gelu_orig")
+    whole = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps({name: value for name, value in whole.items() if name != "version"}))
+    assert theirs.read("gpt2", folder).artifacts[0].spec.activation == "gelu"
+    theirs.configured(folder, non_linearity="gelu")
+    with pytest.raises(ts.UserError, match="non_linearity is 'gelu_new'; an adapter here has relu"):
+        theirs.read("gpt2", folder)
 
 
 def test_files_of_the_library_s_own_classes_are_read_too(tmp_path: Path) -> None:

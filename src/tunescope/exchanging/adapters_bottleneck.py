@@ -74,9 +74,9 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
 def check_exact(config: Mapping[str, Any], model: Any) -> None:
     """Raises UserError, naming the field, where the configuration is no `Adapter` on this model."""
     family = model.config.model_type
-    if config.get("original_ln_after") is not True:
+    if config.get("original_ln_after", True) is not True:
         raise UserError(
-            f"{CONFIG}: original_ln_after={config.get('original_ln_after')!r} takes away the model's own residual "
+            f"{CONFIG}: original_ln_after={config['original_ln_after']!r} takes away the model's own residual "
             f"connection, which no adapter here does. {KEEP}."
         )
     if config.get("is_parallel"):
@@ -185,7 +185,7 @@ def _names(norm: str) -> dict[str, str]:
 
 def _scale(config: Mapping[str, Any], params: Params) -> Any:
     """The adapter's scale; one for each channel goes into the way up."""
-    scale = config.get("scaling")
+    scale = config.get("scaling", 1.0)
     if scale == "learned":
         params["scale"] = params["scale"].reshape(())
         return scale

@@ -22,7 +22,12 @@ BOTTLENECK = SEEDS | {
     "adapter_residual_before_ln",
     "cross_adapter",
     "dropout",
+    "factorized_phm_W",
+    "factorized_phm_rule",
+    "hypercomplex_nonlinearity",
+    "inv_adapter_reduction_factor",
     "is_parallel",
+    "learn_phm",
     "leave_out",
     "ln_after",
     "ln_before",
@@ -31,9 +36,16 @@ BOTTLENECK = SEEDS | {
     "original_ln_after",
     "original_ln_before",
     "output_adapter",
+    "phm_bias",
+    "phm_c_init",
+    "phm_dim",
+    "phm_init_range",
+    "phm_rank",
     "reduction_factor",
     "residual_before_ln",
     "scaling",
+    "shared_W_phm",
+    "shared_phm_rule",
     "stochastic_depth",
 }
 PREFIX = SEEDS | {
@@ -68,7 +80,7 @@ REFUSED = {
     "vera_b": "VeRA, one random pair of factors for all layers",
     "vera_d": "VeRA, one random pair of factors for all layers",
 }
-SERVING = {"inv_adapter": {"inv_adapter_reduction_factor"}, "phm_layer": {"learn_phm", "hypercomplex_nonlinearity"}}
+OLD_NAMES = {"gelu": "gelu_new", "gelu_orig": "gelu"}  # of activations, in files that name no version
 OTHERS = {
     "mtl_lora": "MTL-LoRA",
     "prompt_tuning": "prompt tuning, which joins the text behind the embeddings' norm and positions",
@@ -118,12 +130,12 @@ def checked(config: Mapping[str, Any]) -> list[str]:
     for field, meaning in REFUSED.items():
         if not _rests(config.get(field)):
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {meaning}, which has no place here. {KEEP}.")
-    if kind == "lora" and config.get("composition_mode") != "add":
+    if kind == "lora" and config.get("composition_mode", "add") != "add":
         raise UserError(
-            f"{CONFIG}: composition_mode={config.get('composition_mode')!r} is (IA)^3, which multiplies a map's "
+            f"{CONFIG}: composition_mode={config['composition_mode']!r} is (IA)^3, which multiplies a map's "
             f"output, and LoRA here adds to it. {KEEP}, or merge it there (model.merge_adapter) and save the model."
         )
-    unknown = sorted(field for field in config.keys() - KINDS[kind] - REFUSED.keys() if not _serves_refused(field))
+    unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
     counting = {field: config[field] for field in unknown if not _rests(config[field])}
     if counting:
         shown = ", ".join(f"{field}={value!r}" for field, value in counting.items())
@@ -165,8 +177,10 @@ def _check_model(whole: Mapping[str, Any], model: Any) -> None:
 
 
 def _as_loaded(whole: Mapping[str, Any]) -> list[str]:
-    """Before 1.1.0 the library computed LoRA with the scale 1, and now loads such files so."""
+    """Older files are changed as the library itself does on loading; before 1.1.0 it computed LoRA with the scale 1."""
     config, version = whole["config"], str(whole.get("version", ""))
+    if "version" not in whole and config.get("non_linearity") in OLD_NAMES:
+        config["non_linearity"] = OLD_NAMES[config["non_linearity"]]
     parts = version.removeprefix("adapters.").split(".")[:2]
     if not version.startswith("adapters.") or not all(part.isdigit() for part in parts):
         return []
@@ -174,10 +188,6 @@ def _as_loaded(whole: Mapping[str, Any]) -> list[str]:
         return []
     config["alpha"] = config["r"]
     return [f"{version} computed LoRA with the scale 1 whatever alpha said: read so, as the library itself does"]
-
-
-def _serves_refused(field: str) -> bool:
-    return "phm" in field or any(field in fields for fields in SERVING.values())
 
 
 def _rests(value: Any) -> bool:
