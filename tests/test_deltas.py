@@ -90,7 +90,7 @@ def test_adapters_read_h_in_sequence_and_x_in_parallel(family: str, sites: str, 
     check(family, f"{arm},placement=parallel", lambda x, h, p, query: unified.parallel(x, h, p, amount(p)))
 
 
-ACTIVE = {"relu": unified.relu, "softmax": unified.softmax}
+ACTIVE = {"relu": unified.relu, "silu": unified.silu, "gelu": unified.gelu, "softmax": unified.softmax}
 
 
 @each
@@ -103,10 +103,11 @@ def test_the_multi_head_adapter_reads_each_head_s_query(family: str, name: str) 
 
 
 @each
-def test_a_softmax_over_the_bottleneck_is_for_every_placement(family: str) -> None:
-    arm = "adapter:bottleneck=3,activation=softmax"
-    check(family, arm, lambda x, h, p, query: h + unified.bottleneck(h, p, unified.softmax))
-    check(family, f"{arm},placement=parallel", lambda x, h, p, query: h + unified.bottleneck(x, p, unified.softmax))
+@pytest.mark.parametrize("name", ACTIVE)
+def test_an_activation_over_the_bottleneck_is_for_every_placement(family: str, name: str) -> None:
+    arm, active = f"adapter:bottleneck=3,activation={name}", ACTIVE[name]
+    check(family, arm, lambda x, h, p, query: h + unified.bottleneck(h, p, active))
+    check(family, f"{arm},placement=parallel", lambda x, h, p, query: h + unified.bottleneck(x, p, active))
 
 
 def test_a_prefix_is_the_multi_head_softmax_adapter_under_a_gate() -> None:

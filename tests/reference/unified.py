@@ -16,6 +16,15 @@ def softmax(x: Tensor) -> Tensor:
     return x.exp() / x.exp().sum(-1, keepdim=True)
 
 
+def silu(x: Tensor) -> Tensor:
+    return x / (1 + (-x).exp())
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x times the normal distribution's probability of less than x (Hendrycks & Gimpel 2016)."""
+    return x * (1 + torch.erf(x / 2**0.5)) / 2
+
+
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     mean = x.mean(-1, keepdim=True)
     variance = ((x - mean) ** 2).mean(-1, keepdim=True)

@@ -139,6 +139,8 @@ def test_formulas_are_computed_as_written():
     cases = {
         "h - 2 * x / s": h - 2 * x / 3,
         "ReLU(x)": F.relu(x),
+        "SiLU(x)": F.silu(x),
+        "GELU(x)": F.gelu(x),
         "softmax(x)": F.softmax(x, -1),
         "LN(x, w, w)": F.layer_norm(x, (6,), p["w"], p["w"]),
         "x[i] @ down[i].T": torch.cat([x[..., :3] @ p["down"][0].T, x[..., 3:] @ p["down"][1].T], -1),
@@ -148,6 +150,14 @@ def test_formulas_are_computed_as_written():
         if text.startswith("join"):
             names = Names({"x": x}, {"w": p["w"][None]})
         torch.testing.assert_close(computed(text, names), expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu", "softmax"])
+def test_an_adapter_says_its_activation(activation):
+    model = tiny.make("gpt2")
+    artifacts = moved(model, parse(f"adapter:bottleneck=3,activation={activation}"))
+    found = compared(model, artifacts, recipe._inputs(model, 7))
+    assert max(place.deviation for place in found.values()) < 1e-12
 
 
 @pytest.mark.parametrize("text", ["x.dtype", "x[0]", "x ** x", "exit()", "(lambda: x)()", "x if x else x", "'x'", "2"])

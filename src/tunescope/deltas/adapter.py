@@ -26,8 +26,9 @@ class Adapter(SiteDelta):
     Where a layer norms its input first, x is what the norm gives.
     scale: a number, or "learned" (one scalar a site, from 1). A scale that depends on the input as a prefix's does,
     the part of the attention that it takes, needs the attention over the text and is no option here: it is `prefix`.
-    activation: "relu", or "softmax" over the bottleneck. With placement="multi-head" the latter is a prefix without
-    its gate, P_k and P_v its keys (1 / sqrt(d) in them) and values, in families without rotation of queries.
+    activation: "relu", "silu", "gelu", or "softmax" over the bottleneck. With placement="multi-head" the last is a
+    prefix without its gate, P_k and P_v its keys (1 / sqrt(d) in them) and values, in families without rotation of
+    queries.
     norm: "in" (a layer norm in front), "out" (on what is added) or "none".
     start: "lora" (down uniform, up zero: a fresh adapter changes nothing) or "bert" (both normal, .02).
     """
@@ -39,7 +40,7 @@ class Adapter(SiteDelta):
     placement: Literal["sequential", "parallel", "multi-head"] = "sequential"
     sites: tuple[str, ...] = ("ffn",)
     scale: float | Literal["learned"] = 1.0
-    activation: Literal["relu", "softmax"] = "relu"
+    activation: Literal["relu", "silu", "gelu", "softmax"] = "relu"
     norm: Literal["none", "in", "out"] = "none"
     start: Literal["lora", "bert"] = "lora"
 
@@ -86,7 +87,7 @@ class Adapter(SiteDelta):
     def formula(self) -> Form:
         source = {"sequential": "h", "parallel": "x", "multi-head": "q"}[self.placement]
         source = f"LN({source}, norm, norm_bias)" if self.norm == "in" else source
-        active = "ReLU" if self.activation == "relu" else "softmax"
+        active = {"relu": "ReLU", "silu": "SiLU", "gelu": "GELU"}.get(self.activation, self.activation)
         if self.placement == "multi-head":
             change = f"{active}({source}[i] @ down[i].T) @ up[i].T"
         else:
@@ -106,7 +107,11 @@ class Adapter(SiteDelta):
         return torch.einsum("...hr,hdr->...hd", hidden, p["up"]).flatten(-2)
 
     def _active(self, hidden: Tensor) -> Tensor:
-        return F.relu(hidden) if self.activation == "relu" else hidden.softmax(-1)
+        if self.activation == "softmax":
+            return hidden.softmax(-1)
+        if self.activation == "silu":
+            return F.silu(hidden)
+        return F.relu(hidden) if self.activation == "relu" else F.gelu(hidden)
 
     def _down(self, *shape: int) -> Tensor:
         if self.start == "bert":

@@ -45,7 +45,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any) -
         given[sites[0].h.module] = path
         scale = _scale(config, path, len(a))
         for site in sites:
-            part = _within(a, b if site.h.columns is None else b[site.h.columns])
+            part = within(a, b if site.h.columns is None else b[site.h.columns])
             groups.setdefault((len(part[0]), scale), {})[site.name] = part
     known = list(resolve(model))
     made = [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)]
@@ -159,7 +159,7 @@ def _positive(value: Any, field: str) -> Any:
     return value
 
 
-def _within(a: Tensor, b: Tensor) -> Factors:
+def within(a: Tensor, b: Tensor) -> Factors:
     """The same product at a rank that the map can have: a larger one says nothing more."""
     d_out, d_in = len(b), a.shape[1]
     if len(a) <= min(d_out, d_in):

@@ -3,9 +3,9 @@
     ReLU(h @ down.T + down_bias) @ up.T + up_bias
     softmax(score(q[i], key[i])) @ value[i]
 
-Operators + - * / @ and .T; ReLU, softmax and LN over the last axis; join along the text. `[i]` takes head i: of a
-tensor of the method its first axis, of all else its columns; a formula with it is computed head by head and the
-results are put side by side. No method's code is called, and Python evaluates nothing.
+Operators + - * / @ and .T; ReLU, SiLU, GELU; softmax and LN over the last axis; join along the text. `[i]` takes head
+i: of a tensor of the method its first axis, of all else its columns; a formula with it is computed head by head and
+the results are put side by side. No method's code is called, and Python evaluates nothing.
 """
 
 import ast
@@ -79,6 +79,14 @@ def _relu(x: Tensor) -> Tensor:
     return torch.where(x > 0, x, 0.0)
 
 
+def _silu(x: Tensor) -> Tensor:
+    return x / (1 + (-x).exp())
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return x * (1 + torch.erf(x / 2**0.5)) / 2
+
+
 def _softmax(x: Tensor) -> Tensor:
     raised = (x - x.max(-1, keepdim=True).values).exp()
     return raised / raised.sum(-1, keepdim=True)
@@ -93,4 +101,11 @@ def _join(first: Tensor, second: Tensor) -> Tensor:
     return torch.cat([first.expand(*second.shape[:-2], *first.shape[-2:]), second], -2)
 
 
-FUNCTIONS: dict[str, Function] = {"ReLU": _relu, "softmax": _softmax, "LN": _layer_norm, "join": _join}
+FUNCTIONS: dict[str, Function] = {
+    "ReLU": _relu,
+    "SiLU": _silu,
+    "GELU": _gelu,
+    "softmax": _softmax,
+    "LN": _layer_norm,
+    "join": _join,
+}
