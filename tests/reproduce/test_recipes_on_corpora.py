@@ -15,7 +15,7 @@ from tunescope.budget import count
 from tunescope.registry import parse
 from tunescope.reproducing import curve, study, working
 from tunescope.reproducing.recipe import Ask, check, find, recipes
-from tunescope.reproducing.running import reproduce
+from tunescope.reproducing.running import command, reproduce
 
 STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
 
@@ -242,6 +242,7 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
         training = working._training(made["course"], rows=60)
         assert (training.steps, training.precision) == (7, "bfloat16")
         assert "7 steps" in working.notes(made)[0] and "in bfloat16" in working.notes(made)[0]
+    assert command(ask).endswith(" --data e2e --steps 7 --precision bfloat16")
     with pytest.raises(ts.UserError, match="--steps 0: at least one"):
         check(replace(ask, steps=0), find("prefix-main"))
     with pytest.raises(ts.UserError, match="petrov-table1 has no use for --steps"):

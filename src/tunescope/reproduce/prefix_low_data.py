@@ -62,7 +62,10 @@ def table(settings: Settings, found: Found) -> Table:
         size = int(unit["part"].split("/")[0])
         by_size = cells.setdefault(line["label"], {})
         by_size[size] = (*by_size.get(size, ()), *outcome["scores"].get(metric, ()))
-    rows = [(label, [Cell(by_size[size], digits=2) for size in settings["sizes"]]) for label, by_size in cells.items()]
+    rows = [
+        (label, [Cell(by_size[size], digits=2, bounds=working.SCORES) for size in settings["sizes"]])
+        for label, by_size in cells.items()
+    ]
     columns = tuple(f"{size} rows" for size in settings["sizes"])
     told = [f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.", *working.notes(settings)]
     drawn = curve.drawn(cells, ("training rows", metric))

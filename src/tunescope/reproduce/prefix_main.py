@@ -24,7 +24,7 @@ LINES = (
     Line("full tuning", "full", paper=_e2e("68.2", "8.62", "46.2", "71.0", "2.47")),
     Line("adapter, 3 %", "adapter", share=0.03, paper=_e2e("68.9", "8.71", "46.1", "71.3", "2.47")),
     Line("adapter, .1 %", "adapter", share=0.001, paper=_e2e("66.3", "8.41", "45.0", "69.8", "2.40")),
-    Line("LoRA, .1 %", "lora", share=0.001),
+    Line("LoRA, 2 %", "lora", share=0.02),
     Line("prefix, 2 %", "prefix", share=0.02),
     Line("prefix, .1 %", "prefix", share=0.001, paper=_e2e("69.7", "8.81", "46.1", "71.4", "2.49")),
 )

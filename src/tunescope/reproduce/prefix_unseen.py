@@ -75,7 +75,11 @@ def table(settings: Settings, found: Found) -> Table:
         for column in COLUMNS:
             values = tuple(one[column] for one in outcome["domains"] if column in one)
             paper = line["paper"].get(column, "")
-            cells.append(Cell(values, paper, digits=2) if values else Cell(text=outcome["reason"] or "none"))
+            cells.append(
+                Cell(values, paper, digits=2, bounds=working.SCORES)
+                if values
+                else Cell(text=outcome["reason"] or "none")
+            )
         rows.append((line["label"], cells))
     inputs, seen = found[0][1]["inputs"], found[0][1]["seen"]
     told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *working.notes(settings)]

@@ -138,6 +138,8 @@ def command(ask: Ask) -> str:
     parts += ["--seeds", str(ask.seeds)] if ask.seeds is not None else []
     parts += ["--model", *(Path(model).name for model in ask.models)] if ask.models else []
     parts += ["--data", Path(ask.data).name] if ask.data else []
+    parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
+    parts += ["--precision", ask.precision] if ask.precision != "auto" else []
     return shlex.join(parts)
 
 

@@ -17,6 +17,7 @@ from tunescope.reproducing.study import parts
 from tunescope.train import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+SCORES = (0.0, math.inf)  # what any of the metrics can be
 PARTS = {"train", "dev", "test"}
 REFUSED: dict[str, Any] = {
     "status": "refused",
@@ -86,7 +87,9 @@ def table(settings: Settings, found: Found) -> Table:
         for metric in settings["metrics"]:
             paper = line["paper"].get(metric, "")
             values = tuple(outcome["scores"].get(metric, ()))
-            cells.append(Cell(values, paper, digits=2) if values else Cell(text=outcome["reason"] or "none"))
+            cells.append(
+                Cell(values, paper, digits=2, bounds=SCORES) if values else Cell(text=outcome["reason"] or "none")
+            )
         rows.append((line["label"], cells))
     return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings))
 
