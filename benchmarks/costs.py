@@ -1,0 +1,224 @@
+"""The cost model's predictions against measurements: two numbers are calibrated, on the frozen GPT-2 shape alone.
+
+Calibrated in every round: operations a second, on its training step without anything tuned, and bytes a second, on its
+decoding step. Everything else is predicted from shapes. A ratio is predicted / measured within a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+
+import tunescope as ts
+from benchmarks.bank import made
+from benchmarks.decoding import STEPS, decoder, text_before
+from benchmarks.tools.measuring import Check, Ratio, Result, alternating, compared
+from benchmarks.tools.memory import megabytes
+from benchmarks.tools.models import IGNORED, MODELS, Scale, floor_step, labelled_step, plain_step, text
+from tunescope.costs import methods, serving, shapes, training
+from tunescope.costs.machine import Machine
+from tunescope.costs.methods import Method
+from tunescope.costs.shapes import Shape
+
+WITHIN = 0.2
+RANK, LABELLED = 8, 10
+FLOOR = Method("none")
+MAPS = ("attn.q", "attn.k", "attn.v", "attn.o", "ffn.in", "ffn.out")
+TUNED: dict[str, Any] = {
+    "soft prompt of 200": ts.Soft(length=200),
+    "prefix of 10": ts.Prefix(length=10),
+    "prefix of 200": ts.Prefix(length=200),
+    "prefix of 1000": ts.Prefix(length=1000),
+    "LoRA on q, v": ts.LoRA(rank=RANK),
+    "LoRA on all maps": ts.LoRA(rank=RANK, sites=MAPS),
+    "adapter of 64": ts.Adapter(bottleneck=64),
+    "full tuning": ts.Full(),
+}
+PARTIAL = f"prefix of 50, {LABELLED} positions labelled"
+SERVED: dict[str, tuple[Any, bool]] = {  # whether every row has its own
+    "a prefix of 1000": (ts.Prefix(length=1000), False),
+    "a prefix of 20 each": (ts.Prefix(length=20), True),
+    "a LoRA each on q, v": (ts.LoRA(rank=RANK), True),
+    "a LoRA each on all maps": (ts.LoRA(rank=RANK, sites=MAPS), True),
+}
+KEPT = ("floor", "soft prompt of 200", "prefix of 1000", "LoRA on all maps")  # whose memory is measured
+PREFILL_ROWS = 4
+CALIBRATION = ("training of GPT-2's floor", "decoding of GPT-2's floor")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to time, and its seconds on a machine by the model."""
+
+    run: Callable[[], object]
+    predicted: Callable[[Machine], float]
+
+
+def run(scale: Scale) -> Result:
+    ratios = []
+    for family in MODELS:
+        others = family != "gpt2"  # whose floor is not calibrated on
+        for group, names in (
+            (tuning, (*TUNED, PARTIAL, *(["floor"] if others else []))),
+            (decoding, (*SERVED, "prefill", *(["bare"] if others else []))),
+        ):
+            ratios += compare(family, {name: group(family, name, scale) for name in names}, scale)
+        if scale.name == "full" or not others:
+            ratios += kept(family, scale)
+    settings = {
+        "rows": scale.rows,
+        "tokens": scale.tokens,
+        "rows decoded": scale.rows_decoded,
+        "tokens before": scale.tokens_before,
+        "rows of prefill": PREFILL_ROWS,
+        "within": WITHIN,
+    }
+    return Result(ratios, [Check(f"{row.case}, {row.quantity}", abs(row.ratio - 1), WITHIN) for row in ratios], settings)
+
+
+def compare(family: str, cases: Mapping[str, Case], scale: Scale) -> list[Ratio]:
+    """Predicted against measured milliseconds of each case, the two calibrations beside them in every round."""
+    floor, bare = tuning("gpt2", "floor", scale), decoding("gpt2", "bare", scale)
+    steps = {name: case.run for name, case in cases.items()} | {CALIBRATION[0]: floor.run, CALIBRATION[1]: bare.run}
+    times = alternating(steps, scale.rounds)
+    here = [machine(floor, bare, *pair) for pair in zip(*(times[name] for name in CALIBRATION), strict=True)]
+    return [
+        compared(
+            f"{family}, {name}",
+            "predicted",
+            "measured",
+            {"predicted": [1000 * case.predicted(one) for one in here], "measured": times[name]},
+        )
+        for name, case in cases.items()
+    ]
+
+
+def machine(floor: Case, bare: Case, floor_ms: float, bare_ms: float) -> Machine:
+    """What would take exactly these times: a step is operations / flops alone, decoding is both terms."""
+    flops = 1000 * floor.predicted(_machine(1, inf)) / floor_ms
+    moving = max(bare_ms / 1000 - bare.predicted(_machine(flops, inf)), bare_ms / 1e6)
+    return _machine(flops, bare.predicted(_machine(inf, 1)) / moving)
+
+
+def _machine(flops: float, bandwidth: float) -> Machine:
+    return Machine("here", flops, 1.0, bandwidth, 1.0, memory=1, host_memory=1)
+
+
+def batch_of(name: str, scale: Scale) -> training.Batch:
+    each = min(LABELLED, scale.tokens - 1) if name == PARTIAL else scale.tokens
+    return training.Batch(scale.rows, scale.tokens, scale.rows * each)
+
+
+def spec_of(name: str) -> Any:
+    return ts.Prefix(length=50) if name == PARTIAL else TUNED[name]
+
+
+def method_of(name: str) -> Method:
+    return FLOOR if name == "floor" else methods.of(spec_of(name))
+
+
+def tuning(family: str, name: str, scale: Scale) -> Case:
+    """A training step, without the optimiser's update, of the frozen model or of something tuned on it."""
+    model = MODELS[family](scale)
+    shape, batch, method = shapes.of(model.config), batch_of(name, scale), method_of(name)
+    return Case(
+        _step(model, name, scale), lambda one: one.seconds(training.operations(method, shape, batch))
+    )
+
+
+def _step(model: Any, name: str, scale: Scale) -> Callable[[], None]:
+    ids = text(scale, model.config.vocab_size)
+    if name == "floor":
+        return floor_step(model, ids, ids)
+    tuned = ts.attach(model, spec_of(name)).train()
+    if name != PARTIAL:
+        return plain_step(model, tuned.parameters, ids, ids)
+    labels = torch.full_like(ids, IGNORED)
+    each = batch_of(name, scale).labelled // scale.rows
+    labels[:, -each:] = ids[:, -each:]
+    return labelled_step(model, tuned.parameters, ids, labels)
+
+
+def decoding(family: str, name: str, scale: Scale) -> Case:
+    """STEPS tokens of every row, bare or with artifacts; or the prefill of some rows, logits at the last position."""
+    model = MODELS[family](scale)
+    shape = shapes.of(model.config)
+    if name == "prefill":
+        return _prefill(model, shape, scale)
+    spec, each = SERVED.get(name, (None, False))
+    method = FLOOR if spec is None else methods.of(spec)
+    rows = scale.rows_decoded
+    load = serving.Load(rows, scale.tokens_before, rows if each else 1, cache_passes=3)
+    return Case(
+        _decoder(model, spec, each, scale),
+        lambda one: (
+            STEPS * serving.decode_seconds(method, shape, load, one) + serving.gather_seconds(method, shape, load, one)
+        ),
+    )
+
+
+def _prefill(model: Any, shape: Shape, scale: Scale) -> Case:
+    ids = text_before(model, scale)[:PREFILL_ROWS]
+    load = serving.Load(*ids.shape)
+
+    def prefill() -> None:
+        with torch.no_grad():
+            model(input_ids=ids, use_cache=True, logits_to_keep=1)
+
+    return Case(prefill, lambda one: serving.prefill_seconds(FLOOR, shape, load, one))
+
+
+def _decoder(model: Any, spec: Any, each: bool, scale: Scale) -> Callable[[], None]:
+    if spec is None:
+        return decoder(model, scale)
+    if not each:
+        tuned = ts.attach(model, spec)
+        return _holding(tuned, decoder(model, scale))
+    members = {str(row): made(model, spec, row) for row in range(scale.rows_decoded)}
+    tuned, ids = ts.attach(model, ts.Bank(members)), text_before(model, scale)
+    rows = list(members)
+    with torch.no_grad():
+        cache = tuned.model(input_ids=ids, use_cache=True, rows=rows).past_key_values
+
+    def decode() -> None:
+        with torch.no_grad(), tuned.rows(rows):
+            for _ in range(STEPS):
+                tuned.model(input_ids=ids[:, :1], past_key_values=cache, use_cache=True)
+        cache.crop(-STEPS)
+
+    return decode
+
+
+def _holding(tuned: Any, decode: Callable[[], None]) -> Callable[[], None]:
+    """What is attached detaches when it is let go of."""
+
+    def run() -> None:
+        assert tuned is not None
+        decode()
+
+    return run
+
+
+def kept(family: str, scale: Scale) -> list[Ratio]:
+    """Megabytes of a training step beside the model's weights: activations, logits, and the gradients."""
+    found = []
+    for name in KEPT if scale.name == "full" else KEPT[:2]:
+        measured = [megabytes("costs", f"{family}, {name}", scale.name == "tiny")]
+        shape = shapes.of(MODELS[family](scale).config)
+        method = method_of(name)
+        memory = training.memory(method, shape, batch_of(name, scale))
+        gradients = 4 * methods.trained(method, shape)
+        predicted = [(memory.activations + memory.logits + gradients) / 2**20]
+        sides = {"predicted": predicted, "measured": measured}
+        found.append(compared(f"{family}, {name}", "predicted", "measured", sides, None, "memory"))
+    return found
+
+
+def step(variant: str, scale: Scale) -> Callable[[], None]:
+    """The training step of "FAMILY, NAME", for the measurement of its memory."""
+    family, _, name = variant.partition(", ")
+    return _step(MODELS[family](scale), name, scale)
