@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import inf
 from typing import Any
 
@@ -77,7 +78,9 @@ def run(scale: Scale) -> Result:
         "rows of prefill": PREFILL_ROWS,
         "within": WITHIN,
     }
-    return Result(ratios, [Check(f"{row.case}, {row.quantity}", abs(row.ratio - 1), WITHIN) for row in ratios], settings)
+    return Result(
+        ratios, [Check(f"{row.case}, {row.quantity}", abs(row.ratio - 1), WITHIN) for row in ratios], settings
+    )
 
 
 def compare(family: str, cases: Mapping[str, Case], scale: Scale) -> list[Ratio]:
@@ -121,13 +124,24 @@ def method_of(name: str) -> Method:
     return FLOOR if name == "floor" else methods.of(spec_of(name))
 
 
+@cache
+def _first(family: str, scale: Scale) -> Any:
+    return MODELS[family](scale)
+
+
+def model_of(family: str, scale: Scale) -> Any:
+    """A model of its own over weights that all share, which nothing here changes: they are many, and would not fit."""
+    made_now = MODELS[family](scale)
+    for own, shared in zip(made_now.parameters(), _first(family, scale).parameters(), strict=True):
+        own.data = shared.data
+    return made_now
+
+
 def tuning(family: str, name: str, scale: Scale) -> Case:
     """A training step, without the optimiser's update, of the frozen model or of something tuned on it."""
-    model = MODELS[family](scale)
+    model = model_of(family, scale)
     shape, batch, method = shapes.of(model.config), batch_of(name, scale), method_of(name)
-    return Case(
-        _step(model, name, scale), lambda one: one.seconds(training.operations(method, shape, batch))
-    )
+    return Case(_step(model, name, scale), lambda one: one.seconds(training.operations(method, shape, batch)))
 
 
 def _step(model: Any, name: str, scale: Scale) -> Callable[[], None]:
@@ -145,7 +159,7 @@ def _step(model: Any, name: str, scale: Scale) -> Callable[[], None]:
 
 def decoding(family: str, name: str, scale: Scale) -> Case:
     """STEPS tokens of every row, bare or with artifacts; or the prefill of some rows, logits at the last position."""
-    model = MODELS[family](scale)
+    model = model_of(family, scale)
     shape = shapes.of(model.config)
     if name == "prefill":
         return _prefill(model, shape, scale)

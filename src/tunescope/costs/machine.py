@@ -38,7 +38,9 @@ class Machine:
             if not 0 < getattr(self, name) <= 1:
                 raise UserError(f"Machine({name}={getattr(self, name)}): a share is above 0 and at most 1.")
         if self.devices > 1 and not self.link:
-            raise UserError(f"Machine(devices={self.devices}): several devices need link=, bytes a second between them.")
+            raise UserError(
+                f"Machine(devices={self.devices}): several devices need link=, bytes a second between them."
+            )
 
     @property
     def usable(self) -> float:

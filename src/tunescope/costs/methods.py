@@ -66,16 +66,21 @@ def trained(method: Method, shape: Shape) -> int:
     if method.kind == "prefix":
         return method.size * shape.per_token
     if method.kind == "lora":
-        return shape.layers * sum(method.size * sum(shape.maps[site]) for site in known(method, tuple(shape.maps)))
+        return shape.layers * method.size * sum(sum(shape.maps[site]) for site in sites(method, shape))
     if method.kind == "adapter":  # two maps and their biases
         one = 2 * method.size * shape.width + method.size + shape.width
-        return shape.layers * one * len(known(method, BLOCKS))
+        return shape.layers * one * len(sites(method, shape))
     return shape.parameters if method.kind == "full" else 0
 
 
 def stored_bytes(method: Method, shape: Shape, each: int = 4) -> int:
-    """Of an artifact's file, but for its header: float32 unless told, as training leaves it."""
-    return each * trained(method, shape)
+    """Of an artifact's file, but for its header: float32 unless told, as training leaves it.
+
+    Raises UserError where there is no artifact.
+    """
+    if not (found := trained(method, shape)):
+        raise UserError(f"{method} has no artifact to keep.")
+    return each * found
 
 
 def hot_bytes(method: Method, shape: Shape) -> int:
@@ -83,8 +88,14 @@ def hot_bytes(method: Method, shape: Shape) -> int:
     return shape.bytes * (method.length * shape.per_token or trained(method, shape))
 
 
-def known(method: Method, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """The method's sites. Raises UserError where the shape has not all of them."""
-    if missing := [site for site in method.sites if site not in sites]:
-        raise UserError(f"{method}: no site {missing[0]!r} in this shape. There are: {', '.join(sites)}.")
+def sites(method: Method, shape: Shape) -> tuple[str, ...]:
+    """Those of LoRA and adapters. Raises UserError where the shape has not all of them."""
+    there = BLOCKS if method.kind == "adapter" else tuple(shape.maps)
+    if missing := [site for site in method.sites if site not in there]:
+        raise UserError(f"{method}: no site {missing[0]!r} in this shape. There are: {', '.join(there)}.")
     return method.sites
+
+
+def added(method: Method, shape: Shape) -> int:
+    """Weights that a token passes beside the frozen ones, where nothing is merged."""
+    return trained(method, shape) if method.kind in ("lora", "adapter") else 0

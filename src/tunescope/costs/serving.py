@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tunescope.costs.machine import USABLE, Machine
-from tunescope.costs.methods import Method, hot_bytes, stored_bytes, trained
+from tunescope.costs.methods import Method, added, hot_bytes, stored_bytes
 from tunescope.costs.shapes import Shape, at_least
 from tunescope.errors import UserError
 
@@ -43,9 +43,8 @@ def memory(method: Method, shape: Shape, load: Load) -> float:
 
 def fits(method: Method, shape: Shape, load: Load, machine: Machine) -> int:
     """How many artifacts stay hot beside the model and the batch; 0 where these alone are too much."""
+    stored_bytes(method, shape)  # refuses what has no artifact
     hot = hot_bytes(method, shape)
-    if not hot:
-        raise UserError(f"{method} has no artifact to keep.")
     room = machine.usable - (memory(method, shape, load) - load.different * hot)
     return max(0, int(room // hot))
 
@@ -57,9 +56,8 @@ def fits_host(method: Method, shape: Shape, machine: Machine) -> int:
 
 def decode_seconds(method: Method, shape: Shape, load: Load, machine: Machine) -> float:
     """Of one token for every row: weights, cache and artifacts are read once, and each row's products done."""
-    added = trained(method, shape) if method.kind in ("lora", "adapter") else 0
-    heads = 4 * shape.heads * shape.head_size * shape.layers * (load.tokens + method.length)
-    work = load.rows * (2 * (shape.linear + shape.head + added) + heads)
+    heads = shape.attended * (load.tokens + method.length)
+    work = load.rows * (2 * (shape.linear + shape.head + added(method, shape)) + heads)
     cache = load.cache_passes * load.rows * load.tokens * shape.per_token * shape.bytes
     weights = shape.bytes * (shape.linear + shape.head)
     own = machine.seconds(work, weights + cache + gathered_bytes(method, shape, load))
@@ -73,9 +71,8 @@ def gather_seconds(method: Method, shape: Shape, load: Load, machine: Machine) -
 
 def prefill_seconds(method: Method, shape: Shape, load: Load, machine: Machine) -> float:
     """Of the rows' whole text at once, contexts as keys and values, logits at each row's last token alone."""
-    added = trained(method, shape) if method.kind in ("lora", "adapter") else 0
     texts = load.rows * load.tokens
-    heads = 4 * shape.heads * shape.head_size * shape.layers * texts * (load.tokens + method.length)
-    work = 2 * texts * (shape.linear + added) + heads + 2 * load.rows * shape.head
+    heads = shape.attended * texts * (load.tokens + method.length)
+    work = 2 * texts * (shape.linear + added(method, shape)) + heads + 2 * load.rows * shape.head
     moved = shape.bytes * (shape.linear + shape.head + texts * shape.per_token) + gathered_bytes(method, shape, load)
     return machine.seconds(work, moved) + 2 * shape.layers * machine.all_reduce(texts * shape.width * shape.bytes)

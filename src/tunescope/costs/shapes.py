@@ -69,6 +69,11 @@ class Shape:
         return self.linear + biases + norms + self.head * (1 if self.tied else 2) + self.positions * self.width
 
     @property
+    def attended(self) -> int:
+        """Operations of a query and a key in all layers: score and mix, two a number of each head."""
+        return 4 * self.layers * self.heads * self.head_size
+
+    @property
     def per_token(self) -> int:
         """Numbers of one token's keys and values in all layers."""
         return self.layers * 2 * self.kv_heads * self.head_size
@@ -79,8 +84,8 @@ def of(config: Any, bytes: int = 4) -> Shape:
     kind = config.model_type
     if kind not in KINDS or getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False):
         raise UserError(
-            f"The cost model knows the layers of {' and '.join(KINDS)} as transformers has them by default (no biases in "
-            f"llama), and this model's are of type {kind!r}. Give a Shape(...) with the nearest kind."
+            f"The cost model knows the layers of {' and '.join(KINDS)}, the latter without biases; this model's "
+            f"type is {kind!r}. Give a Shape(...) of the nearest kind."
         )
     width, heads = config.hidden_size, config.num_attention_heads
     own = kind == "llama"

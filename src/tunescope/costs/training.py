@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tunescope.costs.machine import Machine
-from tunescope.costs.methods import TRAINED_BYTES, Method, known, trained
+from tunescope.costs.methods import TRAINED_BYTES, Method, added, sites, trained
 from tunescope.costs.shapes import Shape, at_least
 from tunescope.errors import UserError
 
@@ -83,35 +83,35 @@ def activations(method: Method, shape: Shape, batch: Batch) -> float:
 def _of_layer(method: Method, shape: Shape, norm: int) -> float:
     """Bytes a token keeps in one layer: norms, query, key, value, heads, their log-sum-exp, and the feed-forward's.
 
-    A gate keeps three widths (itself, its SiLU, the other map); transformers' tanh GELU is made of parts that keep four.
+    A gate keeps three widths (itself, its SiLU, the other map); transformers' tanh GELU is made of parts, which keep
+    four.
     """
     heads = 2 * (shape.heads + shape.kv_heads) * shape.head_size
     kept = heads + shape.ffn * (3 if shape.kind == "llama" else 4)
-    sites = tuple(shape.maps) if method.kind == "full" else method.sites
+    own = tuple(shape.maps) if method.kind == "full" else sites(method, shape)
     if method.kind == "adapter":
-        kept += len(sites) * (shape.width + method.size)
+        kept += len(own) * (shape.width + method.size)
     else:  # a map that trains keeps its input, once for those that share it; the heads are kept already
         shared = ({"attn.q", "attn.k", "attn.v"}, {"ffn.in", "ffn.gate"})
-        kept += sum(shape.width for group in shared if group & set(sites))
-        kept += (shape.ffn if "ffn.out" in sites else 0) + method.size * len(sites)
+        kept += sum(shape.width for group in shared if group & set(own))
+        kept += (shape.ffn if "ffn.out" in own else 0) + method.size * len(own)
     return 2 * norm + shape.bytes * kept + 4 * shape.heads
 
 
 def operations(method: Method, shape: Shape, batch: Batch) -> float:
     """Floating-point operations of a step: two a weight and token forward, two backward, two where a weight trains.
 
-    (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, who count all three.) Attention: four a head's width, query and
-    key, hidden pairs too, for `attach` gives a mask.
+    (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, who count all three.) Attention: `attended` a
+    query and key, hidden pairs too, for `attach` gives a mask.
     """
     tokens = batch.texts + (method.size if method.kind == "soft" else 0)
     pairs = batch.texts * (batch.tokens + method.length) + (method.size**2 if method.kind == "soft" else 0)
-    attended = 4 * shape.heads * shape.head_size * shape.layers * pairs
+    attended = shape.attended * pairs
     through, head = 2 * shape.linear * tokens, 2 * shape.head * batch.labelled
-    added = 2 * trained(method, shape) * batch.texts if method.kind in ("lora", "adapter") else 0
-    known(method, method.sites if method.kind == "adapter" else tuple(shape.maps))
-    again = through + attended + added if batch.checkpointing else 0
-    grown = through + head if method.kind == "full" else 0
-    return 2 * (through + head) + (1 + FLASH_BACKWARD) * attended + 3 * added + grown + again
+    beside = 2 * added(method, shape) * batch.texts
+    weights = through + head if method.kind == "full" else 0
+    again = through + attended + beside if batch.checkpointing else 0
+    return 2 * (through + head) + (1 + FLASH_BACKWARD) * attended + 3 * beside + weights + again
 
 
 def seconds(method: Method, shape: Shape, batch: Batch, machine: Machine) -> float:
