@@ -7,6 +7,8 @@ decoding step. Everything else is predicted from shapes. A ratio is predicted / 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from math import inf
@@ -16,7 +18,7 @@ import torch
 
 import tunescope as ts
 from benchmarks.bank import made
-from benchmarks.decoding import STEPS, decoder, text_before
+from benchmarks.decoding import STEPS, text_before
 from benchmarks.tools.measuring import Check, Ratio, Result, alternating, compared
 from benchmarks.tools.memory import megabytes
 from benchmarks.tools.models import IGNORED, MODELS, Scale, floor_step, labelled_step, plain_step, text
@@ -46,7 +48,8 @@ SERVED: dict[str, tuple[Any, bool]] = {  # whether every row has its own
     "a LoRA each on q, v": (ts.LoRA(rank=RANK), True),
     "a LoRA each on all maps": (ts.LoRA(rank=RANK, sites=MAPS), True),
 }
-KEPT = ("floor", "soft prompt of 200", "prefix of 1000", "LoRA on all maps")  # whose memory is measured
+KEPT = ("floor", "soft prompt of 200", "LoRA on all maps")  # whose memory is measured
+ROUNDS = {"full": 3, "tiny": 1}
 PREFILL_ROWS = 4
 CALIBRATION = ("training of GPT-2's floor", "decoding of GPT-2's floor")
 
@@ -87,7 +90,7 @@ def compare(family: str, cases: Mapping[str, Case], scale: Scale) -> list[Ratio]
     """Predicted against measured milliseconds of each case, the two calibrations beside them in every round."""
     floor, bare = tuning("gpt2", "floor", scale), decoding("gpt2", "bare", scale)
     steps = {name: case.run for name, case in cases.items()} | {CALIBRATION[0]: floor.run, CALIBRATION[1]: bare.run}
-    times = alternating(steps, scale.rounds)
+    times = alternating(steps, ROUNDS[scale.name])
     here = [machine(floor, bare, *pair) for pair in zip(*(times[name] for name in CALIBRATION), strict=True)]
     return [
         compared(
@@ -130,18 +133,27 @@ def _first(family: str, scale: Scale) -> Any:
 
 
 def model_of(family: str, scale: Scale) -> Any:
-    """A model of its own over weights that all share, which nothing here changes: they are many, and would not fit."""
-    made_now = MODELS[family](scale)
-    for own, shared in zip(made_now.parameters(), _first(family, scale).parameters(), strict=True):
-        own.data = shared.data
-    return made_now
+    """A model of its own over parameters that all share, which nothing here changes: so many would not fit."""
+    first = _first(family, scale)
+    return deepcopy(first, {id(parameter): parameter for parameter in first.parameters()})
+
+
+@cache
+def _read(family: str, scale: Scale) -> Any:
+    """The cache of every row's text, read by the bare model: what is in it makes no difference to the time."""
+    model = _first(family, scale)
+    with torch.no_grad():
+        return model(input_ids=text_before(model, scale), use_cache=True, logits_to_keep=1).past_key_values
 
 
 def tuning(family: str, name: str, scale: Scale) -> Case:
     """A training step, without the optimiser's update, of the frozen model or of something tuned on it."""
     model = model_of(family, scale)
     shape, batch, method = shapes.of(model.config), batch_of(name, scale), method_of(name)
-    return Case(_step(model, name, scale), lambda one: one.seconds(training.operations(method, shape, batch)))
+    return Case(
+        _step(model, name, scale),
+        lambda one: one.seconds(training.operations(method, shape, batch), training.moved(method, shape, batch)),
+    )
 
 
 def _step(model: Any, name: str, scale: Scale) -> Callable[[], None]:
@@ -168,7 +180,7 @@ def decoding(family: str, name: str, scale: Scale) -> Case:
     rows = scale.rows_decoded
     load = serving.Load(rows, scale.tokens_before, rows if each else 1, cache_passes=3)
     return Case(
-        _decoder(model, spec, each, scale),
+        _decoder(model, spec, each, scale, deepcopy(_read(family, scale))),
         lambda one: (
             STEPS * serving.decode_seconds(method, shape, load, one) + serving.gather_seconds(method, shape, load, one)
         ),
@@ -186,41 +198,26 @@ def _prefill(model: Any, shape: Shape, scale: Scale) -> Case:
     return Case(prefill, lambda one: serving.prefill_seconds(FLOOR, shape, load, one))
 
 
-def _decoder(model: Any, spec: Any, each: bool, scale: Scale) -> Callable[[], None]:
-    if spec is None:
-        return decoder(model, scale)
-    if not each:
-        tuned = ts.attach(model, spec)
-        return _holding(tuned, decoder(model, scale))
-    members = {str(row): made(model, spec, row) for row in range(scale.rows_decoded)}
-    tuned, ids = ts.attach(model, ts.Bank(members)), text_before(model, scale)
-    rows = list(members)
-    with torch.no_grad():
-        cache = tuned.model(input_ids=ids, use_cache=True, rows=rows).past_key_values
+def _decoder(model: Any, spec: Any, each: bool, scale: Scale, cache: Any) -> Callable[[], None]:
+    members = {str(row): made(model, spec, row) for row in range(scale.rows_decoded)} if each else {}
+    methods_on = (ts.Bank(members),) if each else (spec,) if spec is not None else ()
+    tuned = ts.attach(model, *methods_on) if methods_on else None  # it detaches when it is let go of
+    token = text_before(model, scale)[:, :1]
 
     def decode() -> None:
-        with torch.no_grad(), tuned.rows(rows):
+        by_row = tuned.rows(list(members)) if tuned is not None and members else nullcontext()
+        with torch.no_grad(), by_row:
             for _ in range(STEPS):
-                tuned.model(input_ids=ids[:, :1], past_key_values=cache, use_cache=True)
+                model(input_ids=token, past_key_values=cache, use_cache=True)
         cache.crop(-STEPS)
 
     return decode
 
 
-def _holding(tuned: Any, decode: Callable[[], None]) -> Callable[[], None]:
-    """What is attached detaches when it is let go of."""
-
-    def run() -> None:
-        assert tuned is not None
-        decode()
-
-    return run
-
-
 def kept(family: str, scale: Scale) -> list[Ratio]:
     """Megabytes of a training step beside the model's weights: activations, logits, and the gradients."""
     found = []
-    for name in KEPT if scale.name == "full" else KEPT[:2]:
+    for name in KEPT if scale.name == "full" else KEPT[:1]:
         measured = [megabytes("costs", f"{family}, {name}", scale.name == "tiny")]
         shape = shapes.of(MODELS[family](scale).config)
         method = method_of(name)

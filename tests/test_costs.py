@@ -190,6 +190,10 @@ def test_a_training_step_by_hand():
     assert training.memory(lora, TINY, saving).activations == 8 * (layer + 3 * 4 * 6)
     time = training.seconds(lora, TINY, batch, PLAIN)
     assert time == pytest.approx(training.operations(lora, TINY, batch) / 500 + 4 * 7 * 120 / 25)
+    prefix = Method("prefix", 5)  # in both rows: written once, read twice, its gradient written and read
+    moved = 5 * 2 * 5 * 8 * 4
+    time = training.seconds(prefix, TINY, batch, PLAIN)
+    assert time == pytest.approx(training.operations(prefix, TINY, batch) / 500 + (4 * 7 * 40 + moved) / 25)
 
 
 def test_full_tuning_keeps_the_weights_with_their_changes_beside_the_weights():

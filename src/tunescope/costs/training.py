@@ -12,6 +12,9 @@ from tunescope.errors import UserError
 HEAD_COPIES = 3  # in float32 at once: log-probabilities, their gradient, the gradient of the logits
 FLASH_BACKWARD = 2.5  # five products for the forward's two (Dao et al. 2022, algorithms 1 and 4)
 UPDATE_PASSES = 7  # Adam reads weight, gradient and two moments, and writes all but the gradient
+CONTEXT_PASSES = (
+    5  # keys and values of a context are copied into every row, read twice, their gradient written and read
+)
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,17 @@ def operations(method: Method, shape: Shape, batch: Batch) -> float:
     return 2 * (through + head) + (1 + FLASH_BACKWARD) * attended + 3 * beside + weights + again
 
 
+def moved(method: Method, shape: Shape, batch: Batch) -> int:
+    """Bytes that a context adds to a step, beside its products: its keys and values in every row."""
+    return CONTEXT_PASSES * batch.rows * method.length * shape.per_token * shape.bytes
+
+
 def seconds(method: Method, shape: Shape, batch: Batch, machine: Machine) -> float:
-    """Of a step. Reading the weights is not counted: products hide it from some hundreds of tokens on.
+    """Of a step with its update. Reading weights is not counted: products hide it from some hundreds of tokens on.
 
     Tensor parallelism: two all-reduces a layer forward and two backward (Shoeybi et al. 2019, arXiv:1909.08053, 3).
     """
-    own = machine.seconds(operations(method, shape, batch), 4 * UPDATE_PASSES * trained(method, shape))
+    update = 4 * UPDATE_PASSES * trained(method, shape)
+    own = machine.seconds(operations(method, shape, batch), moved(method, shape, batch) + update)
     reduces = shape.layers * (6 if batch.checkpointing else 4)
     return own + reduces * machine.all_reduce(batch.texts * shape.width * shape.bytes)
