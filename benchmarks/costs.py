@@ -6,12 +6,10 @@ decoding step. Everything else is predicted from shapes. A ratio is predicted / 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import cache
-from math import inf
 from typing import Any
 
 import torch
@@ -19,11 +17,11 @@ import torch
 import tunescope as ts
 from benchmarks.bank import made
 from benchmarks.decoding import STEPS, text_before
-from benchmarks.tools.measuring import Check, Ratio, Result, alternating, compared
+from benchmarks.tools.measuring import Check, Ratio, Result, compared
 from benchmarks.tools.memory import megabytes
 from benchmarks.tools.models import IGNORED, MODELS, Scale, floor_step, labelled_step, plain_step, text
+from benchmarks.tools.predicting import Case, predictions
 from tunescope.costs import methods, serving, shapes, training
-from tunescope.costs.machine import Machine
 from tunescope.costs.methods import Method
 from tunescope.costs.shapes import Shape
 
@@ -49,17 +47,8 @@ SERVED: dict[str, tuple[Any, bool]] = {  # whether every row has its own
     "a LoRA each on all maps": (ts.LoRA(rank=RANK, sites=MAPS), True),
 }
 KEPT = ("floor", "soft prompt of 200", "LoRA on all maps")  # whose memory is measured
-ROUNDS = {"full": 3, "tiny": 1}
+ROUNDS = {"full": 2, "tiny": 1}
 PREFILL_ROWS = 4
-CALIBRATION = ("training of GPT-2's floor", "decoding of GPT-2's floor")
-
-
-@dataclass(frozen=True)
-class Case:
-    """Something to time, and its seconds on a machine by the model."""
-
-    run: Callable[[], object]
-    predicted: Callable[[Machine], float]
 
 
 def run(scale: Scale) -> Result:
@@ -70,7 +59,9 @@ def run(scale: Scale) -> Result:
             (tuning, (*TUNED, PARTIAL, *(["floor"] if others else []))),
             (decoding, (*SERVED, "prefill", *(["bare"] if others else []))),
         ):
-            ratios += compare(family, {name: group(family, name, scale) for name in names}, scale)
+            floor, bare = tuning("gpt2", "floor", scale), decoding("gpt2", "bare", scale)
+            cases = {name: group(family, name, scale) for name in names}
+            ratios += predictions(family, cases, floor, bare, ROUNDS[scale.name])
         if scale.name == "full" or not others:
             ratios += kept(family, scale)
     settings = {
@@ -84,34 +75,6 @@ def run(scale: Scale) -> Result:
     return Result(
         ratios, [Check(f"{row.case}, {row.quantity}", abs(row.ratio - 1), WITHIN) for row in ratios], settings
     )
-
-
-def compare(family: str, cases: Mapping[str, Case], scale: Scale) -> list[Ratio]:
-    """Predicted against measured milliseconds of each case, the two calibrations beside them in every round."""
-    floor, bare = tuning("gpt2", "floor", scale), decoding("gpt2", "bare", scale)
-    steps = {name: case.run for name, case in cases.items()} | {CALIBRATION[0]: floor.run, CALIBRATION[1]: bare.run}
-    times = alternating(steps, ROUNDS[scale.name])
-    here = [machine(floor, bare, *pair) for pair in zip(*(times[name] for name in CALIBRATION), strict=True)]
-    return [
-        compared(
-            f"{family}, {name}",
-            "predicted",
-            "measured",
-            {"predicted": [1000 * case.predicted(one) for one in here], "measured": times[name]},
-        )
-        for name, case in cases.items()
-    ]
-
-
-def machine(floor: Case, bare: Case, floor_ms: float, bare_ms: float) -> Machine:
-    """What would take exactly these times: a step is operations / flops alone, decoding is both terms."""
-    flops = 1000 * floor.predicted(_machine(1, inf)) / floor_ms
-    moving = max(bare_ms / 1000 - bare.predicted(_machine(flops, inf)), bare_ms / 1e6)
-    return _machine(flops, bare.predicted(_machine(inf, 1)) / moving)
-
-
-def _machine(flops: float, bandwidth: float) -> Machine:
-    return Machine("here", flops, 1.0, bandwidth, 1.0, memory=1, host_memory=1)
 
 
 def batch_of(name: str, scale: Scale) -> training.Batch:

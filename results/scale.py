@@ -117,6 +117,19 @@ def _decoding(method: Method, shape: Shape, machine: Machine) -> str:
     return " / ".join(cells) if set(cells) != {"–"} else "–"
 
 
+def prefill() -> str:
+    """Time of reading 32 texts of 1,024 tokens with the bare model, a row a model."""
+    rows = [[title, *(_prefill(shape, machine) for machine in MACHINES)] for title, shape in MODELS.items()]
+    return _table(["", *(machine.name for machine in MACHINES)], rows)
+
+
+def _prefill(shape: Shape, machine: Machine) -> str:
+    load, bare = serving.Load(rows=32, tokens=1024), Method("none")
+    if serving.memory(bare, shape, load) > machine.usable:
+        return "–"
+    return duration(serving.prefill_seconds(bare, shape, load, machine))
+
+
 def checked() -> str:
     """Predicted over measured, from the benchmark's result file."""
     page = json.loads((ROOT / "benchmarks" / "results" / "costs.json").read_text("utf-8"))
@@ -137,6 +150,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "steps": steps,
     "fits": fits,
     "decoding": decoding,
+    "prefill": prefill,
     "checked": checked,
 }
 

@@ -1,6 +1,7 @@
 """The cost model against counts that are not its own: tensors, autograd, torch's counter, arithmetic by hand."""
 
 import json
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -303,6 +304,29 @@ def test_ratios_to_the_floor_that_were_measured_before_are_predicted_within_a_fi
 def peak(method, shape, batch):
     made = training.memory(method, shape, batch)
     return made.activations + made.logits
+
+
+def test_the_tables_of_the_page_leave_out_what_does_not_fit():
+    page = runpy.run_path(str(RESULTS.parents[1] / "results" / "scale.py"))
+    cells = {row.split(" | ")[0].strip("| "): row for row in page["TABLES"]["steps"]().split("\n\n")[2].splitlines()}
+    assert cells["full tuning"] == "| full tuning | – | – | – | – | – |"
+    assert cells["prefix of 20"].startswith("| prefix of 20 | – | – | – | ")  # 141 GB of weights in 141 GB of memory
+    assert "–" not in cells["prefix of 20"].split(" | ")[4]
+    sizes = (page["size"](999), page["size"](1.5e6), page["size"](16_060_522_496), page["size"](1.4236e12))
+    assert sizes == ("0.999 kB", "1.5 MB", "16.1 GB", "1.42 TB")
+    assert [page["duration"](one) for one in (0.01234, 2.5, 430.2)] == ["12.3 ms", "2.5 s", "430 s"]
+
+
+def test_the_snippet_of_the_page_runs_and_agrees_with_its_tables(tmp_path, capsys):
+    text = (RESULTS.parents[1] / "docs" / "scale.md").read_text("utf-8")
+    (tmp_path / "snippet.py").write_text(text.split("```python\n")[1].split("```")[0])
+
+    runpy.run_path(str(tmp_path / "snippet.py"))
+
+    gigabytes, seconds, artifacts = (line.split()[0] for line in capsys.readouterr().out.splitlines())
+    assert f"{float(gigabytes):.3g} GB; " in text
+    assert f"| {1000 * float(seconds):.3g} ms |" in text
+    assert f"| {int(artifacts):,} (" in text
 
 
 def test_the_cost_model_needs_no_torch():
