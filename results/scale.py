@@ -131,17 +131,25 @@ def _prefill(shape: Shape, machine: Machine) -> str:
 
 
 def checked() -> str:
-    """Predicted over measured, from the benchmark's result file."""
+    """Predicted over measured, from the benchmark's result file; of memory also as ratios to the family's floor."""
     page = json.loads((ROOT / "benchmarks" / "results" / "costs.json").read_text("utf-8"))
-    rows = []
+    within, rows = page["settings"]["within"], []
     for row in page["ratios"]:
-        off = "" if abs(row["ratio"] - 1) <= page["settings"]["within"] else " (missed)"
-        unit = "ms" if row["quantity"] == "time" else "MB"
         spread = f"{row['low']:.2f} to {row['high']:.2f}" if row["rounds"] > 1 else ""
-        rows.append(
-            [f"{row['case']}, {row['quantity']}", f"{row['value']:,.0f} {unit}", f"{row['ratio']:.2f}{off}", spread]
-        )
+        unit = "ms" if row["quantity"] == "time" else "MB"
+        what = f"{row['case']}, {row['quantity']}"
+        rows.append([what, f"{row['value']:,.0f} {unit}", _off(row["ratio"], within), spread])
+    floors = {row["case"]: row for row in page["ratios"] if row["quantity"] == "memory"}
+    for case, row in floors.items():
+        floor = floors[f"{case.partition(', ')[0]}, floor"]
+        if row is not floor:
+            predicted, ratio = row["value"] / floor["value"], row["ratio"] / floor["ratio"]
+            rows.append([f"{case}, memory over the floor's", f"{predicted:.2f}", _off(ratio, within), ""])
     return _table(["", "predicted", "predicted / measured", "over rounds"], rows)
+
+
+def _off(ratio: float, within: float) -> str:
+    return f"{ratio:.2f}" + ("" if abs(ratio - 1) <= within else " (missed)")
 
 
 TABLES: dict[str, Callable[[], str]] = {
