@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scale import TABLES
+
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
     "sst2": "SST-2, all-MiniLM-L6-v2",
@@ -150,12 +152,14 @@ def filled(text: str) -> str:
         around = "" if mark == "calibration" else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
-    return re.sub(r"<!-- (table|search):(\S+):begin -->.*?<!-- \1:\2:end -->", _named, text, flags=re.DOTALL)
+    return re.sub(r"<!-- (table|search|scale):(\S+):begin -->.*?<!-- \1:\2:end -->", _named, text, flags=re.DOTALL)
 
 
 def _named(match: re.Match[str]) -> str:
-    """The table of results/NAME.json, of a recipe or of a search, where a page asks for it."""
+    """The table of results/NAME.json, of a recipe or of a search, or one of scale.py, where a page asks for it."""
     kind, name = match.groups()
+    if kind == "scale":
+        return f"<!-- scale:{name}:begin -->\n\n{TABLES[name]()}\n\n<!-- scale:{name}:end -->"
     result = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
     made = _paper(result) if kind == "table" else _search(result)
     return f"<!-- {kind}:{name}:begin -->\n\n{made}\n\n<!-- {kind}:{name}:end -->"

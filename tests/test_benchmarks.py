@@ -10,6 +10,7 @@ pytest.importorskip("peft", reason="the benchmarks run side by side with peft: p
 import benchmarks
 from benchmarks.__main__ import main
 from benchmarks.tools.measuring import Check, compared
+from benchmarks.tools.predicting import Case, machine
 from benchmarks.tools.running import names, run
 
 WHOLE = {"version", "name", "about", "command", "created", "seconds", "versions", "machine", "settings"}
@@ -30,7 +31,7 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
     for ratio in page["ratios"]:
         assert ratio.keys() == RATIO
         assert 0 <= ratio["low"] <= ratio["ratio"] <= ratio["high"]
-    if name not in ("startup", "metrics"):  # a bound on time says nothing on a busy machine
+    if name not in ("startup", "metrics", "costs"):  # a bound on time says nothing on a busy machine
         assert all(check["met"] for check in page["checks"]), page["checks"]
 
 
@@ -45,6 +46,17 @@ def test_a_ratio_is_the_median_over_rounds_of_the_ratio_within_a_round():
 
     assert (ratio.ratio, ratio.low, ratio.high, ratio.value, ratio.met) == (3.0, 2.0, 4.0, 8.0, False)
     assert compared("case", "a", "b", {"a": [2.0], "b": [1.0]}).met is None
+
+
+def test_the_calibrated_machine_takes_the_times_that_it_was_calibrated_on():
+    step = Case(lambda: None, lambda machine: machine.seconds(6e9))
+    decoding = Case(lambda: None, lambda machine: machine.seconds(1e9, 3e8))
+
+    found = machine(step, decoding, 2000.0, 500.0)
+
+    assert found.peak_flops == pytest.approx(3e9)
+    assert 1000 * step.predicted(found) == pytest.approx(2000.0)
+    assert 1000 * decoding.predicted(found) == pytest.approx(500.0)
 
 
 def test_a_check_is_met_at_its_bound():

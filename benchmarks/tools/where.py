@@ -10,7 +10,7 @@ import torch
 
 VARIABLE = "TUNESCOPE_BENCH_DEVICE"
 # What needs no accelerator, or is about the CPU.
-CPU_ONLY = ("anchors", "beams", "label_words", "metrics", "search", "seeds_together", "startup")
+CPU_ONLY = ("anchors", "beams", "costs", "label_words", "metrics", "search", "seeds_together", "startup")
 
 
 def device() -> torch.device:
