@@ -232,6 +232,7 @@ class Artifact:
 
 
 ORIGINALS = "_tunescope_originals"  # on the base model, while a delta stands in for its parameters
+REGISTERED = "tunescope"  # the submodule of a model that holds what is being tuned, while it is registered
 _FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], str]] = weakref.WeakKeyDictionary()
 
 
@@ -243,7 +244,8 @@ def fingerprint(model: Any) -> str:
     """
     base = model.base_model
     own = dict(base.named_parameters()) | base.__dict__.get(ORIGINALS, {})
-    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith("head:")}
+    apart = ("head:", f"{REGISTERED}.")
+    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
     versions = tuple(value._version for value in own.values())
     known = _FINGERPRINTS.get(base)
     if known is not None and known[0] == versions:

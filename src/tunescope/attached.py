@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.artifact import (
     Artifact,
@@ -31,6 +31,7 @@ from tunescope.hooks import acting, frozen, logits_at, patched, pooled
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
 from tunescope.reach import reached
+from tunescope.registering import registered
 from tunescope.sites import kind
 
 __all__ = ["Attached", "attach", "logits_at", "lower"]
@@ -46,6 +47,7 @@ class Attached:
         self.model = model
         self.artifacts = tuple(artifacts)
         self.training = False
+        self._tree: nn.Module | None = None
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
@@ -69,7 +71,7 @@ class Attached:
         enter(_marked(self))
         enter(frozen(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
-        enter(acting(site_uses(self.model, self.artifacts), lambda: self.training))
+        enter(acting(site_uses(self.model, self.artifacts), self._drops))
         enter(placed(self.model, self.artifacts))
         enter(attending(self.model, self.artifacts))
         for artifact in self.artifacts:
@@ -99,6 +101,26 @@ class Attached:
 
     def eval(self) -> Attached:
         return self.train(False)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within it what is tuned stands among the model's own parameters too, and trains; afterwards as before.
+
+        For what looks for parameters on the model: transformers' Trainer, accelerate, DDP. Dropout of the deltas is on
+        while the model is in training mode, as a Trainer switches it. See docs/using.md.
+        """
+        before = self.training
+        self.train()
+        try:
+            with registered(self.model, self.named_parameters()) as self._tree:
+                yield
+        finally:
+            self._tree = None
+            self.train(before)
+
+    def _drops(self) -> bool:
+        """Whether dropout of the deltas is on."""
+        return self.training if self._tree is None else self._tree.training
 
     @contextmanager
     def paused(self) -> Iterator[None]:

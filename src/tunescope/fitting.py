@@ -88,10 +88,28 @@ def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
     if spec.sites == ("pooled",):
         if kind(model) != "encoder":
             raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
+        _check_classifier(model, spec)
         width = int(model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
     chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)
     return {site.name: site.shape(spec.reads) for site in chosen}
+
+
+def _check_classifier(model: Any, spec: SiteDelta) -> None:
+    """UserError for a model whose own output a head could not stand in for."""
+    if model.base_model is model:
+        return
+    name = type(model).__name__
+    if not name.endswith("ForSequenceClassification") or not hasattr(model, "classifier"):
+        raise UserError(
+            f"{spec}: a {name} makes something else of its states than classes: load the model as AutoModel, or as "
+            "AutoModelForSequenceClassification."
+        )
+    if model.config.num_labels != getattr(spec, "n_labels", model.config.num_labels):
+        raise UserError(
+            f"{spec} stands in for the classifier of a model of {model.config.num_labels} labels: load the model with "
+            f"num_labels={getattr(spec, 'n_labels', '')}."
+        )
 
 
 def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse]:

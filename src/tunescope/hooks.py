@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import ORIGINALS, Params, PatchDelta, SiteDelta
+from tunescope.artifact import ORIGINALS, REGISTERED, Params, PatchDelta, SiteDelta
 from tunescope.sites import Site, Tap
 
 
@@ -26,8 +26,10 @@ class SiteUse:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """No parameter of the model asks for a gradient; afterwards each as before."""
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    """No parameter of the model itself asks for a gradient; afterwards each as before."""
+    named = model.named_parameters()
+    own = [parameter for name, parameter in named if not name.startswith(f"{REGISTERED}.")]
+    before = [(parameter, parameter.requires_grad) for parameter in own]
     try:
         for parameter, _ in before:
             parameter.requires_grad_(False)
@@ -118,7 +120,8 @@ def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
     roots = [("", model.base_model)] if model.base_model is model else [("", model.base_model), ("head:", model)]
     for head, root in roots:
         for path, module in root.named_modules():
-            if "pooler" in path.split(".") or (head and id(module) in inside):
+            parts = path.split(".")
+            if "pooler" in parts or parts[0] == REGISTERED or (head and id(module) in inside):
                 continue
             for attribute, parameter in module._parameters.items():
                 if parameter is not None:
@@ -205,9 +208,12 @@ def argument_names(module: nn.Module) -> list[str]:
 
 @contextmanager
 def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
-    """The base model's output gets `.logits`, made by the head from the first real token of each row."""
+    """The base model's output gets `.logits`, made by the head from the first real token of each row.
 
+    In a model with a classifier of its own, the head's logits stand in for what that gives.
+    """
     names = argument_names(model.base_model)
+    made: list[Tensor] = []
 
     def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         states = output.last_hidden_state
@@ -218,13 +224,20 @@ def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
             first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
         x = states[torch.arange(len(states), device=states.device), first]
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
+        made[:] = [output["logits"]]
         return output
 
-    handle = model.base_model.register_forward_hook(add, with_kwargs=True)
+    def instead(_module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
+        return made.pop()
+
+    handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
+    if model.base_model is not model:
+        handles.append(model.classifier.register_forward_hook(instead))
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager

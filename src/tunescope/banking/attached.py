@@ -17,6 +17,7 @@ from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
 from tunescope.reach import reached, switched
+from tunescope.registering import registered
 from tunescope.sites import kind
 
 Names = Sequence[str | None]
@@ -41,6 +42,7 @@ class Banked:
         self.model = model
         self.bank = bank
         self.training = False
+        self._tree: nn.Module | None = None
         self._hot = Hot(model, bank, tokenizer, seed)
         self._asked: list[_Asked] = []
         self._batch = Batch((), [])
@@ -182,7 +184,7 @@ class Banked:
     def _act(self, batch: Batch) -> None:
         self._rest()
         uses, head = deltas_of(self.model, batch)
-        self._acting.enter_context(acting(uses, lambda: self.training))
+        self._acting.enter_context(acting(uses, self._drops))
         if head is not None:
             self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
 
@@ -213,6 +215,25 @@ class Banked:
 
     def eval(self) -> Banked:
         return self.train(False)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within it what `named_parameters` names now stands among the model's own parameters too, and trains.
+
+        As `Attached.registered`. What is added to the bank meanwhile is not among them.
+        """
+        before = self.training
+        self.train()
+        try:
+            with registered(self.model, self.named_parameters()) as self._tree:
+                yield
+        finally:
+            self._tree = None
+            self.train(before)
+
+    def _drops(self) -> bool:
+        """Whether dropout of the deltas is on."""
+        return self.training if self._tree is None else self._tree.training
 
     def detach(self) -> None:
         """Give the model back, bit-identical to before; the artifacts keep their tensors."""
