@@ -27,7 +27,7 @@ from tunescope.banking.attached import Banked
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
-from tunescope.hooks import acting, frozen, logits_at, patched, pooled
+from tunescope.hooks import acting, compiled_anew, frozen, logits_at, patched, pooled
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
 from tunescope.reach import reached
@@ -69,6 +69,7 @@ class Attached:
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
         enter(_marked(self))
+        enter(compiled_anew())
         enter(frozen(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), self._drops))

@@ -81,7 +81,9 @@ def attending(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
             state.edits = (*edits, *(edit for edit in state.edits if id(edit) not in own))
 
     modules = list(dict.fromkeys(use.module for use in uses))
-    handle = entries(model)["decoder"].register_forward_pre_hook(enter)  # after the one that puts contexts in place
+    handle = entries(model)["decoder"].register_forward_pre_hook(
+        torch.compiler.disable(enter)
+    )  # after the one that puts contexts in place
     try:
         yield
     finally:

@@ -25,6 +25,16 @@ class SiteUse:
 
 
 @contextmanager
+def compiled_anew() -> Iterator[None]:
+    """What torch has compiled is compiled anew within and afterwards: compiled code does not look for new hooks."""
+    torch._dynamo.reset()
+    try:
+        yield
+    finally:
+        torch._dynamo.reset()
+
+
+@contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """No parameter of the model itself asks for a gradient; afterwards each as before."""
     named = model.named_parameters()
@@ -167,8 +177,8 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
         with torch.no_grad():
             put(changed(base, changes))  # type: ignore[arg-type]
         for module in dict.fromkeys([model, model.base_model, *entries(model).values()]):
-            handles.append(module.register_forward_pre_hook(enter))
-            handles.append(module.register_forward_hook(leave, always_call=True))
+            handles.append(module.register_forward_pre_hook(torch.compiler.disable(enter)))
+            handles.append(module.register_forward_hook(torch.compiler.disable(leave), always_call=True))
         yield
     finally:
         for handle in handles:
@@ -213,6 +223,7 @@ def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
     In a model with a classifier of its own, the head's logits stand in for what that gives.
     """
     names = argument_names(model.base_model)
+    stands_in = model.base_model is not model
     made: list[Tensor] = []
 
     def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
@@ -224,14 +235,15 @@ def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
             first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
         x = states[torch.arange(len(states), device=states.device), first]
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
-        made[:] = [output["logits"]]
+        if stands_in:
+            made.append(output["logits"])
         return output
 
     def instead(_module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
         return made.pop()
 
     handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
-    if model.base_model is not model:
+    if stands_in:
         handles.append(model.classifier.register_forward_hook(instead))
     try:
         yield

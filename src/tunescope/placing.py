@@ -68,7 +68,7 @@ def _keys_placed(
             check_output_start(given)
         return (), (shifted(given, made["used"], model) if made["used"] else given)
 
-    handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
+    handle = entry.register_forward_pre_hook(torch.compiler.disable(enter), with_kwargs=True)
     try:
         for module in places.values():
             module.__dict__[STATE] = LayerState()
@@ -180,7 +180,7 @@ def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[N
             kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1], now["filled"])
         return args, kwargs
 
-    handles = [entry.register_forward_pre_hook(enter, with_kwargs=True)]
+    handles = [entry.register_forward_pre_hook(torch.compiler.disable(enter), with_kwargs=True)]
     if is_alone:
         handles.append(entry.register_forward_hook(leave))
         if isinstance(getattr(entry, "pooler", None), nn.Module):

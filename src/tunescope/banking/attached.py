@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from tunescope.attention import STATE, LayerState
@@ -14,7 +15,7 @@ from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
 from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
 from tunescope.errors import UserError
-from tunescope.hooks import acting, argument_names, entries, frozen, pooled
+from tunescope.hooks import acting, argument_names, compiled_anew, entries, frozen, pooled
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
 from tunescope.reach import reached, switched
 from tunescope.registering import registered
@@ -62,6 +63,7 @@ class Banked:
         own["_tunescope_attached"], own["_tunescope_wants_output_start"] = self, kind(self.model) == "decoder"
         self._stack.callback(lambda: [own.pop(f"_tunescope_{name}") for name in ("attached", "wants_output_start")])
         enter = self._stack.enter_context
+        enter(compiled_anew())
         enter(frozen(self.model))
         enter(switched(self.model))
         enter(self._told())
@@ -112,12 +114,15 @@ class Banked:
             model.register_forward_pre_hook(before, with_kwargs=True),
             model.register_forward_hook(after, always_call=True),
         ]
+        own = {"forward": torch.compiler.disable(model.forward)}  # hooks change with the rows, which it would not see
         if hasattr(type(model), "generate"):
-            model.__dict__["generate"] = generate
+            own["generate"] = generate
+        model.__dict__.update(own)
         try:
             yield
         finally:
-            model.__dict__.pop("generate", None)
+            for name in own:
+                model.__dict__.pop(name, None)
             for handle in handles:
                 handle.remove()
 
