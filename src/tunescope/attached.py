@@ -30,6 +30,7 @@ from tunescope.fitting import at_site, initialised, site_uses
 from tunescope.hooks import acting, compiled_anew, frozen, logits_at, patched, pooled
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
+from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached
 from tunescope.registering import registered
 from tunescope.sites import kind
@@ -70,6 +71,7 @@ class Attached:
         enter = self._stack.enter_context
         enter(_marked(self))
         enter(compiled_anew())
+        enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), self._drops))
@@ -95,6 +97,8 @@ class Attached:
         """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
         if mode and self.parameters() and any(artifact.in_force for artifact in self.artifacts):
             raise UserError("Lowered keys and values go stale in training: attach the context itself instead.")
+        if mode:
+            check_trainable(self.model)
         self.training = mode
         for value in self.parameters():
             value.requires_grad_(mode)

@@ -28,6 +28,7 @@ from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, named_parameters
 from tunescope.lowered import embedder, in_force
+from tunescope.quantised import check_readable, is_quantised
 from tunescope.reach import reached, resting, switched
 from tunescope.registry import check_fields
 from tunescope.sites import kind, resolve, select
@@ -35,6 +36,7 @@ from tunescope.sites import kind, resolve, select
 
 def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any, seed: int) -> list[Artifact]:
     """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
+    check_readable(model)
     ready = []
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -68,6 +70,9 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
         selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
         if not selected:
             raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change.")
+        for name, value in selected.items():
+            if value is not None and is_quantised(value):
+                raise UserError(f"{spec} would change {name!r}, which is quantised: use lora, or a model in bfloat16.")
         return spec.init({name: value for name, value in selected.items() if value is not None})
     if isinstance(spec, AttentionDelta):
         return {

@@ -100,8 +100,8 @@ def check_state(state: Mapping[str, Tensor], tree: nn.Module) -> None:
     for name in sorted(given.keys() | wanted.keys()):
         if given.get(name) != wanted.get(name):
             raise UserError(
-                f"The checkpoint is of other artifacts than are attached: {name!r} is {given.get(name, 'absent')} there "
-                f"and {wanted.get(name, 'absent')} here. Attach what it was trained with."
+                f"The checkpoint is of other artifacts than are attached: {name!r} is {given.get(name, 'absent')} "
+                f"there and {wanted.get(name, 'absent')} here. Attach what it was trained with."
             )
 
 
@@ -110,6 +110,6 @@ def _check_same(tree: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for name, value in tensors.items():
         if found.get(name) is not value:
             raise UserError(
-                f"registered(): something has put another tensor in the place of {name!r}, as FSDP and DeepSpeed do, so "
-                "what is trained would not be what acts. Train in one process, or in several with DDP."
+                f"registered(): something has put another tensor in the place of {name!r}, as FSDP and DeepSpeed do, "
+                "so what is trained would not be what acts. Train in one process, or in several with DDP."
             )

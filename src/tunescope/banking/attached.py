@@ -17,6 +17,7 @@ from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, compiled_anew, entries, frozen, pooled
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
+from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
 from tunescope.registering import registered
 from tunescope.sites import kind
@@ -64,6 +65,7 @@ class Banked:
         self._stack.callback(lambda: [own.pop(f"_tunescope_{name}") for name in ("attached", "wants_output_start")])
         enter = self._stack.enter_context
         enter(compiled_anew())
+        enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(switched(self.model))
         enter(self._told())
@@ -213,6 +215,8 @@ class Banked:
 
     def train(self, mode: bool = True) -> Banked:
         """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
+        if mode:
+            check_trainable(self.model)
         self.training = mode
         for value in self.parameters():
             value.requires_grad_(mode)
