@@ -24,10 +24,11 @@ from tunescope.artifact import (
 from tunescope.attending import attending
 from tunescope.bank import Bank
 from tunescope.banking.attached import Banked
+from tunescope.compiling import compiled_anew
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
-from tunescope.hooks import acting, compiled_anew, frozen, logits_at, patched, pooled
+from tunescope.hooks import acting, frozen, logits_at, patched, pooled
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
 from tunescope.quantised import check_trainable, unpacked

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, AttentionDelta, Context, KVContext, Params, TokenContext
 from tunescope.attention import STATE, Edit, LayerState, is_output
+from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import entries, trains
 from tunescope.lowered import embedder, projector
@@ -82,7 +83,7 @@ def attending(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
 
     modules = list(dict.fromkeys(use.module for use in uses))
     handle = entries(model)["decoder"].register_forward_pre_hook(
-        torch.compiler.disable(enter)
+        uncompiled(enter)
     )  # after the one that puts contexts in place
     try:
         yield

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.artifact import ORIGINALS, REGISTERED, Params, PatchDelta, SiteDelta
+from tunescope.compiling import uncompiled
 from tunescope.sites import Site, Tap
 
 
@@ -22,16 +23,6 @@ class SiteUse:
     spec: SiteDelta
     site: Site
     tensors: Params
-
-
-@contextmanager
-def compiled_anew() -> Iterator[None]:
-    """What torch has compiled is compiled anew within and afterwards: compiled code does not look for new hooks."""
-    torch._dynamo.reset()
-    try:
-        yield
-    finally:
-        torch._dynamo.reset()
 
 
 @contextmanager
@@ -177,8 +168,8 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
         with torch.no_grad():
             put(changed(base, changes))  # type: ignore[arg-type]
         for module in dict.fromkeys([model, model.base_model, *entries(model).values()]):
-            handles.append(module.register_forward_pre_hook(torch.compiler.disable(enter)))
-            handles.append(module.register_forward_hook(torch.compiler.disable(leave), always_call=True))
+            handles.append(module.register_forward_pre_hook(uncompiled(enter)))
+            handles.append(module.register_forward_hook(uncompiled(leave), always_call=True))
         yield
     finally:
         for handle in handles:

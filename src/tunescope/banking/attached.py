@@ -7,15 +7,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from tunescope.attention import STATE, LayerState
 from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
 from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
+from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
-from tunescope.hooks import acting, argument_names, compiled_anew, entries, frozen, pooled
+from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
@@ -116,7 +116,7 @@ class Banked:
             model.register_forward_pre_hook(before, with_kwargs=True),
             model.register_forward_hook(after, always_call=True),
         ]
-        own = {"forward": torch.compiler.disable(model.forward)}  # hooks change with the rows, which it would not see
+        own = {"forward": uncompiled(model.forward)}  # hooks change with the rows, which it would not see
         if hasattr(type(model), "generate"):
             own["generate"] = generate
         model.__dict__.update(own)
