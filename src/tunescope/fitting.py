@@ -161,6 +161,7 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
         kept[name] = (key[0].cpu().clone(), value[0].cpu().clone())
 
     row = ids.to(model.get_input_embeddings().weight.device)[None]
+    before = [place.module.__dict__.get(STATE) for place in found]
     try:
         for place in found:
             place.module.__dict__[STATE] = LayerState(keep=keep)
@@ -170,8 +171,10 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
             else:
                 model.base_model(input_ids=row)
     finally:
-        for place in found:
+        for place, state in zip(found, before, strict=True):
             place.module.__dict__.pop(STATE, None)
+            if state is not None:
+                place.module.__dict__[STATE] = state
     return kept
 
 

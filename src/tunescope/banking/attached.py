@@ -73,7 +73,7 @@ class Banked:
         for name, entry in entries(self.model).items():
             enter(self._placed(name, entry))
         if kind(self.model) != "decoder":
-            enter(embeddings_joined(self.model, lambda: embeddings_of(self.model, self._batch)))
+            enter(embeddings_joined(self.model, self._embeddings))
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
@@ -136,6 +136,8 @@ class Banked:
         made: dict[str, Any] = {"for": None, "used": 0}
 
         def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._hot.making:
+                return None
             refuse_reentrant(self.model)
             given = dict(zip(names, args, strict=False)) | kwargs
             text = given["inputs_embeds"] if given.get("input_ids") is None else given["input_ids"]
@@ -178,7 +180,12 @@ class Banked:
             raise UserError(f"rows= names {len(asked.entries)} rows, and the batch has {batch}.")
         entries = tuple(entry for entry in asked.entries for _ in range(times))
         distinct = list(dict.fromkeys(entry for entry in entries if entry is not None))
+        if self._hot.lacks(distinct):
+            self._rest()
         return Batch(entries, list(zip(distinct, self._hot.get(distinct), strict=True)))
+
+    def _embeddings(self) -> tuple[Tensor, Tensor | None] | None:
+        return None if self._hot.making else embeddings_of(self.model, self._batch)
 
     def _tell_states(self, places: dict[str, nn.Module], given: dict[str, Any]) -> None:
         asked = given.get("output_attentions")
