@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import accelerate
 import pytest
 import tiny
 import torch
@@ -16,6 +17,7 @@ import tunescope as ts
 from tunescope.artifact import Artifact, fingerprint
 from tunescope.attached import Attached
 from tunescope.banking.attached import Banked
+from tunescope.hooks import named_parameters
 
 
 def examples(model: Any, n: int = 12) -> list[dict[str, Tensor]]:
@@ -191,7 +193,7 @@ def test_dropout_of_the_deltas_follows_the_mode_of_the_model_while_registered() 
 def test_registering_confuses_nothing_and_leaves_no_trace(family: str, tmp_path: Path) -> None:
     model = tiny.make(family)
     given = {"input_ids": tiny.ids()}
-    print_of_base = fingerprint(model)
+    print_of_base, parameters = fingerprint(model), set(named_parameters(model))
     artifacts = away(model, "lora:rank=2+prefix:length=2+bias", 0)
     with ts.attach(model, *artifacts) as tuned:
         attributes, state, want = set(vars(model)), set(model.state_dict()), tiny.output(model, given)
@@ -200,7 +202,7 @@ def test_registering_confuses_nothing_and_leaves_no_trace(family: str, tmp_path:
             asked = {name: value for name, value in model.named_parameters() if value.requires_grad}
             assert set(asked) == names
             assert all(asked[f"tunescope.{name}"] is value for name, value in tuned.named_parameters().items())
-            assert set(model.state_dict()) == state | names
+            assert set(model.state_dict()) == state | names and set(named_parameters(model)) == parameters
             tiny.output(model, given).sum().backward()
             assert {name for name, value in model.named_parameters() if value.requires_grad} == names
             ts.save(tmp_path / "saved", tuned.artifacts, model=model)
@@ -212,6 +214,23 @@ def test_registering_confuses_nothing_and_leaves_no_trace(family: str, tmp_path:
         assert set(vars(model)) == attributes and set(model.state_dict()) == state
         assert torch.equal(tiny.output(model, given), want)
     assert [a.spec for a in ts.load(tmp_path / "saved")] == [a.spec for a in artifacts]
+
+
+@pytest.mark.filterwarnings("ignore:Removed shared tensor")
+def test_accelerate_saves_and_loads_what_is_tuned_beside_the_base(tmp_path: Path) -> None:
+    model = tiny.make("gpt2", dtype=torch.float32)
+    given = tiny.batch(model)
+    with ts.attach(model, *away(model, "lora:rank=2+bias", 0)) as tuned, tuned.registered():
+        accelerator, optimizer = accelerate.Accelerator(cpu=True), torch.optim.AdamW(tuned.parameters())
+        accelerator.prepare(model, optimizer)
+        before, wanted = snapshot(tuned), model(**given).logits.detach().clone()
+        accelerator.save_state(str(tmp_path))
+        with torch.no_grad():
+            for value in tuned.parameters():
+                value += 1
+        accelerator.load_state(str(tmp_path))
+        assert all(torch.equal(value, before[name]) for name, value in tuned.named_parameters().items())
+        assert torch.equal(model(**given).logits, wanted)
 
 
 def test_a_state_dict_of_the_whole_model_still_loads_as_a_whole() -> None:
