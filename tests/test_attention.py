@@ -1,5 +1,6 @@
 """Our attention function against torch's kernel and a written-out eager attention."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 import tunescope as ts
 from tunescope import attention as ours
-from tunescope.attention import Extra, LayerState, attention, mask_function
+from tunescope.attention import SHORT, Extra, LayerState, _is_slow_to_train, attention, mask_function
+from tunescope.reach import quick_to_train
 
 B, HEADS, KV, T, D, DV = 2, 6, 3, 7, 5, 11  # rows, heads, key heads, text, key width, value width
 
@@ -248,3 +250,52 @@ def test_state_rides_on_the_module_and_a_bare_one_is_plain_attention() -> None:
     got, weights = attention(SimpleNamespace(is_causal=False), q, k, v, causal())  # type: ignore[arg-type]
     close(got, oracle(q, k, v, causal(), ()))
     assert weights is None
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])
+def test_what_is_quick_to_train_in_bfloat16_gives_the_gradients_of_the_kernel(family: str) -> None:
+    """Short rows are computed by plain products on a CPU: as near to float32's gradients as the kernel's are."""
+    model = tiny.make(family, dtype=torch.float32)
+    given = tiny.batch(model, "right")
+
+    def gradients(quick: bool, half: bool = True) -> tuple[torch.Tensor, bool]:
+        with ts.attach(model, ts.LoRA(rank=2), seed=1) as tuned:
+            for name, value in tuned.named_parameters().items():
+                value.add_(torch.randn(value.shape, generator=torch.Generator().manual_seed(len(name))))
+            tuned.train()
+            with (
+                quick_to_train(model, "bfloat16") if quick else nullcontext(),
+                torch.autocast("cpu", torch.bfloat16, enabled=half),
+            ):
+                out = model(**given)[0]
+            out.float().pow(2).mean().backward()
+            return torch.cat([value.grad.flatten() for value in tuned.parameters()]), "ScaledDotProduct" in _graph(out)
+
+    before = model.config._attn_implementation
+    (exact, _), (kernel, by_kernel), (plain, not_by_it) = gradients(False, False), gradients(False), gradients(True)
+    assert by_kernel and not not_by_it and model.config._attn_implementation == before
+    assert 0 < (plain - exact).norm() < 1.5 * (kernel - exact).norm() < 0.2 * exact.norm()
+
+
+def test_long_rows_float32_and_what_does_not_train_stay_with_the_kernel() -> None:
+    query, key = (torch.zeros(1, 1, 200, 4, dtype=torch.bfloat16, requires_grad=True) for _ in range(2))
+    short = query[:, :, :SHORT].detach().requires_grad_()
+    assert _is_slow_to_train(short, short)
+    assert not _is_slow_to_train(query, key)
+    assert not _is_slow_to_train(short.detach(), short)
+    assert not _is_slow_to_train(short.detach().float().requires_grad_(), short)
+    with torch.no_grad():
+        assert not _is_slow_to_train(short, short)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert _is_slow_to_train(short.detach().float().requires_grad_(), short)
+
+
+def _graph(out: torch.Tensor) -> str:
+    """The names of all that `out` was made by."""
+    seen, waiting = set(), [out.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [one for one, _ in node.next_functions]
+    return " ".join(node.name() for node in seen)

@@ -37,6 +37,7 @@ def test_the_benchmarks_are_the_files_of_the_folder():
         "anchors",
         "bank",
         "beams",
+        "compare",
         "decoding",
         "label_words",
         "metrics",

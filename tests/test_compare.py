@@ -172,13 +172,13 @@ def test_a_finished_run_is_not_trained_again(done, bench, material, monkeypatch)
 
 
 def test_data_come_in_the_same_order_for_every_arm(bench, material, tmp_path, monkeypatch):
-    seen, plain = {}, train.one_step
+    seen, plain = {}, train.update
 
     def spy(problem, settings, optimizer, rows, step):
         seen.setdefault((len(problem.parameters), problem.rates[next(iter(problem.rates))]), []).append(rows)
         return plain(problem, settings, optimizer, rows, step)
 
-    monkeypatch.setattr(train, "one_step", spy)
+    monkeypatch.setattr(train, "update", spy)
     on(bench, question(material, arms=("soft", "lora", "bias"), seeds=(5,)), tmp_path / "run")
     orders = list(seen.values())
     assert len(orders) >= 3
@@ -338,14 +338,14 @@ from tunescope.comparing import run_arm
 from tunescope.comparing.comparison import ask
 from tunescope.comparing.plan import from_json
 run_arm.SAVE_EVERY = 0.0
-plain, left = train.one_step, int(sys.argv[2])
+plain, left = train.update, int(sys.argv[2])
 def step(*given):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return plain(*given)
-train.one_step = step
+train.update = step
 asked = from_json(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[1]))
 ask(asked, Path(sys.argv[3]), quiet=True)
 """

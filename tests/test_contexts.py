@@ -110,6 +110,46 @@ def test_a_prefix_is_a_filled_cache_at_stated_positions(family: str, positions: 
     close(got, expected)
 
 
+@pytest.mark.parametrize("padding", ["none", "left", "right"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_behind_a_prefix_an_encoder_s_text_stands_further_on_too(family: str, padding: str) -> None:
+    """RoBERTa's first token stands at 2; what the caller says of positions is moved as well."""
+    model = tiny.make(family)
+    artifact, same = strong(model, "prefix:length=3,positions=after"), ts.Prefix(length=3)
+    given = tiny.batch(model, padding)
+    mask = given.get("attention_mask", torch.ones_like(given["input_ids"]))
+    at = (mask.cumsum(1) - 1).clamp(min=0) + (2 if family == "roberta" else 0)
+    with torch.no_grad(), tiny.Float64():
+        with ts.attach(model, artifact) as tuned:
+            got = [tiny.output(model, given), tiny.output(model, {**given, "position_ids": at})]
+        with ts.attach(model, Artifact(same, artifact.tensors)):
+            expected = tiny.output(model, {**given, "position_ids": at + 3})
+            unmoved = tiny.output(model, given)
+    assert tuned.positions == 3
+    for one in got:
+        close(tiny.real(given, one), tiny.real(given, expected))
+    assert (tiny.real(given, expected - unmoved)).abs().max() > 1e-3
+
+
+def test_a_family_that_takes_no_positions_cannot_move_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DistilBERT took none once, and swallows what it does not know."""
+    model = tiny.make("distilbert")
+    monkeypatch.setattr("tunescope.placing.argument_names", lambda entry: ["input_ids", "attention_mask"])
+    told = r"Family 'distilbert' takes no positions: use Prefix\(positions='same'\)"
+    prefix = ts.Prefix(length=3, positions="after")
+    with ts.attach(model, prefix), torch.no_grad(), pytest.raises(ts.UserError, match=told):
+        tiny.output(model, tiny.batch(model))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
+def test_behind_a_prefix_the_text_fills_what_is_left_and_no_more(family: str) -> None:
+    model = tiny.make(family)
+    with ts.attach(model, ts.Prefix(length=10, positions="after")), torch.no_grad():
+        tiny.output(model, {"input_ids": tiny.ids(1, 54)})
+        with pytest.raises(ts.UserError, match=r"55 tokens and the context .* 10: .* 64 positions .*text to 54 tokens"):
+            tiny.output(model, {"input_ids": tiny.ids(1, 55)})
+
+
 @pytest.mark.parametrize("family", DECODERS)
 def test_an_infix_is_seen_from_the_input_s_last_token_on(family: str) -> None:
     model = tiny.make(family)

@@ -48,7 +48,7 @@ VARIANTS = {
         "adapter:bottleneck=3,placement=multi-head,sites=attn.heads,activation=softmax",
         "adapter:bottleneck=3,sites=ffn.out,start=bert",
     ),
-    "head": ("head:n_labels=3",),
+    "head": ("head:n_labels=3", "head:n_labels=3,pooler=true"),
     "reweight": (
         "text:text=w5 w6 w7 w8+reweight:anchors=1,2/3",
         "text:text=w5 w6 w7 w8+reweight:anchors=1/2,3,form=bias",
@@ -65,8 +65,9 @@ def is_refused(arm: str, family: str) -> bool:
         arm in ("text", "anchors")  # their default is no words at all
         or (arm.startswith("anchors") and which != "decoder")
         or (arm.startswith("infix") and which != "decoder")
-        or ("positions=after" in arm and which != "decoder")
+        or ("positions=after" in arm and which == "encoder-decoder")
         or (arm.startswith("head") and which != "encoder")
+        or ("pooler" in arm and family == "distilbert")
         or (arm == "bias" and family in NO_BIAS)
         or arm == "reweight"  # its default has no demonstrations to act on
         or ("reweight" in arm and which == "encoder")

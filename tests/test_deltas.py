@@ -291,7 +291,6 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
         (ts.Soft(init_from="text"), r"needs text=\.\.\. and the model's tokenizer"),
         (ts.Soft(init_from="labels"), r"needs text=\.\.\. and the model's tokenizer"),
         (ts.Text(text=""), "has no tokens: give it words, as in text:text=Classify"),
-        (ts.Prefix(positions="after"), "is for decoders; this model is an encoder"),
         (ts.Infix(), "between input and output of a decoder; this model is an encoder"),
     ],
 )
@@ -304,7 +303,12 @@ def test_what_one_kind_of_model_does_not_take_is_refused_in_words() -> None:
     for spec, family, message in (
         (ts.Head(), "gpt2", "reads an encoder; this model is a decoder: use label words"),
         (ts.Head(), "t5", "reads an encoder; this model is a encoder-decoder"),
-        (ts.Bias(), "llama", "family 'llama' has no such parameter to change"),
+        (
+            ts.Prefix(positions="after"),
+            "t5",
+            r"Prefix\(positions='after'\) moves one text; this model is an encoder-decod",
+        ),
+        (ts.Bias(), "llama", r"no such parameter to change \(its config says attention_bias=False, mlp_bias=False\)"),
         (ts.Infix(length=0), "gpt2", "an infix has at least one position"),
         (ts.Text(text="w3"), "gpt2", r"Text needs the model's tokenizer: attach\(model, Text\(\.\.\.\), tokenizer"),
     ):
@@ -352,3 +356,23 @@ def test_training_goes_on_after_a_forward_pass_that_failed() -> None:
             outs[-1].square().mean().backward()
             optimizer.step()
     assert not torch.equal(outs[0], outs[1])
+
+
+@pytest.mark.parametrize("site", ["attn", "attn.heads", "ffn"])
+def test_a_low_rank_change_of_a_whole_block_is_no_change_of_one_weight_and_is_not_merged(site: str) -> None:
+    model = tiny.make("llama")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    (artifact,) = initialised(model, [ts.LoRA(rank=2, sites=(site,))], None, 0)
+    with pytest.raises(
+        ts.UserError, match=rf"acts on the whole block 'decoder.0.{site.replace('attn', 'self')}'.*keep it"
+    ):
+        ts.merge(model, artifact)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("arm", ["bias", "lora:rank=2,sites=attn.q,ffn.in"])
+def test_a_change_that_lies_on_another_device_than_the_model_is_merged(arm: str) -> None:
+    model = tiny.make("gpt2")
+    artifacts = initialised(model, parse(arm), None, 0)
+    ts.merge(model.to("meta"), *artifacts)  # torch refuses to add tensors of two devices, and meta is one
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}

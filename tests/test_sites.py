@@ -160,6 +160,15 @@ def test_fused_maps_are_split_as_the_model_splits_them(family: str) -> None:
     torch.testing.assert_close(split, own["decoder.0.self"]["v"], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_a_whole_name_is_one_layer_s_site(family: str) -> None:
+    found = resolve(tiny.make(family))
+    for name in found:
+        assert [site.name for site in select(found, (name,), "test", family)] == [name]
+    with pytest.raises(ts.UserError, match=r"asks for site 'decoder.7.self.q', which family"):
+        select(found, ("decoder.7.self.q",), "test", family)
+
+
 def test_selectors_name_kinds_of_sites_or_those_of_one_stack() -> None:
     found = resolve(tiny.make("bart"))
 

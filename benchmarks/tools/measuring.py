@@ -19,7 +19,7 @@ class Ratio:
     case: str
     variant: str
     baseline: str
-    quantity: str  # "time" (milliseconds of CPU) or "memory" (megabytes)
+    quantity: str  # "time" (milliseconds of CPU), "wall" (milliseconds by the clock) or "memory" (megabytes)
     rounds: int
     value: float  # the variant's own median, in the quantity's unit
     ratio: float

@@ -67,7 +67,7 @@ def table(name: str, result: Result) -> str:
 
 
 def _ratio_line(row: Ratio) -> str:
-    unit = {"time": "ms", "memory": "MB"}[row.quantity]
+    unit = {"time": "ms", "wall": "ms", "memory": "MB"}[row.quantity]
     what = f"{row.variant} / {row.baseline} {row.quantity}"
     spread = f"{row.low:.2f} - {row.high:.2f}"
     return f"  {row.case:34} {what:31} {row.value:7.0f} {unit}  {row.ratio:6.2f} {spread:>14}  {_verdict(row)}"

@@ -80,7 +80,7 @@ class SiteDelta(Spec):
 
     @property
     def reads(self) -> str:
-        """Which tensor is handed to `apply` as x: "input" of the site, or the layer's "query"."""
+        """Which tensor is handed to `apply` as x: "input" of the site, the layer's "query", or the model's "pooler"."""
         return "input"
 
     @abstractmethod

@@ -29,6 +29,7 @@ from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
 from tunescope.hooks import acting, frozen, logits_at, patched, pooled
+from tunescope.lean import lean
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
 from tunescope.quantised import check_trainable, unpacked
@@ -54,7 +55,7 @@ class Attached:
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
-        self.positions = sum(_positions(model, artifact) for artifact in contexts)
+        self.positions = sum(positions_of(model, artifact) for artifact in contexts)
         self._stack = ExitStack()
         self._enter_or_leave()
 
@@ -74,6 +75,7 @@ class Attached:
         enter(compiled_anew())
         enter(unpacked(self.model))
         enter(frozen(self.model))
+        enter(lean(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
         enter(acting(site_uses(self.model, self.artifacts), self._drops))
         enter(placed(self.model, self.artifacts))
@@ -209,14 +211,16 @@ def _lowered(model: Any, artifacts: list[Artifact], index: int) -> Artifact:
     return Artifact(Prefix(length=len(rows), positions="after"), tensors, fingerprint(model), tokenizer, bound)
 
 
-def _positions(model: Any, artifact: Artifact) -> int:
+def positions_of(model: Any, artifact: Artifact) -> int:
+    """How many positions of the model's an artifact uses up."""
     if isinstance(artifact.spec, TokenContext):
         with torch.no_grad():
             return len(artifact.spec.embeddings(artifact.tensors, embedder(model)))
     if not isinstance(artifact.spec, KVContext):
         return 0
     with torch.no_grad():
-        made = artifact.spec.keys_values(artifact.tensors, "decoder", projector(model))
+        stack = "encoder" if kind(model) == "encoder" else "decoder"
+        made = artifact.spec.keys_values(artifact.tensors, stack, projector(model))
     return artifact.spec.reach(next((key.shape[1] for key, _ in made.values()), 0))
 
 

@@ -23,6 +23,9 @@ STATE = "_tunescope"
 # Scores are joined while a head of keys has fewer queries in a row than FEW times the width of a key: then they are
 # smaller than the keys and values that would be copied into every row. From there on torch's kernel is faster.
 FEW = 1.0
+# On a CPU the backward pass of torch's kernel in bfloat16 takes three to six times as long as that of plain products,
+# for rows of up to so many tokens; beyond some hundreds it is the faster one again.
+SHORT = 128
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,8 @@ def attention(
     few = query.shape[1] // key.shape[1] * query.shape[2] < FEW * query.shape[3]
     scores: Tensor | None = None
     weights: Tensor | None = None
-    if wants_weights or softcap is not None or (state.extras and (few or bias is not None)):
+    few = few or bias is not None
+    if wants_weights or softcap is not None or (state.extras and few) or _is_slow_to_train(query, key):
         hidden = context_visible(state.extras, query, key, kwargs)
         scores = _scores(query, key, attention_mask, state.extras, hidden, scaling, bias, softcap)
         scores, weights = _weights(scores, query.dtype, state.edits, kwargs)
@@ -162,6 +166,14 @@ def is_output(length: int, output_start: Tensor | None, device: torch.device) ->
     start = torch.tensor([length - 1]) if output_start is None else output_start
     found: Tensor = torch.arange(length, device=device) >= start.to(device)[:, None]
     return found
+
+
+def _is_slow_to_train(query: Tensor, key: Tensor) -> bool:
+    """Whether a gradient is asked for that torch's kernel is slow to give; see SHORT."""
+    if query.device.type != "cpu" or not query.requires_grad or key.shape[2] > SHORT:
+        return False
+    computed = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
+    return computed == torch.bfloat16 and torch.is_grad_enabled()
 
 
 def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
@@ -269,6 +281,7 @@ def _fused(
         if mask is not None or visible is not None:
             mask = _joined_mask(mask, visible, (query.shape[0], query.shape[2], n_context, key.shape[2]), query)
         more_keys, more_values = _context_keys(extras, key)
+        query = query.contiguous()  # a view would keep the text's keys and values a second time for the backward pass
         key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape[-3:]), key], 2)
         value = torch.cat([more_values.expand(value.shape[0], *more_values.shape[-3:]), value], 2)
     grouped = query.shape[1] != key.shape[1]

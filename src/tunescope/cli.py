@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
-from tunescope import __version__
+from tunescope import __version__, formats
 from tunescope import search as searches
 from tunescope.anchors import sections
 from tunescope.comparing.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
@@ -302,6 +302,38 @@ def data(corpus: str = "", /, *, out: str | None = None) -> None:
         print(line, flush=True)
 
 
+@app.command(help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("write")))
+def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
+    """Write a saved artifact as another library's files: read back, compared, and where they can be served.
+
+    Args:
+        artifact: the folder of a saved artifact, such as RUN/best.
+        to: a format.
+        model: the model it was tuned on: a folder, or a name on the Hugging Face hub.
+        out: the new folder.
+    """
+    from tunescope.exchanging.verbs import exported
+
+    for line in exported(artifact, to, model, out):
+        print(line, flush=True)
+
+
+@app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("read")))
+def import_(folder: str, /, *, form: Annotated[str, Parameter(name="--from")], model: str, out: str) -> None:
+    """Read an artifact that another library wrote, and save it as tunescope's own.
+
+    Args:
+        folder: where its files are.
+        form: a format.
+        model: the model it was tuned on: a folder, or a name on the Hugging Face hub.
+        out: the new folder.
+    """
+    from tunescope.exchanging.verbs import imported
+
+    for line in imported(folder, form, model, out):
+        print(line, flush=True)
+
+
 @app.command
 def arms() -> None:
     """List the methods: fields, defaults, the field that a budget sets, an example."""
@@ -322,6 +354,42 @@ def doctor(*, model: str | None = None) -> None:
 
     for line in lines(model):
         print(line, flush=True)
+
+
+@app.command
+def push(
+    artifact: str, repo: str, /, *, public: bool = False, licence: str | None = None, base: str | None = None
+) -> None:
+    """Put a saved artifact on the Hugging Face hub, private unless you say otherwise, with a model card.
+
+    Args:
+        artifact: the folder of a saved artifact, such as RUN/best, whose results then stand in the card.
+        repo: OWNER/NAME, made if it is not there.
+        public: let everybody see it.
+        licence: what the card says, such as apache-2.0.
+        base: the base model's name on the hub, for the card.
+    """
+    from tunescope import hub
+
+    done = hub.push(artifact, repo, private=not public, licence=licence, base=base)
+    for note in done.notes:
+        print(f"note: {note}")
+    print(f"pushed: {done.url} (commit {done.commit[:12]})")
+
+
+@app.command
+def pull(repo: str, /, *, out: str, revision: str | None = None) -> None:
+    """Fetch an artifact from the Hugging Face hub into a new folder, checked; nothing in it is run.
+
+    Args:
+        repo: OWNER/NAME.
+        out: the new folder.
+        revision: a branch, tag or commit (default: the newest).
+    """
+    from tunescope import hub
+
+    done = hub.pull(repo, out, revision=revision)
+    print(f"pulled: {done.path} (commit {done.commit[:12]}): {done.arm}")
 
 
 def _workers(model: str) -> int:

@@ -34,7 +34,7 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:
     from safetensors.torch import save_file
 
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    os.chmod(path, 0o666 & ~_umask())
+    os.chmod(path, 0o666 & ~umask())
 
 
 def sync(path: Path) -> None:
@@ -156,7 +156,7 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
     sync(path.parent)
 
 
-def _umask() -> int:
+def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -69,7 +69,11 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
         places = named_parameters(model)
         selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
         if not selected:
-            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change.")
+            flags = [
+                name for name, on in sorted(model.config.to_dict().items()) if name.endswith("_bias") and on is False
+            ]
+            told = f" (its config says {', '.join(f'{name}=False' for name in flags)})" if flags else ""
+            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change{told}.")
         for name, value in selected.items():
             if value is not None and is_quantised(value):
                 raise UserError(f"{spec} would change {name!r}, which is quantised: use lora, or a model in bfloat16.")
@@ -94,6 +98,8 @@ def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
         if kind(model) != "encoder":
             raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
         _check_classifier(model, spec)
+        if spec.reads == "pooler" and getattr(model.base_model, "pooler", None) is None:
+            raise UserError(f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel.")
         width = int(model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
     chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)

@@ -209,7 +209,7 @@ def argument_names(module: nn.Module) -> list[str]:
 
 @contextmanager
 def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
-    """The base model's output gets `.logits`, made by the head from the first real token of each row.
+    """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler.
 
     In a model with a classifier of its own, the head's logits stand in for what that gives.
     """
@@ -225,6 +225,7 @@ def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
         else:
             first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
         x = states[torch.arange(len(states), device=states.device), first]
+        x = output.pooler_output if spec.reads == "pooler" else x
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
         if stands_in:
             made.append(output["logits"])

@@ -17,7 +17,8 @@ from tunescope.sites import is_transposed
 def merge(model: Any, *artifacts: Artifact) -> Any:
     """The model with the deltas added to its weights, for good: the same outputs, no extra work. Returns the model.
 
-    Raises UserError, before anything is changed, for what is no change of weights: contexts and adapters.
+    Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
+    a whole block, whose input and output no one weight connects.
     """
     if "_tunescope_attached" in model.__dict__:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
@@ -26,6 +27,12 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")
         check_fits(model, artifact)
     uses = site_uses(model, artifacts)
+    for use in uses:
+        if not use.site.is_linear:
+            raise UserError(
+                f"{use.spec} acts on the whole block {use.site.name!r}, and no one weight takes what enters it to what "
+                "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
+            )
     places = named_parameters(model)
     for use in uses:
         if is_quantised(use.site.h.module.get_parameter("weight")):
@@ -48,7 +55,7 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
                     module, attribute = places[name][0]
                     parameter = module._parameters[attribute]
                     assert parameter is not None
-                    parameter.copy_(parameter + change)
+                    parameter.copy_(parameter + change.to(parameter.device))
     return model
 
 

@@ -67,7 +67,7 @@ def _keys_placed(
             module.__dict__[STATE].asked = bool(model.config.output_attentions if asked is None else asked)
         if model.__dict__["_tunescope_wants_output_start"] and given.get("use_cache") is False:
             check_output_start(given)
-        return (), (shifted(given, made["used"], model) if made["used"] else given)
+        return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
 
     handle = entry.register_forward_pre_hook(uncompiled(enter), with_kwargs=True)
     try:
@@ -89,27 +89,26 @@ def check_output_start(given: dict[str, Any]) -> None:
         )
 
 
-def shifted(given: dict[str, Any], used: int | Tensor, model: Any) -> dict[str, Any]:
+def shifted(given: dict[str, Any], used: int | Tensor, model: Any, takes: Sequence[str]) -> dict[str, Any]:
     """The text's positions, `used` further on; derived from the mask where none are given, so padding is no text.
 
     used: one number for all rows, or (batch,).
     """
+    if "position_ids" not in takes:
+        raise UserError(f"Family {model.config.model_type!r} takes no positions: use Prefix(positions='same').")
     text = given.get("inputs_embeds") if given.get("input_ids") is None else given["input_ids"]
     assert text is not None
     past = given.get("past_key_values")
     seen = int(past.get_seq_length()) if past is not None else 0
     positions = given.get("position_ids")
+    first = first_position(model) if kind(model) == "encoder" else 0
     if positions is None:
-        positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device)
+        positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device) + first
     most = used if isinstance(used, int) else int(used.max())
     positions = positions + (used if isinstance(used, int) else used.to(positions.device)[:, None])
-    limit = getattr(model.config, "max_position_embeddings", None)
-    if limit is not None and seen + text.shape[1] + most > limit and int(positions.max()) >= limit:
-        raise UserError(
-            f"The text has {seen + text.shape[1]} tokens and the context in front of it {most}: together more than the "
-            f"{limit} positions of {model.config.model_type!r}. Shorten the text to {limit - most} tokens, or cut the "
-            "context."
-        )
+    limit = _most_positions(model)
+    if limit is not None and seen + text.shape[1] + most > limit and int(positions.max()) >= limit + first:
+        raise UserError(_too_long(model, seen + text.shape[1], most, limit, "or cut the context"))
     return {**given, "position_ids": positions}
 
 
@@ -251,10 +250,18 @@ def first_position(model: Any) -> int:
 
 
 def _check_room(model: Any, n_tokens: int, used: int) -> None:
-    limit = getattr(model.config, "max_position_embeddings", None)
-    limit = None if limit is None else limit - first_position(model)
+    limit = _most_positions(model)
     if limit is not None and n_tokens + used > limit:
-        raise UserError(
-            f"The text has {n_tokens} tokens and the context in front of it {used}: together more than the {limit} "
-            f"positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, or the context."
-        )
+        raise UserError(_too_long(model, n_tokens, used, limit, "or the context"))
+
+
+def _most_positions(model: Any) -> int | None:
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return None if limit is None else int(limit) - (first_position(model) if kind(model) != "decoder" else 0)
+
+
+def _too_long(model: Any, n_tokens: int, used: int, limit: int, end: str) -> str:
+    return (
+        f"The text has {n_tokens} tokens and the context in front of it {used}: together more than the {limit} "
+        f"positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, {end}."
+    )

@@ -3,7 +3,8 @@
 In every layer: ``self.q .k .v .o`` and ``cross.q .k .v .o`` (linear maps; a part of one where the model fuses them),
 ``self`` and ``cross`` (the whole attention block, after its output projection), ``self.heads`` and ``cross.heads``
 (the concatenated heads before it), ``ffn.in .gate .out`` (linear maps) and ``ffn`` (the whole block).
-``attn`` and ``attn.X`` stand for ``self`` and ``cross`` alike; ``encoder.`` or ``decoder.`` in front keeps to a stack.
+``attn`` and ``attn.X`` stand for ``self`` and ``cross`` alike; ``encoder.`` or ``decoder.`` in front keeps to a stack,
+and a whole name, ``decoder.3.self.q``, to a layer.
 """
 
 from __future__ import annotations
@@ -126,6 +127,8 @@ def _attn(short: str) -> str:
 
 
 def _matches(name: str, selector: str) -> bool:
+    if selector == name:
+        return True
     stack, _, short = name.split(".", 2)
     head, _, rest = selector.partition(".")
     if head in ("encoder", "decoder"):

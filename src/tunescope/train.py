@@ -1,10 +1,11 @@
 """The only training loop. It knows rows by number and the model only through `loss` and `score`."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -80,6 +81,18 @@ class Saving:
     every_seconds: float = 30.0
 
 
+@dataclass(frozen=True)
+class Part:
+    """Rows whose loss is wanted, and what it is multiplied by: their share of the batch's labelled tokens."""
+
+    rows: list[int]
+    weight: float
+
+
+Result = TypeVar("Result")
+Work = Generator[Part, float, Result]  # sent back: the value of the weighted loss, once its gradients are there
+
+
 def train(
     problem: Problem,
     settings: Settings,
@@ -97,13 +110,47 @@ def train(
     Raises:
         Diverged: the loss or the gradient's norm is not finite.
     """
+    return _alone(training(problem, settings, seed, saving=saving, report=report), problem, settings)
+
+
+def one_step(
+    problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
+) -> float:
+    """One update; returns the batch's loss."""
+    return _alone(update(problem, settings, optimizer, rows, step), problem, settings)
+
+
+def _alone(work: Work[Result], problem: Problem, settings: Settings) -> Result:
+    """Every loss that is asked for in a pass of its own."""
+    device = next(iter(problem.parameters.values())).device
+    try:
+        part = next(work)
+        while True:
+            with autocast(device, settings.precision):
+                loss = problem.loss(part.rows) * part.weight
+            loss.backward()  # type: ignore[no-untyped-call]
+            part = work.send(loss.item())
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+
+
+def training(
+    problem: Problem,
+    settings: Settings,
+    seed: int,
+    *,
+    saving: Saving | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Work[State]:
+    """`train`, but that the losses are computed by whoever drives it: several runs can share a pass."""
     parameters = problem.parameters
     optimizer = make(settings.optimizer, parameters, problem.rates, settings.weight_decay)
     state = (saving and checkpoint.load(saving.folder, parameters, optimizer)) or State()
     rows = stream(problem.lengths, settings.batch_size, seed, state.step)
     clock, saved = time.monotonic() - state.seconds, time.monotonic()
     while state.step < settings.steps and state.waited < settings.patience:
-        loss = one_step(problem, settings, optimizer, next(rows), state.step)
+        loss = yield from update(problem, settings, optimizer, next(rows), state.step)
         state.step += 1
         state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
         if state.step % settings.eval_every == 0 or state.step == settings.steps:
@@ -120,21 +167,17 @@ def train(
     return state
 
 
-def one_step(
+def update(
     problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
-) -> float:
-    """One update; returns the batch's loss."""
+) -> Work[float]:
+    """One update of the parameters, in as many parts as are accumulated; returns the batch's loss."""
     size = -(-len(rows) // settings.accumulate)
     whole = sum(problem.labelled[row] for row in rows)
-    device = next(iter(problem.parameters.values())).device
     total = 0.0
     optimizer.zero_grad(set_to_none=True)
     for start in range(0, len(rows), size):
         part = rows[start : start + size]
-        with _precision(device, settings.precision):
-            loss = problem.loss(part) * (sum(problem.labelled[row] for row in part) / whole)
-        loss.backward()  # type: ignore[no-untyped-call]
-        total += loss.item()
+        total += yield Part(part, sum(problem.labelled[row] for row in part) / whole)
     norm = torch.nn.utils.clip_grad_norm_(list(problem.parameters.values()), settings.clip)
     if not torch.isfinite(norm) or total != total or abs(total) == float("inf"):
         raise Diverged(step + 1, total)
@@ -181,7 +224,8 @@ def _first_line(problem: BaseException) -> str:
     return f"the device ran out of memory: {(str(problem).splitlines() or ['no more is known'])[0]}"
 
 
-def _precision(device: torch.device, precision: str) -> torch.autocast:
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The precision that losses are computed in."""
     wanted = precision == "bfloat16" or (
         precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tunescope.artifact import Artifact
 from tunescope.attention import STATE, LayerState
 from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
@@ -16,6 +17,7 @@ from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
 from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
+from tunescope.lean import lean
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
@@ -67,6 +69,7 @@ class Banked:
         enter(compiled_anew())
         enter(unpacked(self.model))
         enter(frozen(self.model))
+        enter(lean(self.model))
         enter(switched(self.model))
         enter(self._told())
         self._stack.callback(self._rest)
@@ -154,9 +157,8 @@ class Banked:
                 self._act(batch)
                 self._acting_for = now
             self._tell_states(places, given)
-            return (), given if isinstance(made["used"], int) and not made["used"] else shifted(
-                given, made["used"], self.model
-            )
+            moves = isinstance(made["used"], Tensor)
+            return (), shifted(given, made["used"], self.model, takes=names) if moves else given
 
         handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
         try:
@@ -206,6 +208,16 @@ class Banked:
         """No delta acts."""
         self._acting.close()
         self._acting_for = None
+
+    def artifacts(self, name: str) -> tuple[Artifact, ...]:
+        """What stands under a name, as it acts here: the tensors that are trained are these."""
+        return self._hot.get([self.bank.entry(name)])[0].artifacts
+
+    def member(self, name: str) -> Any:
+        """What stands under a name as if it were attached alone: see `Member`."""
+        from tunescope.banking.member import Member
+
+        return Member(self, name)
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise of what the bank was given, by "NAME/INDEX.TENSOR"."""

@@ -108,6 +108,7 @@ class ProtocolOptions:
         seeds: how many, or which.
         trials: learning rates tried for each arm, from its method's own grid.
         lr: these learning rates for every arm instead.
+        together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
         k_shot: train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test.
     """
 
@@ -119,6 +120,7 @@ class ProtocolOptions:
     trials: int = 3
     lr: Annotated[tuple[float, ...], Many] = ()
     k_shot: int | None = None
+    together: int = 1
 
 
 def question(
@@ -145,6 +147,7 @@ def question(
         trials=protocol.trials,
         rates=protocol.lr,
         k_shot=protocol.k_shot,
+        together=protocol.together,
         device=machine.default_device().type,
         settings=with_settings(default_settings(training.steps, training.batch_size), **vars(training)),
     )

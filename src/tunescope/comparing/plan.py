@@ -56,6 +56,7 @@ class Plan:
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
     pilot_of: in a pilot, the comparison that it stands for.
     k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
+    together: how many runs share a pass of the model, where they can; 0 takes what a short measurement finds quickest.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
@@ -73,6 +74,7 @@ class Plan:
     pilot_of: Whole | None = None
     trial_steps: int | None = None
     k_shot: int | None = None
+    together: int = 1
 
 
 def check(plan: Plan) -> Plan:
@@ -86,6 +88,7 @@ def check(plan: Plan) -> Plan:
         _at_least(name, getattr(settings, name), 1)
     _at_least("trials", plan.trials, 1)
     _at_least("threads", plan.threads, 1)
+    _at_least("together", plan.together, 0)
     if plan.k_shot is not None:
         _at_least("k_shot", plan.k_shot, 1)
     for budget in plan.budgets:

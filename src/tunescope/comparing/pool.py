@@ -15,11 +15,12 @@ from typing import Any
 
 import torch
 
+from tunescope.comparing import grouped
 from tunescope.comparing.bench import Bench, open_bench
 from tunescope.comparing.job import Job
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.progress import at_most_every
-from tunescope.comparing.run_arm import Outcome, run
+from tunescope.comparing.run_arm import Outcome, Report
 from tunescope.train import Progress
 
 OnProgress = Callable[[Job, Progress], None]
@@ -37,14 +38,14 @@ class Runner:
         self.on_progress, self.on_done = on_progress, on_done
         self.crew: tuple[ProcessPoolExecutor, Any] | None = None
 
-    def run(self, jobs: Sequence[Job]) -> dict[str, Outcome]:
-        """Every job's outcome by id. A worker that is killed costs its job, never the run."""
+    def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
+        """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run."""
         if self.workers == 1:
-            return {todo.id: self._here(todo) for todo in jobs}
-        outcomes = self._spread(jobs)
+            return {name: one for some in grouped.groups(self.bench, jobs, together) for name, one in self._here(some)}
+        outcomes = self._spread(grouped.groups(self.bench, jobs, together))
         for todo in jobs:  # after a broken pool: one at a time, so that the guilty one is known
             if todo.id not in outcomes:
-                alone = self._spread([todo])
+                alone = self._spread([[todo]])
                 outcomes[todo.id] = alone.get(todo.id) or _killed(todo)
                 if not alone:
                     self.on_done(todo, outcomes[todo.id])
@@ -62,24 +63,25 @@ class Runner:
         pool.shutdown(wait=True, cancel_futures=True)
         events.close()
 
-    def _here(self, todo: Job) -> Outcome:
-        outcome = run(self.bench, todo, self.folder, partial(self.on_progress, todo))
-        self.on_done(todo, outcome)
-        return outcome
+    def _here(self, jobs: list[Job]) -> list[tuple[str, Outcome]]:
+        outcomes = grouped.run(self.bench, jobs, self.folder, lambda todo: partial(self.on_progress, todo))
+        for todo in jobs:
+            self.on_done(todo, outcomes[todo.id])
+        return list(outcomes.items())
 
-    def _spread(self, jobs: Sequence[Job]) -> dict[str, Outcome]:
+    def _spread(self, groups: Sequence[list[Job]]) -> dict[str, Outcome]:
         """The outcomes until all are there or the pool breaks."""
         outcomes: dict[str, Outcome] = {}
         pool, events = self.crew = self.crew or _crew(self.bench.plan, self.workers)
         try:
-            waiting = {pool.submit(_work, todo, self.folder): todo for todo in jobs}
+            waiting = {pool.submit(_work, some, self.folder): some for some in groups}
             while waiting:
                 done, _ = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
-                _drain(events, {todo.id: todo for todo in jobs}, self.on_progress)
+                _drain(events, {todo.id: todo for some in groups for todo in some}, self.on_progress)
                 for future in done:
-                    todo = waiting.pop(future)
-                    outcomes[todo.id] = future.result()
-                    self.on_done(todo, outcomes[todo.id])
+                    outcomes |= future.result()
+                    for todo in waiting.pop(future):
+                        self.on_done(todo, outcomes[todo.id])
         except BrokenProcessPool:
             self.close()
         return outcomes
@@ -112,9 +114,13 @@ def _start(plan: Plan, events: Any) -> None:
     _bench, _events = open_bench(plan), events
 
 
-def _work(todo: Job, folder: Path) -> Outcome:
+def _work(jobs: list[Job], folder: Path) -> dict[str, Outcome]:
     assert _bench is not None
-    return run(_bench, todo, folder, at_most_every(0.2, lambda progress: _events.put((todo.id, progress))))
+
+    def report(todo: Job) -> Report:
+        return at_most_every(0.2, lambda progress: _events.put((todo.id, progress)))
+
+    return grouped.run(_bench, jobs, folder, report)
 
 
 def _die_with_parent() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
-from tunescope.comparing import arms, examples
+from tunescope.comparing import arms, examples, grouped
 from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.job import Job, job
@@ -57,14 +57,25 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         store.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
         with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
-            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.trials))
+            trials = _distinct(todo for entry in entries for todo in entry.trials)
+            together = _together(bench, trials, shown)
+            outcomes = at_work.run(trials, together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
-            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs))
+            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs), together)
         for entry in entries:
             _conclude(entry, outcomes)
             _drop_losers(folder, entry)
     return [entry.standing for entry in _not_all_refused(entries)]
+
+
+def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
+    """How many runs share a pass: as asked, or as measured, which is told."""
+    if bench.plan.together:
+        return bench.plan.together
+    size, told = grouped.best_size(bench, jobs)
+    shown.say(told)
+    return size
 
 
 class AllRefused(UserError):  # noqa: N818

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from tunescope import files, store
+from tunescope.checkpoint import State
 from tunescope.comparing import asking, examples, inside, own_demos, scored
 from tunescope.comparing.arms import passes
 from tunescope.comparing.bench import Bench
@@ -18,6 +19,7 @@ from tunescope.comparing.in_front import specs_at
 from tunescope.comparing.job import Job
 from tunescope.errors import UserError
 from tunescope.machine import memory_meter
+from tunescope.reach import quick_to_train
 from tunescope.searching.search import Found
 from tunescope.searching.trying import made, with_found
 from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train
@@ -66,15 +68,15 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
         with memory_errors_named(), files.disk_errors_named(folder):
             return work()
     except OutOfMemory as problem:
-        return _stopped(todo, "out of memory", problem)
+        return stopped(todo, "out of memory", problem)
     except files.DiskError:
         raise
     except UserError as problem:
-        return _stopped(todo, "refused", problem)
+        return stopped(todo, "refused", problem)
     except Exception as problem:
         path = folder / "arms" / f"{todo.id}.error.txt"
         path.write_text(traceback.format_exc())
-        return _stopped(todo, "failed", f"{type(problem).__name__}: {problem} (see arms/{path.name})")
+        return stopped(todo, "failed", f"{type(problem).__name__}: {problem} (see arms/{path.name})")
 
 
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
@@ -84,13 +86,19 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
         torch.manual_seed(todo.seed)
         problem = problem_of(bench, todo, tuned.train())
         try:
-            state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
+            with quick_to_train(bench.model, settings.precision):
+                state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
         except Diverged as problem_found:
-            return _stopped(todo, "diverged", problem_found)
+            return stopped(todo, "diverged", problem_found)
         tuned.eval()
-        told = _save(bench, todo, work, tuned)
-        cut = scored.cut(bench, todo, tuned, "train", "dev")
-    return _done(todo, state.best_score, state.step, state.seconds, meter(), state.curve) | {
+        return concluded(bench, todo, work, tuned, state, meter())
+
+
+def concluded(bench: Bench, todo: Job, work: Path, tuned: Any, state: State, memory: float) -> Outcome:
+    """The outcome of a run that was trained, and its artifact in the folder."""
+    told = _save(bench, todo, work, tuned)
+    cut = scored.cut(bench, todo, tuned, "train", "dev")
+    return _done(todo, state.best_score, state.step, state.seconds, memory, state.curve) | {
         "best_step": state.best_step,
         "cut": cut,
         "demonstrations": told,
@@ -218,5 +226,6 @@ def _header(todo: Job) -> dict[str, Any]:
     return {"id": todo.id, "spec": todo.arm.label, "learning_rate": todo.rate, "seed": todo.seed}
 
 
-def _stopped(todo: Job, status: str, reason: object) -> Outcome:
+def stopped(todo: Job, status: str, reason: object) -> Outcome:
+    """The outcome of a run without a score."""
     return {**_header(todo), "status": status, "reason": str(reason), "dev": None}

@@ -23,7 +23,7 @@ class Prefix(KVContext):
     decoder self and cross attention; folded away for inference. None trains them directly.
     init_from: "noise" (at the scale of the model's own keys and values), "text" (the model's keys and values of
     `text`), "tokens" (of as many sampled tokens) or "zero". With an MLP, "noise" alone.
-    positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; decoders only).
+    positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
     """
 
@@ -39,8 +39,8 @@ class Prefix(KVContext):
     def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
         if self.length < 1:
             raise UserError(f"Prefix(length={self.length}): a prefix has at least one position.")
-        if self.positions == "after" and base.kind != "decoder":
-            raise UserError(f"Prefix(positions='after') is for decoders; this model is an {base.kind}.")
+        if self.positions == "after" and base.kind == "encoder-decoder":
+            raise UserError(f"Prefix(positions='after') moves one text; this model is an {base.kind}.")
         if self.mlp is None:
             return direct_shapes(base.layers, self.length)
         return mlp_shapes(base, self.length, self.mlp)

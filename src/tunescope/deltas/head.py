@@ -18,12 +18,18 @@ class Head(SiteDelta):
     """logits (batch, n_labels) of an encoder, read at each row's first real token, never at a context's.
 
     Attached, it adds `.logits` to what the model gives, which is otherwise unchanged.
+    pooler: what the model's own pooler makes of the first token is read instead of its state, as BERT's classes do.
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 3e-2)
 
     n_labels: int = 2
+    pooler: bool = False
     sites: tuple[str, ...] = ("pooled",)
+
+    @property
+    def reads(self) -> str:
+        return "pooler" if self.pooler else "input"
 
     def init(self, shape: SiteShape) -> Params:
         if self.n_labels < 2:

@@ -30,6 +30,16 @@ def clean(value: Any) -> Any:
     return value
 
 
+def has_secret(text: str) -> bool:
+    """Whether something in it looks like an access token."""
+    return _SECRET.search(text) is not None
+
+
+def paths(text: str) -> list[str]:
+    """What in it looks like a path on somebody's machine."""
+    return [match[0] for match in _PATH.finditer(text)]
+
+
 def short(text: str, limit: int = 34) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

@@ -1,0 +1,168 @@
+"""A model card: what a pushed artifact is, how it did, what it cost, how to load it. Names and numbers, no rows."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tunescope.report import text
+from tunescope.report.view import View, view
+
+Json = dict[str, Any]
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+PROMPT = re.compile(r"text=.*", re.DOTALL)
+LAYOUT = """# {name}
+
+{what} for the frozen model {base} (family {family}, weights `{fingerprint}`), made with tunescope. It is {size}, no
+model: it is attached to the base model, whose weights stay as they are.
+
+{arms}
+
+## Load it
+
+    tunescope pull {repo} --out FOLDER
+
+    import tunescope as ts
+    from transformers import {auto}, AutoTokenizer
+
+    model, tokenizer = {auto}.from_pretrained(BASE), AutoTokenizer.from_pretrained(BASE)
+    with ts.attach(model, *ts.load(FOLDER), tokenizer=tokenizer):
+        ...
+
+Attaching checks that BASE has the weights it was made for. `tunescope.json` says how a row was asked (template, label
+words, metric). {holds}
+
+{results}## Licence
+
+{licence} The base model's own licence holds beside it.
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a card is made of: where it goes, the artifact's manifest, the run's results, and what the user adds.
+
+    base: the base model's name on the hub, or as it is known. licence: an identifier such as apache-2.0.
+    """
+
+    repo: str
+    manifest: Mapping[str, Any]
+    n_parameters: int
+    results: Mapping[str, Any] | None = None
+    base: str | None = None
+    licence: str | None = None
+
+
+def card(told: Told) -> str:
+    """Markdown with a YAML head. Every name in it is escaped; of prompts typed as arms only that there was one is told.
+
+    Raises UserError for results of another version.
+    """
+    from huggingface_hub import ModelCardData
+
+    shown = None if told.results is None else view(unworded(told.results))
+    base = told.base or str((shown.raw["model"] if shown else {}).get("name") or "")
+    methods = sorted({str(one["method"]) for one in told.manifest["artifacts"]})
+    head = ModelCardData(
+        base_model=base if HUB_ID.fullmatch(base) else None,
+        library_name="tunescope",
+        license=told.licence,
+        tags=["tunescope", *methods],
+    )
+    arm = _redacted(str((told.manifest.get("about") or {}).get("arm") or ""))
+    page = LAYOUT.format(
+        name=escaped(told.repo.rpartition("/")[2]),
+        what=_listed(methods),
+        base=f"`{base}`" if HUB_ID.fullmatch(base) else f"'{escaped(base)}'" if base else "that it was tuned on",
+        family=escaped(str(told.manifest["base"]["model_type"])),
+        fingerprint=escaped(str(told.manifest["base"]["fingerprint"])[:12]),
+        size=f"{told.n_parameters:,} numbers" if told.n_parameters else "text",
+        arms=f"Its arm in the comparison: {escaped(arm)}."
+        if arm
+        else "It was saved by itself, outside of a comparison.",
+        repo=told.repo,
+        auto=_auto(shown),
+        holds=_holds(told.manifest["artifacts"]),
+        results=_results(shown) if shown else "",
+        licence=f"{escaped(told.licence)}." if told.licence else "None was stated: ask before you use it.",
+    )
+    return f"---\n{head.to_yaml()}\n---\n\n{page}"
+
+
+def unworded(results: Mapping[str, Any]) -> Json:
+    """The results with no prompt in the names of arms: an arm may be named by the words that it puts in front."""
+    found: Json = copy.deepcopy(dict(results))
+    names: dict[str, str] = {}
+    for arm in found.get("arms") or []:
+        name = _redacted(str(arm.get("name")))
+        same = sum(one == name or one.startswith(f"{name} (") for one in names.values())
+        names[str(arm.get("name"))] = f"{name} ({same + 1})" if same and name != arm.get("name") else name
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, str):
+            for name in sorted(names, key=len, reverse=True):
+                value = value.replace(name, names[name]) if name != names[name] else value
+            return value
+        if isinstance(value, dict):
+            return {key: replaced(one) for key, one in value.items()}
+        return [replaced(one) for one in value] if isinstance(value, list) else value
+
+    for key in ("comparisons", "best", "verdict"):
+        found[key] = replaced(found.get(key))
+    found["arms"] = [arm | {"name": names[str(arm.get("name"))], "spec": ""} for arm in found.get("arms") or []]
+    return found
+
+
+def escaped(value: str) -> str:
+    """Text that Markdown and HTML show as it is, on one line, with nothing invisible, no path and no secret in it."""
+    safe = str(text.clean(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]#+!|~$@])", r"\\\1", safe).replace("://", ":&#47;&#47;")
+
+
+def _redacted(name: str) -> str:
+    return PROMPT.sub("text=…", name)
+
+
+def _listed(methods: Sequence[str]) -> str:
+    return " and ".join(methods).capitalize()
+
+
+def _auto(shown: View | None) -> str:
+    kinds = {"encoder": "AutoModel", "encoder-decoder": "AutoModelForSeq2SeqLM"}
+    return kinds.get(str(shown.raw["model"].get("kind")) if shown else "", "AutoModelForCausalLM")
+
+
+def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:
+    count = sum(len(str(one["fields"].get("text") or "")) for one in artifacts)
+    return f"It also holds the words of the prompt, {count:,} characters." if count else ""
+
+
+def _results(shown: View) -> str:
+    scores = shown.frame.metric
+    rows = "".join(
+        f"| {escaped(arm['name'])} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_count(arm)} | "
+        f"{escaped(arm['status'])} |\n"
+        for arm in shown.arms
+    )
+    table = f"| arm | {escaped(scores)} | 95 % interval | parameters | status |\n|---|---|---|---|---|\n{rows}"
+    verdict = "\n".join(escaped(sentence) for sentence in shown.sentences)
+    budget = _budget(shown.raw["protocol"], shown.raw["data"])
+    return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
+
+
+def _count(arm: Json) -> str:
+    return text.count(arm["stored"]) if arm["done"] else "–"
+
+
+def _budget(protocol: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    facts = {
+        "parameters": protocol.get("budgets") or protocol.get("budget"),
+        "steps": protocol.get("steps"),
+        "batch size": protocol.get("batch_size"),
+        "seeds": protocol.get("seeds"),
+        "learning rates tried for each arm": protocol.get("trials_per_arm"),
+    } | {f"{part} rows": (data.get(part) or {}).get("rows") for part in ("train", "dev", "test")}
+    return "\n".join(f"- {name}: {escaped(text.fact(value))}" for name, value in facts.items() if value is not None)

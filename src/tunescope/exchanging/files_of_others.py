@@ -1,0 +1,53 @@
+"""Files that another library wrote, read so that each fault is one line; nothing in them is ever run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from tunescope.errors import UserError
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        UserError: it is not there, no JSON, or no object.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path.parent} has no {path.name}: it is not what was asked for. {_holds(path)}") from None
+    except (ValueError, OSError):
+        raise UserError(f"{path} is not readable as JSON: it is damaged. Copy it again.") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} does not hold a JSON object: it is damaged, or another file.")
+    return value
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, all numbers finite.
+
+    Raises:
+        UserError: it is not there, cut short or no safetensors file, or holds numbers that are none.
+    """
+    try:
+        found: dict[str, Tensor] = load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path.parent} has no {path.name}. {_holds(path)}") from None
+    except (SafetensorError, OSError) as problem:
+        raise UserError(f"{path} cannot be read ({problem}): it is cut short or damaged. Copy it again.") from None
+    for name, value in found.items():
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            raise UserError(f"{path}: {name!r} holds numbers that are not finite: it is damaged, or training diverged.")
+    return found
+
+
+def _holds(path: Path) -> str:
+    has = sorted(one.name for one in path.parent.iterdir())[:8] if path.parent.is_dir() else []
+    return f"It holds: {', '.join(has) or 'nothing'}."
