@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ def registered(model: Any, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]
         raise UserError("registered(): nothing that is attached can be trained.")
     if REGISTERED in model._modules:
         raise UserError("registered(): the tensors are registered already.")
-    tree = as_tree(tensors)
+    tree = as_tree(tensors).train(model.training)
     own = _instead(model, tree)
 
     def check(*_: Any) -> None:
@@ -65,7 +66,7 @@ def as_tree(tensors: Mapping[str, Tensor]) -> nn.Module:
 def _instead(model: Any, tree: nn.Module) -> dict[str, Any]:
     """What the model's own attributes are for the time being."""
 
-    def save_pretrained(folder: str | Path, *_: Any, is_main_process: bool = True, **__: Any) -> None:
+    def save_pretrained(_self: Any, folder: str | Path, *_: Any, is_main_process: bool = True, **__: Any) -> None:
         from safetensors.torch import save_file
 
         if is_main_process:
@@ -73,21 +74,24 @@ def _instead(model: Any, tree: nn.Module) -> dict[str, Any]:
             held = {f"{REGISTERED}.{name}": value.contiguous() for name, value in tree.state_dict().items()}
             save_file(held, Path(folder) / WEIGHTS, metadata={"format": "pt"})
 
-    def load_state_dict(state: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(_self: Any, state: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         if not all(name.startswith(f"{REGISTERED}.") for name in state):
             return type(model).load_state_dict(model, state, *args, **kwargs)
         own = {name.removeprefix(f"{REGISTERED}."): value for name, value in state.items()}
         check_state(own, tree)
         return tree.load_state_dict(own)
 
-    def named_parameters(*args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+    def named_parameters(_self: Any, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
         named = type(model).named_parameters(model, *args, **kwargs)
         return (one for one in named if one[1].is_leaf)  # a bias that is tuned stands changed, and is made, no leaf
 
-    own = {
-        "save_pretrained": save_pretrained,
-        "load_state_dict": load_state_dict,
-        "named_parameters": named_parameters,
+    own: dict[str, Any] = {
+        name: MethodType(function, model)  # methods, for torch.compile looks at them as such
+        for name, function in (
+            ("save_pretrained", save_pretrained),
+            ("load_state_dict", load_state_dict),
+            ("named_parameters", named_parameters),
+        )
     }
     # Trainer refuses a quantised model unless it is told that there are adapters on it
     return own | ({"_hf_peft_config_loaded": True} if getattr(model, "is_quantized", False) else {})

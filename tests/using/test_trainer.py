@@ -180,6 +180,7 @@ def test_dropout_of_the_deltas_follows_the_mode_of_the_model_while_registered() 
     with ts.attach(model, *away(model, "lora:rank=2,dropout=0.5", 0)) as tuned:
         resting = model(**given).logits
         with tuned.registered():
+            assert torch.equal(model(**given).logits, resting)  # the model is in its mode for use, as it came
             model.train()
             assert not torch.equal(model(**given).logits, resting)
             model.eval()
