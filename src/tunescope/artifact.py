@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.forms import Form
+from tunescope.quantised import readable
 
 Params = dict[str, Tensor]
 KeysValues = dict[str, tuple[Tensor, Tensor]]
@@ -232,18 +233,20 @@ class Artifact:
 
 
 ORIGINALS = "_tunescope_originals"  # on the base model, while a delta stands in for its parameters
+REGISTERED = "tunescope"  # the submodule of a model that holds what is being tuned, while it is registered
 _FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[int, ...], str]] = weakref.WeakKeyDictionary()
 
 
 def fingerprint(model: Any) -> str:
     """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads outside the base do not count.
 
-    The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint. It is a guard against mix-ups,
-    not against an adversary: weights that agree to three digits are taken for the same.
+    The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint; quantised it has another. It is a
+    guard against mix-ups, not against an adversary: weights that agree to three digits are taken for the same.
     """
     base = model.base_model
     own = dict(base.named_parameters()) | base.__dict__.get(ORIGINALS, {})
-    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith("head:")}
+    apart = ("head:", f"{REGISTERED}.")
+    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
     versions = tuple(value._version for value in own.values())
     known = _FINGERPRINTS.get(base)
     if known is not None and known[0] == versions:
@@ -257,7 +260,7 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     """sha256 (hex) over names, shapes and values rounded to bfloat16, in order of name."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
-        value = tensors[name].detach()
+        value = readable(tensors[name])
         digest.update(f"{name}{tuple(value.shape)}".encode())
         if value.is_floating_point():
             value = value.to(torch.bfloat16).view(torch.int16)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, overload
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.artifact import (
     Artifact,
@@ -24,6 +24,7 @@ from tunescope.artifact import (
 from tunescope.attending import attending
 from tunescope.bank import Bank
 from tunescope.banking.attached import Banked
+from tunescope.compiling import compiled_anew
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
@@ -31,7 +32,9 @@ from tunescope.hooks import acting, frozen, logits_at, patched, pooled
 from tunescope.lean import lean
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.placing import placed
+from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached
+from tunescope.registering import registered
 from tunescope.sites import kind
 
 __all__ = ["Attached", "attach", "logits_at", "lower"]
@@ -47,6 +50,7 @@ class Attached:
         self.model = model
         self.artifacts = tuple(artifacts)
         self.training = False
+        self._tree: nn.Module | None = None
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
@@ -68,10 +72,12 @@ class Attached:
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
         enter(_marked(self))
+        enter(compiled_anew())
+        enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))
         enter(patched(self.model, [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]))
-        enter(acting(site_uses(self.model, self.artifacts), lambda: self.training))
+        enter(acting(site_uses(self.model, self.artifacts), self._drops))
         enter(placed(self.model, self.artifacts))
         enter(attending(self.model, self.artifacts))
         for artifact in self.artifacts:
@@ -94,6 +100,8 @@ class Attached:
         """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
         if mode and self.parameters() and any(artifact.in_force for artifact in self.artifacts):
             raise UserError("Lowered keys and values go stale in training: attach the context itself instead.")
+        if mode:
+            check_trainable(self.model)
         self.training = mode
         for value in self.parameters():
             value.requires_grad_(mode)
@@ -101,6 +109,26 @@ class Attached:
 
     def eval(self) -> Attached:
         return self.train(False)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within it what is tuned stands among the model's own parameters too, and trains; afterwards as before.
+
+        For what looks for parameters on the model: transformers' Trainer, accelerate, DDP. Dropout of the deltas is on
+        while the model is in training mode, as a Trainer switches it. See docs/using.md.
+        """
+        before = self.training
+        self.train()
+        try:
+            with registered(self.model, self.named_parameters()) as self._tree:
+                yield
+        finally:
+            self._tree = None
+            self.train(before)
+
+    def _drops(self) -> bool:
+        """Whether dropout of the deltas is on."""
+        return self.training if self._tree is None else self._tree.training
 
     @contextmanager
     def paused(self) -> Iterator[None]:

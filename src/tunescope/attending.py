@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, AttentionDelta, Context, KVContext, Params, TokenContext
 from tunescope.attention import STATE, Edit, LayerState, is_output
+from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import entries, trains
 from tunescope.lowered import embedder, projector
@@ -81,7 +82,9 @@ def attending(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
             state.edits = (*edits, *(edit for edit in state.edits if id(edit) not in own))
 
     modules = list(dict.fromkeys(use.module for use in uses))
-    handle = entries(model)["decoder"].register_forward_pre_hook(enter)  # after the one that puts contexts in place
+    handle = entries(model)["decoder"].register_forward_pre_hook(
+        uncompiled(enter)
+    )  # after the one that puts contexts in place
     try:
         yield
     finally:

@@ -28,6 +28,7 @@ from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, named_parameters
 from tunescope.lowered import embedder, in_force
+from tunescope.quantised import check_readable, is_quantised
 from tunescope.reach import reached, resting, switched
 from tunescope.registry import check_fields
 from tunescope.sites import kind, resolve, select
@@ -35,6 +36,7 @@ from tunescope.sites import kind, resolve, select
 
 def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any, seed: int) -> list[Artifact]:
     """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
+    check_readable(model)
     ready = []
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -72,6 +74,9 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
             ]
             told = f" (its config says {', '.join(f'{name}=False' for name in flags)})" if flags else ""
             raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change{told}.")
+        for name, value in selected.items():
+            if value is not None and is_quantised(value):
+                raise UserError(f"{spec} would change {name!r}, which is quantised: use lora, or a model in bfloat16.")
         return spec.init({name: value for name, value in selected.items() if value is not None})
     if isinstance(spec, AttentionDelta):
         return {
@@ -92,12 +97,30 @@ def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
     if spec.sites == ("pooled",):
         if kind(model) != "encoder":
             raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
+        _check_classifier(model, spec)
         if spec.reads == "pooler" and getattr(model.base_model, "pooler", None) is None:
             raise UserError(f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel.")
         width = int(model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
     chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)
     return {site.name: site.shape(spec.reads) for site in chosen}
+
+
+def _check_classifier(model: Any, spec: SiteDelta) -> None:
+    """UserError for a model whose own output a head could not stand in for."""
+    if model.base_model is model:
+        return
+    name = type(model).__name__
+    if not name.endswith("ForSequenceClassification") or not hasattr(model, "classifier"):
+        raise UserError(
+            f"{spec}: a {name} makes something else of its states than classes: load the model as AutoModel, or as "
+            "AutoModelForSequenceClassification."
+        )
+    if model.config.num_labels != getattr(spec, "n_labels", model.config.num_labels):
+        raise UserError(
+            f"{spec} stands in for the classifier of a model of {model.config.num_labels} labels: load the model with "
+            f"num_labels={getattr(spec, 'n_labels', '')}."
+        )
 
 
 def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse]:
@@ -144,6 +167,7 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
         kept[name] = (key[0].cpu().clone(), value[0].cpu().clone())
 
     row = ids.to(model.get_input_embeddings().weight.device)[None]
+    before = [place.module.__dict__.get(STATE) for place in found]
     try:
         for place in found:
             place.module.__dict__[STATE] = LayerState(keep=keep)
@@ -153,8 +177,10 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
             else:
                 model.base_model(input_ids=row)
     finally:
-        for place in found:
+        for place, state in zip(found, before, strict=True):
             place.module.__dict__.pop(STATE, None)
+            if state is not None:
+                place.module.__dict__[STATE] = state
     return kept
 
 

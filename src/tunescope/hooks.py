@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import ORIGINALS, Params, PatchDelta, SiteDelta
+from tunescope.artifact import ORIGINALS, REGISTERED, Params, PatchDelta, SiteDelta
+from tunescope.compiling import uncompiled
 from tunescope.sites import Site, Tap
 
 
@@ -26,8 +27,10 @@ class SiteUse:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """No parameter of the model asks for a gradient; afterwards each as before."""
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    """No parameter of the model itself asks for a gradient; afterwards each as before."""
+    named = model.named_parameters()
+    own = [parameter for name, parameter in named if not name.startswith(f"{REGISTERED}.")]
+    before = [(parameter, parameter.requires_grad) for parameter in own]
     try:
         for parameter, _ in before:
             parameter.requires_grad_(False)
@@ -118,7 +121,8 @@ def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
     roots = [("", model.base_model)] if model.base_model is model else [("", model.base_model), ("head:", model)]
     for head, root in roots:
         for path, module in root.named_modules():
-            if "pooler" in path.split(".") or (head and id(module) in inside):
+            parts = path.split(".")
+            if "pooler" in parts or parts[0] == REGISTERED or (head and id(module) in inside):
                 continue
             for attribute, parameter in module._parameters.items():
                 if parameter is not None:
@@ -164,8 +168,8 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
         with torch.no_grad():
             put(changed(base, changes))  # type: ignore[arg-type]
         for module in dict.fromkeys([model, model.base_model, *entries(model).values()]):
-            handles.append(module.register_forward_pre_hook(enter))
-            handles.append(module.register_forward_hook(leave, always_call=True))
+            handles.append(module.register_forward_pre_hook(uncompiled(enter)))
+            handles.append(module.register_forward_hook(uncompiled(leave), always_call=True))
         yield
     finally:
         for handle in handles:
@@ -205,9 +209,13 @@ def argument_names(module: nn.Module) -> list[str]:
 
 @contextmanager
 def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
-    """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler."""
+    """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler.
 
+    In a model with a classifier of its own, the head's logits stand in for what that gives.
+    """
     names = argument_names(model.base_model)
+    stands_in = model.base_model is not model
+    made: list[Tensor] = []
 
     def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         states = output.last_hidden_state
@@ -219,13 +227,21 @@ def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
         x = states[torch.arange(len(states), device=states.device), first]
         x = output.pooler_output if spec.reads == "pooler" else x
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
+        if stands_in:
+            made.append(output["logits"])
         return output
 
-    handle = model.base_model.register_forward_hook(add, with_kwargs=True)
+    def instead(_module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
+        return made.pop()
+
+    handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
+    if stands_in:
+        handles.append(model.classifier.register_forward_hook(instead))
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager

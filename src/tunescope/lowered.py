@@ -28,6 +28,7 @@ from tunescope.artifact import (
 from tunescope.attention import STATE, Extra, LayerState
 from tunescope.errors import UserError
 from tunescope.hooks import entries
+from tunescope.quantised import is_quantised, unpacked
 from tunescope.sites import Site, resolve
 
 Extras = dict[str, tuple[Extra, ...]]
@@ -53,7 +54,9 @@ def projector(model: Any) -> Project:
     def mapped(site: Site, x: Tensor) -> Tensor:
         weight = site.h.module.weight
         assert isinstance(weight, Tensor)
-        out = site.h.read(site.h.module(x.to(weight.dtype)))
+        dtype = model.get_input_embeddings().weight.dtype if is_quantised(weight) else weight.dtype
+        with unpacked(site.h.module):
+            out = site.h.read(site.h.module(x.to(dtype)))
         assert site.query is not None
         return out.view(len(x), -1, site.query.width // site.n_heads).transpose(0, 1)
 

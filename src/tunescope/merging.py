@@ -10,6 +10,7 @@ from tunescope.artifact import Artifact, PatchDelta, SiteDelta, Spec
 from tunescope.errors import UserError
 from tunescope.fitting import check_fits, site_uses
 from tunescope.hooks import named_parameters
+from tunescope.quantised import is_quantised
 from tunescope.sites import is_transposed
 
 
@@ -33,6 +34,12 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
                 "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
             )
     places = named_parameters(model)
+    for use in uses:
+        if is_quantised(use.site.h.module.get_parameter("weight")):
+            raise UserError(
+                f"{use.spec} cannot be merged into {use.site.name!r}, whose weight is quantised: keep it attached, or "
+                "merge it into the model as it was before."
+            )
     with torch.no_grad():
         for use in uses:
             change = use.spec.weight_change(use.tensors)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
 from tunescope.attention import STATE, LayerState
+from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import argument_names, entries, trains
 from tunescope.lowered import embedder, extras_of
@@ -68,7 +69,7 @@ def _keys_placed(
             check_output_start(given)
         return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
 
-    handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
+    handle = entry.register_forward_pre_hook(uncompiled(enter), with_kwargs=True)
     try:
         for module in places.values():
             module.__dict__[STATE] = LayerState()
@@ -179,7 +180,7 @@ def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[N
             kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1], now["filled"])
         return args, kwargs
 
-    handles = [entry.register_forward_pre_hook(enter, with_kwargs=True)]
+    handles = [entry.register_forward_pre_hook(uncompiled(enter), with_kwargs=True)]
     if is_alone:
         handles.append(entry.register_forward_hook(leave))
         if isinstance(getattr(entry, "pooler", None), nn.Module):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tunescope.artifact import LayerShape
 from tunescope.attention import NAME, STATE, LayerState
 from tunescope.errors import UserError
+from tunescope.quantised import unpacked
 from tunescope.sites import kind
 
 _SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
@@ -84,7 +85,8 @@ def resting(model: nn.Module) -> Iterator[None]:
     before = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
-        yield
+        with unpacked(model):
+            yield
     finally:
         for module, mode in before:
             module.training = mode

@@ -194,5 +194,7 @@ def is_transposed(module: nn.Module) -> bool:
 
 def weight_shape(module: nn.Module) -> tuple[int, int]:
     """(out, in) of a linear map, however it is stored."""
+    if isinstance(module, nn.Linear):  # packed, its weight has another shape
+        return module.out_features, module.in_features
     rows, columns = module.weight.shape  # type: ignore[misc]
     return (columns, rows) if is_transposed(module) else (rows, columns)

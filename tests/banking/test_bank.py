@@ -220,6 +220,26 @@ def test_names_come_and_go_while_batches_run() -> None:
     assert not problems
 
 
+@pytest.mark.parametrize("family", ["gpt2", "t5", "bert"])
+def test_methods_are_made_into_tensors_when_a_batch_first_asks_for_them(family: str) -> None:
+    """A fresh prefix measures the model's own keys: it is run bare, whatever rows were there before."""
+    model, given = tiny.make(family), tiny.batch(tiny.make(family), "none")
+    bank = ts.Bank({"soft": away(model, "soft:length=3+lora:rank=2", 0), "prefix": ts.Prefix(length=3)})
+    with ts.attach(model, ts.Prefix(length=3)) as tuned:
+        wanted, tensors = tiny.output(model, given), tuned.parameters()
+    with ts.attach(model, bank) as banked, torch.no_grad():
+        first = tiny.output(model, given | {"rows": ["soft", "soft"]})
+        torch.testing.assert_close(tiny.output(model, given | {"rows": ["prefix"] * 2}), wanted, rtol=0, atol=1e-12)
+        bank.add("later", ts.Prefix(length=3))
+        found = tiny.output(model, given | {"rows": ["soft", "later"]})
+        torch.testing.assert_close(found[0], first[0], rtol=0, atol=1e-12)
+        torch.testing.assert_close(found[1], wanted[1], rtol=0, atol=1e-12)
+        held = banked.named_parameters()
+    for name in ("prefix", "later"):
+        own = [value for key, value in held.items() if key.startswith(f"{name}/")]
+        assert all(torch.equal(value, other) for value, other in zip(own, tensors, strict=True))
+
+
 def test_a_name_that_is_given_anew_acts_anew() -> None:
     model = tiny.make("gpt2")
     one, other = away(model, "prefix:length=3", 1), away(model, "prefix:length=3", 2)

@@ -14,11 +14,14 @@ from tunescope.attention import STATE, LayerState
 from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
 from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
+from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.lean import lean
 from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
+from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
+from tunescope.registering import registered
 from tunescope.sites import kind
 
 Names = Sequence[str | None]
@@ -43,6 +46,7 @@ class Banked:
         self.model = model
         self.bank = bank
         self.training = False
+        self._tree: nn.Module | None = None
         self._hot = Hot(model, bank, tokenizer, seed)
         self._asked: list[_Asked] = []
         self._batch = Batch((), [])
@@ -62,6 +66,8 @@ class Banked:
         own["_tunescope_attached"], own["_tunescope_wants_output_start"] = self, kind(self.model) == "decoder"
         self._stack.callback(lambda: [own.pop(f"_tunescope_{name}") for name in ("attached", "wants_output_start")])
         enter = self._stack.enter_context
+        enter(compiled_anew())
+        enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))
         enter(switched(self.model))
@@ -70,7 +76,7 @@ class Banked:
         for name, entry in entries(self.model).items():
             enter(self._placed(name, entry))
         if kind(self.model) != "decoder":
-            enter(embeddings_joined(self.model, lambda: embeddings_of(self.model, self._batch)))
+            enter(embeddings_joined(self.model, self._embeddings))
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
@@ -113,12 +119,15 @@ class Banked:
             model.register_forward_pre_hook(before, with_kwargs=True),
             model.register_forward_hook(after, always_call=True),
         ]
+        own = {"forward": uncompiled(model.forward)}  # hooks change with the rows, which it would not see
         if hasattr(type(model), "generate"):
-            model.__dict__["generate"] = generate
+            own["generate"] = generate
+        model.__dict__.update(own)
         try:
             yield
         finally:
-            model.__dict__.pop("generate", None)
+            for name in own:
+                model.__dict__.pop(name, None)
             for handle in handles:
                 handle.remove()
 
@@ -130,6 +139,8 @@ class Banked:
         made: dict[str, Any] = {"for": None, "used": 0}
 
         def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._hot.making:
+                return None
             refuse_reentrant(self.model)
             given = dict(zip(names, args, strict=False)) | kwargs
             text = given["inputs_embeds"] if given.get("input_ids") is None else given["input_ids"]
@@ -171,7 +182,12 @@ class Banked:
             raise UserError(f"rows= names {len(asked.entries)} rows, and the batch has {batch}.")
         entries = tuple(entry for entry in asked.entries for _ in range(times))
         distinct = list(dict.fromkeys(entry for entry in entries if entry is not None))
+        if self._hot.lacks(distinct):
+            self._rest()
         return Batch(entries, list(zip(distinct, self._hot.get(distinct), strict=True)))
+
+    def _embeddings(self) -> tuple[Tensor, Tensor | None] | None:
+        return None if self._hot.making else embeddings_of(self.model, self._batch)
 
     def _tell_states(self, places: dict[str, nn.Module], given: dict[str, Any]) -> None:
         asked = given.get("output_attentions")
@@ -184,7 +200,7 @@ class Banked:
     def _act(self, batch: Batch) -> None:
         self._rest()
         uses, head = deltas_of(self.model, batch)
-        self._acting.enter_context(acting(uses, lambda: self.training))
+        self._acting.enter_context(acting(uses, self._drops))
         if head is not None:
             self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
 
@@ -218,6 +234,8 @@ class Banked:
 
     def train(self, mode: bool = True) -> Banked:
         """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
+        if mode:
+            check_trainable(self.model)
         self.training = mode
         for value in self.parameters():
             value.requires_grad_(mode)
@@ -225,6 +243,25 @@ class Banked:
 
     def eval(self) -> Banked:
         return self.train(False)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within it what `named_parameters` names now stands among the model's own parameters too, and trains.
+
+        As `Attached.registered`. What is added to the bank meanwhile is not among them.
+        """
+        before = self.training
+        self.train()
+        try:
+            with registered(self.model, self.named_parameters()) as self._tree:
+                yield
+        finally:
+            self._tree = None
+            self.train(before)
+
+    def _drops(self) -> bool:
+        """Whether dropout of the deltas is on."""
+        return self.training if self._tree is None else self._tree.training
 
     def detach(self) -> None:
         """Give the model back, bit-identical to before; the artifacts keep their tensors."""

@@ -51,14 +51,23 @@ class Hot:
         self.bank = bank
         self._made = (model, tokenizer, seed)
         self._ready: OrderedDict[Entry, Ready] = OrderedDict()
+        self.making = False  # the model may be run bare then, to measure what a fresh prefix starts from
+
+    def lacks(self, entries: Sequence[Entry]) -> bool:
+        """Whether any of them is still to be made ready."""
+        return any(entry not in self._ready for entry in entries)
 
     def get(self, entries: Sequence[Entry]) -> list[Ready]:
         """Each entry ready, read and checked where it was not; what is over the bound and not among them goes."""
         found = []
         for entry in entries:
             if entry not in self._ready:
-                with torch.inference_mode(False):  # its tensors count their versions, whoever asked first
-                    self._ready[entry] = self._make(entry)
+                self.making = True
+                try:
+                    with torch.inference_mode(False):  # its tensors count their versions, whoever asked first
+                        self._ready[entry] = self._make(entry)
+                finally:
+                    self.making = False
             self._ready.move_to_end(entry)
             found.append(self._ready[entry])
         self._shrink(keep=set(entries))
