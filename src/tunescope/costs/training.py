@@ -72,9 +72,9 @@ def activations(method: Method, shape: Shape, batch: Batch) -> float:
     inputs = norm * shape.width * (2 if method.kind == "full" and shape.kind == "llama" else 1)  # what a norm keeps
     own = batch.texts * _of_layer(method, shape, inputs)
     if method.kind == "soft":
-        own += method.size * _of_layer(Method("none"), shape, inputs)
+        own += method.size * _of_layer(Method("none"), shape, inputs, attached=True)
     if method.length:  # keys and values of context and text side by side in every row, and their mask
-        joined = batch.rows * method.length + (batch.texts if shape.kind == "gpt2" else 0)  # GPT-2 keeps q, k, v as one
+        joined = batch.rows * method.length
         own += shape.bytes * (joined * shape.per_token / shape.layers + batch.texts * (batch.tokens + method.length))
     tokens = batch.texts + (method.size if method.kind == "soft" else 0)
     last = tokens * inputs + batch.texts * (shape.bytes * shape.width if method.kind == "full" else 0)
@@ -83,14 +83,15 @@ def activations(method: Method, shape: Shape, batch: Batch) -> float:
     return shape.layers * own + last
 
 
-def _of_layer(method: Method, shape: Shape, norm: int) -> float:
+def _of_layer(method: Method, shape: Shape, norm: int, *, attached: bool | None = None) -> float:
     """Bytes a token keeps in one layer: norms, query, key, value, heads, their log-sum-exp, and the feed-forward's.
 
     A gate keeps three widths (itself, its SiLU, the other map); transformers' tanh GELU is made of parts, which keep
-    four.
+    four, and under `attach` its input alone.
     """
+    attached = method.kind != "none" if attached is None else attached
     heads = 2 * (shape.heads + shape.kv_heads) * shape.head_size
-    kept = heads + shape.ffn * (3 if shape.kind == "llama" else 4)
+    kept = heads + shape.ffn * (3 if shape.kind == "llama" else 1 if attached else 4)
     own = tuple(shape.maps) if method.kind == "full" else sites(method, shape)
     if method.kind == "adapter":
         kept += len(own) * (shape.width + method.size)
