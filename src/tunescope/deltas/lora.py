@@ -50,7 +50,7 @@ class LoRA(SiteDelta):
     def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
-        return h + self.scale * x @ p["a"].mT @ p["b"].mT
+        return h + (self.scale * (x @ p["a"].mT)) @ p["b"].mT
 
     @property
     def formula(self) -> Form:
