@@ -12,6 +12,7 @@ from test_rows import away
 
 import tunescope as ts
 from tunescope.artifact import Artifact
+from tunescope.attention import STATE
 from tunescope.banking.attached import Banked
 
 ARMS = {
@@ -194,6 +195,21 @@ def test_folders_are_read_when_asked_for_and_leave_when_they_are_too_many(tmp_pa
 def held(tuned: Banked) -> list[str]:
     """What is at hand, the most recently used last."""
     return [entry.name for entry in tuned._hot._ready]
+
+
+def test_what_all_rows_share_is_not_copied_into_each() -> None:
+    model = tiny.make("gpt2")
+    artifacts = members(model, {"a": "soft:length=4", "b": "prefix:length=3"})
+    given = tiny.batch(model)
+    with ts.attach(model, ts.Bank(artifacts)):
+        for name in artifacts:
+            together = model(**given, rows=[name, name]).logits
+            (extra,) = model.transformer.h[0].attn.__dict__[STATE].extras
+            assert extra.key.dim() == 3
+            mixed = model(**given, rows=[name, None]).logits
+            (extra,) = model.transformer.h[0].attn.__dict__[STATE].extras
+            assert extra.key.dim() == 4
+            torch.testing.assert_close(mixed[0], together[0], rtol=0, atol=1e-12)
 
 
 def test_names_come_and_go_while_batches_run() -> None:

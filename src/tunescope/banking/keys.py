@@ -16,8 +16,10 @@ FREE = 2**62  # where a key stands that no window hides
 def by_row(rows: Sequence[tuple[Extra, ...]], which: Sequence[int]) -> tuple[Extra, ...]:
     """What each row of the batch sees of one attention module's contexts.
 
-    rows: the contexts of each member; which: (batch,) the member that a row takes.
+    rows: the contexts of each member; which: (batch,) the member that a row takes. Where all take one, it is not copied.
     """
+    if len(set(which)) == 1:
+        return rows[which[0]]
     plain = _joined([[extra for extra in some if not extra.infix] for some in rows], which, False)
     behind = _joined([[extra for extra in some if extra.infix] for some in rows], which, True)
     return tuple(extra for extra in (plain, behind) if extra is not None)
