@@ -16,7 +16,7 @@ FREE = 2**62  # where a key stands that no window hides
 def by_row(rows: Sequence[tuple[Extra, ...]], which: Sequence[int]) -> tuple[Extra, ...]:
     """What each row of the batch sees of one attention module's contexts.
 
-    rows: the contexts of each member; which: (batch,) the member that a row takes. Where all take one, it is not copied.
+    rows: the contexts of each member; which: (batch,) the member that a row takes; one that all take is not copied.
     """
     if len(set(which)) == 1:
         return rows[which[0]]
