@@ -142,6 +142,31 @@ def test_what_goes_wrong_in_a_group_is_done_again_one_by_one(
     assert all("together" not in run for run in runs(found).values())
 
 
+def test_what_a_bank_refuses_is_done_again_one_by_one_and_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A masked model's head has a bias of its own outside any linear map, which no row can have to itself."""
+    _, data = tinyrun.write(tmp_path)
+    config = transformers.BertConfig(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
+    tokenizer = tinyrun.tokenizer()
+    tokenizer.add_special_tokens({"mask_token": "[MASK]"})
+    tokenizer.save_pretrained(tmp_path / "bert")
+    task = tasks.Classification(words={"neg": "bad", "pos": "good"}, template="{text} {mask}")
+    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 2, "settings": SETTINGS}
+    for together in (0, 4):
+        out = tmp_path / f"run{together}"
+        found = compare(str(tmp_path / "bert"), data, arms=("bias", "lora"), out=out, together=together, **options)
+        told = capsys.readouterr().err
+        assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]
+        assert "no bias that a row can have to itself" in told
+        assert all("together" not in run for run in runs(found).values())
+
+
 def test_what_cannot_share_has_its_own_passes(folder: Path, tmp_path: Path) -> None:
     arms = ("full", "demos:k=1+lora:rank=2", "lora:rank=2")
     model, data = material(folder)

@@ -11,6 +11,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch.overrides import TorchFunctionMode
 
+from tunescope.artifact import Artifact
+from tunescope.fitting import initialised
 from tunescope.lab.families import (
     BART_LIKE,
     BERT_LIKE,
@@ -22,6 +24,7 @@ from tunescope.lab.families import (
     configs,
     random_model,
 )
+from tunescope.registry import parse
 
 __all__ = ["BART_LIKE", "BERT_LIKE", "DECODER", "LLAMA_LIKE", "VOCAB", "auto_class", "build", "configs"]
 
@@ -103,3 +106,14 @@ class Float64(TorchFunctionMode):
         if kwargs.get("dtype") is torch.float32 and isinstance(args[0], torch.Tensor):
             kwargs = {**kwargs, "dtype": args[0].dtype}
         return function(*args, **kwargs)
+
+
+def away(model: Any, arm: str, seed: int = 3, *, by: float = 0.3) -> list[Artifact]:
+    """The arm's artifacts, off where they start, so that what tuning changes is not zero by construction."""
+    artifacts = initialised(model, parse(arm), tokenizer(), seed)
+    draw = torch.Generator().manual_seed(seed)
+    for artifact in artifacts:
+        for name, value in artifact.tensors.items():
+            if value.is_floating_point():
+                artifact.tensors[name] = value + by * torch.randn(value.shape, generator=draw, dtype=value.dtype)
+    return artifacts

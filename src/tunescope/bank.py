@@ -96,6 +96,11 @@ class Bank:
             )
         return found
 
+    def holds(self, entry: Entry) -> bool:
+        """Whether it is still what stands under its name."""
+        with self._lock:
+            return self._entries.get(entry.name) is entry
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -8,7 +8,6 @@ import pytest
 import tiny
 import torch
 from test_contract import assert_no_trace, trace
-from test_rows import away
 
 import tunescope as ts
 from tunescope.artifact import Artifact
@@ -26,7 +25,7 @@ ROWS = ["prefix", "short", None, "soft", "lora", "mam", "lora"]
 
 
 def members(model: Any, arms: dict[str, str] = ARMS) -> dict[str, list[Artifact]]:
-    return {name: away(model, arm, seed) for seed, (name, arm) in enumerate(arms.items())}
+    return {name: tiny.away(model, arm, seed) for seed, (name, arm) in enumerate(arms.items())}
 
 
 def texts(rows: int) -> dict[str, torch.Tensor]:
@@ -167,7 +166,7 @@ def test_folders_are_read_when_asked_for_and_leave_when_they_are_too_many(tmp_pa
     model = tiny.make("gpt2")
     bare = tiny.batch(model)
     for seed in range(5):
-        artifacts = away(model, f"prefix:length={2 + seed}+lora:rank=2", seed)
+        artifacts = tiny.away(model, f"prefix:length={2 + seed}+lora:rank=2", seed)
         ts.save(tmp_path / f"customer {seed}", artifacts, model=model, tokenizer=tiny.tokenizer())
     bank = ts.Bank.folder(tmp_path, hot=1)
     assert len(bank) == 5 and "customer 3" in bank and next(iter(bank)) == "customer 0"
@@ -190,6 +189,11 @@ def test_folders_are_read_when_asked_for_and_leave_when_they_are_too_many(tmp_pa
         bank.remove("customer 4")
         model(**bare, rows=["customer 3", None])
         assert held(tuned) == ["customer 0", "customer 1", "customer 3"]
+        bank.remove("customer 1")
+        bank.add("customer 1", tmp_path / "customer 2")
+        row = model(**{key: value[:1] for key, value in bare.items()}, rows=["customer 1"]).logits[0]
+        torch.testing.assert_close(row, alone[2], rtol=0, atol=1e-12)
+        assert held(tuned) == ["customer 0", "customer 3", "customer 1"]
 
 
 def held(tuned: Banked) -> list[str]:
@@ -241,7 +245,7 @@ def test_names_come_and_go_while_batches_run() -> None:
 def test_methods_are_made_into_tensors_when_a_batch_first_asks_for_them(family: str) -> None:
     """A fresh prefix measures the model's own keys: it is run bare, whatever rows were there before."""
     model, given = tiny.make(family), tiny.batch(tiny.make(family), "none")
-    bank = ts.Bank({"soft": away(model, "soft:length=3+lora:rank=2", 0), "prefix": ts.Prefix(length=3)})
+    bank = ts.Bank({"soft": tiny.away(model, "soft:length=3+lora:rank=2", 0), "prefix": ts.Prefix(length=3)})
     with ts.attach(model, ts.Prefix(length=3)) as tuned:
         wanted, tensors = tiny.output(model, given), tuned.parameters()
     with ts.attach(model, bank) as banked, torch.no_grad():
@@ -259,7 +263,7 @@ def test_methods_are_made_into_tensors_when_a_batch_first_asks_for_them(family: 
 
 def test_a_name_that_is_given_anew_acts_anew() -> None:
     model = tiny.make("gpt2")
-    one, other = away(model, "prefix:length=3", 1), away(model, "prefix:length=3", 2)
+    one, other = tiny.away(model, "prefix:length=3", 1), tiny.away(model, "prefix:length=3", 2)
     bank, given = ts.Bank({"anna": one}), tiny.batch(model)
     with ts.attach(model, bank):
         before = model(**given, rows=["anna", None]).logits
@@ -276,9 +280,9 @@ def test_a_name_that_is_given_anew_acts_anew() -> None:
 
 def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     model, other = tiny.make("gpt2"), tiny.make("gpt2", seed=5)
-    lora = away(model, "lora:rank=2", 0)
+    lora = tiny.away(model, "lora:rank=2", 0)
     ts.save(tmp_path / "mine", lora, model=model)
-    ts.save(tmp_path / "theirs", away(other, "lora:rank=2", 0), model=other)
+    ts.save(tmp_path / "theirs", tiny.away(other, "lora:rank=2", 0), model=other)
     with pytest.raises(ts.UserError, match=r"'theirs' was made for another base model .* than 'mine'"):
         ts.Bank.folder(tmp_path)
     with pytest.raises(ts.UserError, match="is no saved artifact"):
@@ -294,7 +298,7 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ts.UserError, match="a full tuning, which is a model of its own"):
         ts.Bank({"anna": ts.Full()})
     with pytest.raises(ts.UserError, match="changes attention itself: attach it alone"):
-        ts.Bank({"anna": away(model, "text:text=w5 w6 w7 w8+reweight:anchors=1,2/3", 0)})
+        ts.Bank({"anna": tiny.away(model, "text:text=w5 w6 w7 w8+reweight:anchors=1,2/3", 0)})
     with pytest.raises(ts.UserError, match="A bank is attached alone"):
         ts.attach(model, ts.LoRA(), ts.Bank({}))
     with ts.attach(model, ts.Bank({"theirs": tmp_path / "theirs"})):

@@ -9,9 +9,6 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope import families
-from tunescope.artifact import Artifact
-from tunescope.fitting import initialised
-from tunescope.registry import parse
 from tunescope.sites import kind
 
 FAMILIES = families.names()
@@ -50,17 +47,6 @@ def arms(family: str) -> dict[str, str]:
     if family not in NO_BIAS:
         found["bias"] = "bias"
     return found
-
-
-def away(model: Any, arm: str, seed: int) -> list[Artifact]:
-    """The arm's artifacts, away from where they start."""
-    artifacts = initialised(model, parse(arm), tiny.tokenizer(), seed)
-    draw = torch.Generator().manual_seed(seed)
-    for artifact in artifacts:
-        for name, value in artifact.tensors.items():
-            if value.is_floating_point():
-                artifact.tensors[name] = value + 0.1 * torch.randn(value.shape, generator=draw, dtype=value.dtype)
-    return artifacts
 
 
 def batch(model: Any, rows: int, padding: str) -> dict[str, Tensor]:
@@ -103,7 +89,7 @@ def refused(family: str, name: str, padding: str) -> bool:
 def test_each_row_is_as_with_its_artifact_alone(family: str, padding: str) -> None:
     model = tiny.make(family)
     names = [name for name in arms(family) if not refused(family, name, padding)]
-    members = {name: away(model, arms(family)[name], seed) for seed, name in enumerate(names)}
+    members = {name: tiny.away(model, arms(family)[name], seed) for seed, name in enumerate(names)}
     rows: list[str | None] = [*names, None, *names[:3], None]
     given = batch(model, len(rows), padding)
     with ts.attach(model, ts.Bank(members), tokenizer=tiny.tokenizer()), torch.no_grad():

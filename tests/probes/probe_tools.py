@@ -9,8 +9,6 @@ from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from tunescope import families
-from tunescope.fitting import initialised
-from tunescope.registry import parse
 
 FAMILIES = families.names()
 KEPT: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -37,15 +35,3 @@ def literally(model: Any, inputs: dict[str, torch.Tensor]) -> dict[str, tuple[to
     finally:
         model.set_attn_implementation(before)
         KEPT.clear()
-
-
-def away(model: Any, arm: str, *, by: float = 0.3, seed: int = 3) -> list[Any]:
-    """The arm's artifacts, off where they start, so that what tuning changes is not zero by construction."""
-    artifacts = initialised(model, parse(arm), tiny.tokenizer(), 0)
-    generator = torch.Generator().manual_seed(seed)
-    for artifact in artifacts:
-        for name, value in artifact.tensors.items():
-            if value.is_floating_point():
-                noise = torch.randn(value.shape, generator=generator, dtype=value.dtype)
-                artifact.tensors[name] = value + by * noise
-    return artifacts

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
-from probe_tools import FAMILIES, away
+from probe_tools import FAMILIES
 
 import tunescope as ts
 from tunescope import probes, registry
@@ -43,7 +43,7 @@ def is_refused(name, arm, model, seen):
 @pytest.mark.parametrize("arm", ["prefix:length=2", "soft:length=2", "lora:rank=2"])
 def test_every_probe_finds_plain_data_or_says_in_one_line_why_not(family, arm):
     model = tiny.make(family)
-    seen = see(model, away(model, arm), tiny.batch(model), tiny.tokenizer())
+    seen = see(model, tiny.away(model, arm), tiny.batch(model), tiny.tokenizer())
     for name in NAMES:
         look = import_module(f"tunescope.probes.{name}").look
         if is_refused(name, arm, model, seen):
@@ -93,7 +93,7 @@ def test_the_list_is_the_folder():
 
 def test_long_texts_are_cut_in_pictures_to_their_last_tokens():
     model = tiny.make("llama")
-    seen = see(model, away(model, "prefix:length=2"), {"input_ids": tiny.ids(1, 60)}, tiny.tokenizer())
+    seen = see(model, tiny.away(model, "prefix:length=2"), {"input_ids": tiny.ids(1, 60)}, tiny.tokenizer())
     grid, attention = import_module("tunescope.probes.prefix_bias").look(seen).pictures
     assert (len(attention.queries), len(attention.keys)) == (48, 50)
     assert torch.tensor(attention.values).shape == (48, 50)
@@ -102,7 +102,7 @@ def test_long_texts_are_cut_in_pictures_to_their_last_tokens():
 
 def test_padding_is_in_no_picture():
     model = tiny.make("t5")
-    seen = see(model, away(model, "prefix:length=2"), tiny.batch(model), tiny.tokenizer())
+    seen = see(model, tiny.away(model, "prefix:length=2"), tiny.batch(model), tiny.tokenizer())
     _, attention = import_module("tunescope.probes.prefix_bias").look(seen).pictures
     assert "<pad>" not in [*attention.keys, *attention.queries]
     assert attention.marked == len(attention.queries) - 1

@@ -3,7 +3,7 @@
 import pytest
 import tiny
 import torch
-from probe_tools import FAMILIES, away
+from probe_tools import FAMILIES
 
 import tunescope as ts
 from tunescope.looking.probing import mechanism
@@ -36,7 +36,7 @@ def test_it_does_not_depend_on_what_the_patterns_sum_to_and_is_undefined_for_non
 @pytest.mark.parametrize("family", FAMILIES)
 def test_held_a_prefix_moves_nothing_in_any_layer_and_along_depth_it_does(family):
     model = tiny.make(family)
-    seen = see(model, away(model, "prefix:length=3"), tiny.batch(model))
+    seen = see(model, tiny.away(model, "prefix:length=3"), tiny.batch(model))
     for name, layer in seen.held.items():
         still = layer.at_real(between(seen.bare[name], layer).total_variation)
         moved = layer.at_real(between(seen.bare[name], seen.along[name]).total_variation)
@@ -51,7 +51,7 @@ def test_held_a_prefix_moves_nothing_in_any_layer_and_along_depth_it_does(family
 @pytest.mark.parametrize("family", DECODERS)
 def test_contexts_that_shift_the_text_move_nothing_either_once_positions_are_held(family, arm):
     model = tiny.make(family)
-    seen = see(model, away(model, arm), tiny.batch(model))
+    seen = see(model, tiny.away(model, arm), tiny.batch(model))
     for name, layer in seen.held.items():
         assert layer.at_real(between(seen.bare[name], layer).total_variation).max() <= 1e-12, name
 
@@ -60,11 +60,11 @@ def test_contexts_that_shift_the_text_move_nothing_either_once_positions_are_hel
 def test_a_token_context_in_an_encoder_moves_nothing_held_or_says_why_it_cannot_be_said(family):
     model = tiny.make(family)
     batch = tiny.batch(model)
-    seen = see(model, away(model, "soft:length=3"), batch)
+    seen = see(model, tiny.away(model, "soft:length=3"), batch)
     if family in ("bart", "mbart"):
         assert "counts its own positions" in seen.no_bare
         assert seen.held == {}
-        found = mechanism(model, away(model, "soft:length=3"), batch)
+        found = mechanism(model, tiny.away(model, "soft:length=3"), batch)
         assert (found["content_pattern_shift"], found["by_layer"][0]["along"]) == (None, None)
         assert found["context_share"] > 0
         return
@@ -77,7 +77,8 @@ def test_held_lora_on_the_queries_moves_the_pattern_of_every_layer_and_on_the_va
     model = tiny.make(family)
     batch = tiny.batch(model)
     queries, values = (
-        see(model, away(model, f"prefix:length=2+lora:rank=2,sites={sites}"), batch) for sites in ("attn.q", "attn.v")
+        see(model, tiny.away(model, f"prefix:length=2+lora:rank=2,sites={sites}"), batch)
+        for sites in ("attn.q", "attn.v")
     )
     for name, layer in queries.held.items():
         assert layer.at_real(between(queries.bare[name], layer).total_variation).max() > 1e-4, name
@@ -89,7 +90,7 @@ def test_held_lora_on_the_queries_moves_the_pattern_of_every_layer_and_on_the_va
 def test_in_the_first_layer_held_and_along_are_one_where_no_norm_stands_before_it(arm):
     """BERT's first attention reads the embeddings: without a change of those, its input is the same in both."""
     model = tiny.make("bert")
-    artifacts = away(model, arm)
+    artifacts = tiny.away(model, arm)
     for artifact in artifacts:
         artifact.tensors = {key: value * ("embeddings" not in key) for key, value in artifact.tensors.items()}
     seen = see(model, artifacts, tiny.batch(model))
@@ -107,7 +108,7 @@ def test_mechanism_tells_what_a_context_and_what_weights_did(family):
     model = tiny.make(family)
     batch = tiny.batch(model)
     prefix, lora, both, full, nothing = (
-        mechanism(model, away(model, arm) if arm else (), batch)
+        mechanism(model, tiny.away(model, arm) if arm else (), batch)
         for arm in ("prefix:length=3", "lora:rank=2", "prefix:length=3+lora:rank=2", "full", "")
     )
     assert prefix["content_pattern_shift"] <= 1e-12 < 1e-4 < lora["content_pattern_shift"]
@@ -124,7 +125,7 @@ def test_mechanism_tells_what_a_context_and_what_weights_did(family):
 
 def test_held_stays_exact_where_a_context_takes_all_but_a_float32_of_the_attention():
     model = tiny.make("gpt2", dtype=torch.float32)
-    artifacts = away(model, "prefix:length=3")
+    artifacts = tiny.away(model, "prefix:length=3", 1)
     for name, value in artifacts[0].tensors.items():
         artifacts[0].tensors[name] = value * (100 if name.endswith("key") else 1)
     found = mechanism(model, artifacts, tiny.batch(model))
@@ -134,7 +135,7 @@ def test_held_stays_exact_where_a_context_takes_all_but_a_float32_of_the_attenti
 
 def test_padding_does_not_count():
     model = tiny.make("gpt2")
-    artifacts = away(model, "lora:rank=2")
+    artifacts = tiny.away(model, "lora:rank=2")
     alone = mechanism(model, artifacts, {"input_ids": tiny.ids(1, 5)})
     for side in ("left", "right"):
         pads = torch.zeros(1, 3, dtype=torch.long)
@@ -151,7 +152,7 @@ def test_padding_does_not_count():
 def test_it_works_on_what_is_attached_and_leaves_it_attached_and_training():
     model = tiny.make("t5")
     batch = tiny.batch(model)
-    artifacts = away(model, "prefix:length=3+lora:rank=2")
+    artifacts = tiny.away(model, "prefix:length=3+lora:rank=2")
     expected = mechanism(model, artifacts, batch)
     with ts.attach(model, *artifacts) as tuned:
         tuned.train()
@@ -168,7 +169,7 @@ def test_it_works_on_what_is_attached_and_leaves_it_attached_and_training():
 def test_what_changed_since_the_last_run_is_seen():
     model = tiny.make("llama")
     batch = tiny.batch(model)
-    with ts.attach(model, *away(model, "prefix:length=3+full")) as tuned, torch.no_grad():
+    with ts.attach(model, *tiny.away(model, "prefix:length=3+full")) as tuned, torch.no_grad():
         before = mechanism(model, tuned, batch)
         for value in tuned.parameters():
             value.mul_(0)
@@ -192,7 +193,7 @@ def test_a_family_that_is_not_reached_has_no_numbers_and_a_reason():
 def test_an_exception_inside_leaves_the_model_attached_as_it_was():
     model = tiny.make("gpt2")
     batch = tiny.batch(model)
-    with ts.attach(model, *away(model, "prefix:length=3")) as tuned, torch.no_grad():
+    with ts.attach(model, *tiny.away(model, "prefix:length=3")) as tuned, torch.no_grad():
         expected = model(**batch).logits
         with pytest.raises(IndexError):
             mechanism(model, tuned, {"input_ids": torch.full((1, 3), 999)})

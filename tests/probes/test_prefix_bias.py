@@ -4,7 +4,7 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from probe_tools import FAMILIES, away, literally
+from probe_tools import FAMILIES, literally
 
 import tunescope as ts
 from tunescope.looking.seeing import see
@@ -48,7 +48,7 @@ CASES = [(family, arm) for family in FAMILIES for arm in contexts(family)]
 @pytest.mark.parametrize(("family", "arm"), CASES)
 def test_bias_and_content_are_the_head_output_in_every_module(family, arm):
     model = tiny.make(family)
-    seen = see(model, away(model, arm), tiny.batch(model))
+    seen = see(model, tiny.away(model, arm), tiny.batch(model))
     for name, layer in seen.along.items():
         got = prefix_bias(layer.weights, layer.values, layer.n_context)
         torch.testing.assert_close(got.bias + got.content, layer.output, rtol=0, atol=1e-12, msg=name)
@@ -67,7 +67,7 @@ def behind(batch, family, used):
 def test_pattern_on_the_content_values_is_the_layer_without_the_context(family, arm):
     model = tiny.make(family)
     batch = tiny.batch(model)
-    with ts.attach(model, *away(model, arm)) as tuned, tiny.Float64():
+    with ts.attach(model, *tiny.away(model, arm)) as tuned, tiny.Float64():
         seen = see(model, tuned, batch)
     if seen.no_bare:
         assert family in ("bart", "mbart") and "soft" in arm
@@ -85,7 +85,7 @@ def test_in_the_first_layer_a_prefix_only_scales_attention_on_the_content(family
     model = tiny.make(family)
     batch = tiny.batch(model)
     with tiny.Float64():
-        seen = see(model, away(model, "prefix:length=3"), batch)
+        seen = see(model, tiny.away(model, "prefix:length=3"), batch)
     alone = literally(model, batch)
     firsts = [name for name in seen.along if name.endswith(".0.self")]
     assert len(firsts) == 1 + (model.config.is_encoder_decoder)
@@ -101,7 +101,7 @@ def test_in_the_first_layer_a_prefix_only_scales_attention_on_the_content(family
 @pytest.mark.parametrize(("family", "arm"), CASES)
 def test_the_bias_lies_in_the_span_of_the_context_values(family, arm):
     model = tiny.make(family)
-    seen = see(model, away(model, arm), tiny.batch(model))
+    seen = see(model, tiny.away(model, arm), tiny.batch(model))
     for name, layer in seen.along.items():
         if "soft" in arm and not tiny.is_decoder(model):
             continue  # among the tokens of an encoder every row has context values of its own
@@ -119,9 +119,9 @@ def test_the_model_is_left_as_it_was():
     batch = tiny.batch(model)
     with torch.no_grad():
         plain = model(**batch).logits
-        see(model, away(model, "prefix:length=3+lora:rank=2"), batch)
+        see(model, tiny.away(model, "prefix:length=3+lora:rank=2"), batch)
         assert torch.equal(model(**batch).logits, plain)
-    with ts.attach(model, *away(model, "prefix:length=3+full")) as tuned:
+    with ts.attach(model, *tiny.away(model, "prefix:length=3+full")) as tuned:
         tuned.train()
         with torch.no_grad():
             inside = model(**batch).logits

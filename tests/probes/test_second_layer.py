@@ -3,7 +3,7 @@
 import pytest
 import tiny
 import torch
-from probe_tools import FAMILIES, away
+from probe_tools import FAMILIES
 
 import tunescope as ts
 from tunescope.looking.maps import maps
@@ -91,8 +91,8 @@ def test_the_parts_through_the_output_map_are_the_attention_block_s_output_but_f
                 parameter.zero_()
     kept = {}
     tap = resolve(model)["decoder.0.self.o"].h
-    seen = see(model, away(model, "prefix:length=3"), tiny.batch(model))
-    with ts.attach(model, *away(model, "prefix:length=3")), torch.no_grad():
+    seen = see(model, tiny.away(model, "prefix:length=3"), tiny.batch(model))
+    with ts.attach(model, *tiny.away(model, "prefix:length=3")), torch.no_grad():
         handle = tap.module.register_forward_hook(lambda _m, _a, out: kept.update(out=out))
         model(**tiny.batch(model))
         handle.remove()
@@ -104,6 +104,6 @@ def test_the_parts_through_the_output_map_are_the_attention_block_s_output_but_f
 @pytest.mark.parametrize(("family", "arm"), [("bert", "prefix"), ("t5", "prefix"), ("gpt2", "lora")])
 def test_what_it_cannot_look_at_is_told(family, arm):
     model = tiny.make(family)
-    seen = see(model, away(model, arm), tiny.batch(model))
+    seen = see(model, tiny.away(model, arm), tiny.batch(model))
     with pytest.raises(ts.UserError, match=r"Probe second_layer.*tunescope probe pattern"):
         probe.look(seen)

@@ -5,7 +5,7 @@ import math
 import pytest
 import tiny
 import torch
-from probe_tools import FAMILIES, away
+from probe_tools import FAMILIES
 
 from tunescope.looking.seeing import see
 from tunescope.probes.subspace import subspace
@@ -36,7 +36,7 @@ def test_what_no_combination_of_the_values_gives_is_outside_and_no_bias_has_rank
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_bias_lies_in_the_span_of_the_prefix_values_in_every_module(family):
     model = tiny.make(family)
-    seen = see(model, away(model, "prefix:length=3"), tiny.batch(model))
+    seen = see(model, tiny.away(model, "prefix:length=3"), tiny.batch(model))
     for name, layer in seen.along.items():
         got = subspace(layer.at_real(layer.bias), layer.values[0, :, :3])
         assert got.outside.max() <= 1e-12, name

@@ -9,7 +9,6 @@ import torch
 
 import tunescope as ts
 from tunescope import families, files, store
-from tunescope.fitting import initialised
 from tunescope.record import record
 from tunescope.registry import parse
 from tunescope.reproduce import petrov_attention as recipe
@@ -30,16 +29,6 @@ def test_both_laws_hold_in_every_family_at_any_share(family):
     assert max(each["output"] / each["entry"] for each in first) < 1e-14
     assert min(each["share_least"] for each in first) < 0.1 and max(each["share_most"] for each in first) > 0.95
     assert all(mean > 1e-3 and mean < most <= 1 for case in cases for mean, most in case["moved"].values())
-
-
-def away(model, arm):
-    """The arm's artifacts, off where they start, so that LoRA changes something."""
-    artifacts = initialised(model, parse(arm), None, 0)
-    g = torch.Generator().manual_seed(3)
-    for artifact in artifacts:
-        for name, value in artifact.tensors.items():
-            artifact.tensors[name] = value + 0.3 * torch.randn(value.shape, generator=g, dtype=value.dtype)
-    return artifacts
 
 
 @pytest.mark.parametrize("family", ["llama", "gemma2", "bert", "t5", "bart"])
@@ -63,7 +52,7 @@ def test_a_change_of_weights_breaks_the_laws_that_it_touches(family, broken, law
     model = tiny.make(family)
     batch = tiny.batch(model, "none")
     bare = record(model, batch, *KEPT)
-    with ts.attach(model, *away(model, f"prefix:length=3+lora:rank=2,sites={broken}")):
+    with ts.attach(model, *tiny.away(model, f"prefix:length=3+lora:rank=2,sites={broken}")):
         attached = record(model, batch, *KEPT)
     real = {stack: torch.ones(2, batch[name].shape[1], dtype=torch.bool) for stack, name in _texts(model).items()}
     found = compared([bare], [attached], [real])["first"]
@@ -83,7 +72,7 @@ def test_behind_the_first_layer_the_laws_do_not_hold_and_padding_does_not_count(
     model = tiny.make("gpt2")
     batch = tiny.batch(model)
     bare = record(model, batch, *KEPT)
-    with ts.attach(model, *away(model, "prefix:length=3")):
+    with ts.attach(model, *tiny.away(model, "prefix:length=3")):
         attached = record(model, batch, *KEPT)
     real = batch["attention_mask"].bool()
 

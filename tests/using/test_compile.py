@@ -7,7 +7,6 @@ import tiny
 import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
-from training import away
 
 import tunescope as ts
 
@@ -54,7 +53,7 @@ def test_compiled_is_as_eager_with_gradients_and_few_graphs(family: str, arm: st
     model = shallow(family)
     given, counter = tiny.batch(model), CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(model, backend=counter, fullgraph=graphs == 1)
-    with ts.attach(model, *away(model, arm, 0)) as tuned, tuned.registered():
+    with ts.attach(model, *tiny.away(model, arm, 0)) as tuned, tuned.registered():
         wanted, slopes = step(model, model, tuned, given)
         out, gradients = step(model, compiled, tuned, given)
         assert counter.frame_count == graphs
@@ -83,7 +82,7 @@ def test_what_comes_and_goes_after_compiling_is_seen() -> None:
         bare = model(**given).logits
         assert torch.equal(compiled(**given).logits, bare)
         for seed, arm in enumerate(["lora:rank=2", "lora:rank=2"]):
-            with ts.attach(model, *away(model, arm, seed)) as tuned:
+            with ts.attach(model, *tiny.away(model, arm, seed)) as tuned:
                 wanted = model(**given).logits
                 assert torch.equal(compiled(**given).logits, wanted) and not torch.equal(wanted, bare)
                 with tuned.paused():
@@ -95,7 +94,7 @@ def test_what_comes_and_goes_after_compiling_is_seen() -> None:
 def test_dropout_of_a_lora_is_switched_in_compiled_code_too() -> None:
     model = shallow("gpt2")
     given, compiled = tiny.batch(model), torch.compile(model, backend="eager")
-    with ts.attach(model, *away(model, "lora:rank=2,dropout=0.5", 0)) as tuned:
+    with ts.attach(model, *tiny.away(model, "lora:rank=2,dropout=0.5", 0)) as tuned:
         wanted = model(**given).logits
         torch.testing.assert_close(compiled(**given).logits, wanted, rtol=0, atol=1e-6)
         tuned.train()
@@ -107,7 +106,7 @@ def test_dropout_of_a_lora_is_switched_in_compiled_code_too() -> None:
 def test_a_bank_runs_as_it_is_under_compile_whatever_rows_come() -> None:
     model = shallow("gpt2").requires_grad_(False)
     given, compiled = tiny.batch(model), torch.compile(model, backend="eager")
-    members = {"anna": away(model, "lora:rank=2", 0), "ben": away(model, "prefix:length=3", 1)}
+    members = {"anna": tiny.away(model, "lora:rank=2", 0), "ben": tiny.away(model, "prefix:length=3", 1)}
     with torch.no_grad(), ts.attach(model, ts.Bank(members)):
         for rows in (["anna", "ben"], [None, None], ["anna", "anna"], ["ben", None], [None, "anna"]):
             wanted = model(**given, rows=rows).logits

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import torch
 import transformers as tf
-from training import arguments, away
+from training import arguments
 
 import tunescope as ts
 
@@ -31,7 +31,7 @@ def by_pipeline(model: Any, words: Any, **how: Any) -> list[str]:
 def test_a_text_generation_pipeline_is_as_generate_by_hand(arm: str, batch_size: int) -> None:
     model, words = tiny.make("gpt2"), tiny.tokenizer()
     words.padding_side = "left"
-    with ts.attach(model, *away(model, arm, 0), tokenizer=words):
+    with ts.attach(model, *tiny.away(model, arm, 0), tokenizer=words):
         found = by_pipeline(model, words, batch_size=batch_size)
         assert found == [by_hand(model, words, text) for text in TEXTS]
     bare = by_pipeline(model, words, batch_size=batch_size)
@@ -41,7 +41,7 @@ def test_a_text_generation_pipeline_is_as_generate_by_hand(arm: str, batch_size:
 def test_a_pipeline_of_a_bank_takes_the_name_of_each_row() -> None:
     model, words = tiny.make("gpt2"), tiny.tokenizer()
     words.padding_side = "left"
-    members = {"anna": away(model, "prefix:length=3", 0), "ben": away(model, "lora:rank=2", 1)}
+    members = {"anna": tiny.away(model, "prefix:length=3", 0), "ben": tiny.away(model, "lora:rank=2", 1)}
     rows = ["anna", None, "ben"]
     with ts.attach(model, ts.Bank(members), tokenizer=words):
         found = by_pipeline(model, words, batch_size=3, rows=rows)
@@ -52,7 +52,7 @@ def test_a_pipeline_of_a_bank_takes_the_name_of_each_row() -> None:
 def test_a_text_classification_pipeline_is_as_the_model_by_hand(family: str, arm: str) -> None:
     model = tiny.build(tf.AutoModelForSequenceClassification, tiny.configs()[family])
     words = tiny.tokenizer()
-    with ts.attach(model, *away(model, arm, 0), tokenizer=words):
+    with ts.attach(model, *tiny.away(model, arm, 0), tokenizer=words):
         pipe = tf.pipeline("text-classification", model=model, tokenizer=words, top_k=None)
         for text, found in zip(TEXTS, pipe(TEXTS, batch_size=3), strict=True):
             given = words(text, return_tensors="pt", return_token_type_ids=False)
@@ -64,7 +64,7 @@ def test_a_text_classification_pipeline_is_as_the_model_by_hand(family: str, arm
 
 def test_a_text2text_model_generates_in_batches_as_alone() -> None:
     model = tiny.make("t5")
-    with ts.attach(model, *away(model, "lora:rank=2+prefix:length=3", 0)):
+    with ts.attach(model, *tiny.away(model, "lora:rank=2+prefix:length=3", 0)):
         together = model.generate(input_ids=tiny.ids(3, 6), max_new_tokens=5, min_new_tokens=5)
         for row, text in zip(together, tiny.ids(3, 6), strict=True):
             alone = model.generate(input_ids=text[None], max_new_tokens=5, min_new_tokens=5)
@@ -76,7 +76,7 @@ def test_on_a_model_in_bfloat16_what_trains_is_float32_and_near(arm: str) -> Non
     """Near: within a few of bfloat16's steps of 2 ** -8 of the same model in float32."""
     model = tiny.make("llama" if arm != "bias" else "gpt2", dtype=torch.float32)
     given = tiny.batch(model)
-    artifacts = away(model, arm, 0)
+    artifacts = tiny.away(model, arm, 0)
     wanted, slopes = outputs_and_slopes(model, artifacts, given)
     found, gradients = outputs_and_slopes(model.to(torch.bfloat16), artifacts, given)
     assert found.dtype == torch.bfloat16
@@ -89,7 +89,7 @@ def test_on_a_model_in_bfloat16_what_trains_is_float32_and_near(arm: str) -> Non
 @pytest.mark.parametrize("arm", ["lora:rank=2", "prefix:length=3", "soft:length=3", "adapter:bottleneck=3", "bias"])
 def test_under_autocast_it_is_near_too(arm: str) -> None:
     model = tiny.make("llama" if arm != "bias" else "gpt2", dtype=torch.float32)
-    given, artifacts = tiny.batch(model), away(model, arm, 0)
+    given, artifacts = tiny.batch(model), tiny.away(model, arm, 0)
     wanted, slopes = outputs_and_slopes(model, artifacts, given)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found, gradients = outputs_and_slopes(model, artifacts, given)
@@ -121,7 +121,7 @@ def test_a_trainer_with_checkpointing_trains_to_the_same_bits(family: str, arm: 
     for on in (False, True):
         model = tiny.make(family, dtype=torch.float32)
         given = arguments(tmp_path, gradient_checkpointing=on)
-        with ts.attach(model, *away(model, arm, 0)) as tuned:
+        with ts.attach(model, *tiny.away(model, arm, 0)) as tuned:
             with tuned.registered():
                 tf.Trainer(model, given, train_dataset=data).train()
             assert bool(model.is_gradient_checkpointing) == on
@@ -133,7 +133,7 @@ def test_a_trainer_with_checkpointing_trains_to_the_same_bits(family: str, arm: 
 def test_a_trainer_in_bfloat16_trains_float32_tensors(tmp_path: Path) -> None:
     model = tiny.make("llama", dtype=torch.float32)
     data = [{"input_ids": row, "labels": row} for row in tiny.ids(6, 6)]
-    start = away(model, "lora:rank=2+prefix:length=3", 0)
+    start = tiny.away(model, "lora:rank=2+prefix:length=3", 0)
     before = {name: value.clone() for artifact in start for name, value in artifact.tensors.items()}
     with ts.attach(model, *start) as tuned:
         with tuned.registered():

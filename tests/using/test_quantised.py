@@ -9,7 +9,7 @@ import tiny
 import torch
 import transformers as tf
 from torch import Tensor
-from training import arguments, away
+from training import arguments
 
 import tunescope as ts
 from tunescope import artifact
@@ -82,7 +82,7 @@ def test_outputs_and_gradients_are_those_on_the_dequantised_weights(maker: str, 
     model = MAKERS[maker](tmp_path)
     plain = dequantised(model)
     for arm in ARMS:
-        artifacts = away(model, arm, 0)
+        artifacts = tiny.away(model, arm, 0)
         found, gradients = passed(model, artifacts)
         wanted, slopes = passed(plain, artifacts)
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
@@ -95,11 +95,11 @@ def test_on_8_bit_maps_every_tensor_gets_a_gradient_and_a_lora_adds_its_formula(
     """The maps themselves round what enters them, so that only what is added can be checked."""
     model = MAKERS["bitsandbytes 8"](tmp_path)
     for arm in ARMS:
-        out, gradients = passed(model, away(model, arm, 0))
+        out, gradients = passed(model, tiny.away(model, arm, 0))
         assert out.isfinite().all()
         assert all(value.isfinite().all() and value.abs().max() > 0 for value in gradients.values())
     site, given = model.model.layers[0].self_attn.q_proj, torch.randn(2, 3, 64)
-    (lora,) = away(model, "lora:rank=2,alpha=3,sites=attn.q", 0)
+    (lora,) = tiny.away(model, "lora:rank=2,alpha=3,sites=attn.q", 0)
     bare = site(given)
     with ts.attach(model, lora):
         a, b = lora.tensors["decoder.0.self.q:a"], lora.tensors["decoder.0.self.q:b"]
@@ -145,7 +145,7 @@ def test_what_changes_quantised_weights_is_refused(maker: str, tmp_path: Path) -
     with pytest.raises(ts.UserError, match=r"Full\(\) would change '.*q_proj.weight', which is quantised: use lora"):
         ts.attach(model, ts.Full())
     with pytest.raises(ts.UserError, match=r"cannot be merged into 'decoder.0.self.q', whose weight is quantised"):
-        ts.merge(model, *away(model, "lora:rank=2", 0))
+        ts.merge(model, *tiny.away(model, "lora:rank=2", 0))
 
 
 def test_a_4_bit_model_that_packed_itself_for_inference_is_not_trained(tmp_path: Path) -> None:

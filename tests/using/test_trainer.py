@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import transformers as tf
 from safetensors.torch import load_file
 from torch import Tensor
-from training import STEPS, arguments, away, by_hand, recording
+from training import STEPS, arguments, by_hand, recording
 
 import tunescope as ts
 from tunescope.artifact import Artifact, fingerprint
@@ -63,7 +63,7 @@ def copied(artifacts: list[Artifact]) -> list[Artifact]:
 )
 def test_a_trainer_trains_to_the_tensors_of_a_loop_by_hand(family: str, arm: str, tmp_path: Path) -> None:
     model, seen = model_of(family), []
-    start = away(model, arm, 0)
+    start = tiny.away(model, arm, 0)
     with tiny.Float64(), ts.attach(model, *copied(start)) as tuned:
         with tuned.registered():
             data = examples(model)
@@ -79,7 +79,7 @@ def test_a_trainer_trains_to_the_tensors_of_a_loop_by_hand(family: str, arm: str
 
 def test_a_trainer_trains_a_bank_each_row_its_own(tmp_path: Path) -> None:
     model, seen = tiny.make("gpt2"), []
-    start = {"anna": away(model, "prefix:length=3", 0), "ben.v2": away(model, "lora:rank=2", 1)}
+    start = {"anna": tiny.away(model, "prefix:length=3", 0), "ben.v2": tiny.away(model, "lora:rank=2", 1)}
     banks = [ts.Bank({name: copied(artifacts) for name, artifacts in start.items()}) for _ in range(2)]
     collate = recording(seen, ["anna", None, "ben.v2"])
     with tiny.Float64(), ts.attach(model, banks[0]) as tuned:
@@ -103,7 +103,7 @@ def test_a_checkpoint_holds_what_is_tuned_alone_and_resumes_to_the_same_bits(
     given = arguments(tmp_path, save_strategy="steps", save_steps=2)
 
     def trained(resume: str | None, seed: int) -> tuple[dict[str, Tensor], set[str]]:
-        with ts.attach(model, *away(model, arm, seed)) as tuned:
+        with ts.attach(model, *tiny.away(model, arm, seed)) as tuned:
             with tuned.registered():
                 tf.Trainer(model, given, train_dataset=examples(model)).train(resume_from_checkpoint=resume)
             return snapshot(tuned), set(tuned.named_parameters())
@@ -165,7 +165,7 @@ def test_a_seq2seq_trainer_predicts_what_generate_gives(beams: int, tmp_path: Pa
         tmp_path, tf.Seq2SeqTrainingArguments, predict_with_generate=True, per_device_eval_batch_size=4, max_steps=1
     )
     how = {"max_length": 7, "num_beams": beams, "do_sample": False}
-    with ts.attach(model, *away(model, "lora:rank=2+prefix:length=3", 0)) as tuned:
+    with ts.attach(model, *tiny.away(model, "lora:rank=2+prefix:length=3", 0)) as tuned:
         with tuned.registered():
             trainer = tf.Seq2SeqTrainer(model, given, train_dataset=data)
             trainer.train()
@@ -177,7 +177,7 @@ def test_a_seq2seq_trainer_predicts_what_generate_gives(beams: int, tmp_path: Pa
 
 def test_dropout_of_the_deltas_follows_the_mode_of_the_model_while_registered() -> None:
     model, given = tiny.make("gpt2"), {"input_ids": tiny.ids()}
-    with ts.attach(model, *away(model, "lora:rank=2,dropout=0.5", 0)) as tuned:
+    with ts.attach(model, *tiny.away(model, "lora:rank=2,dropout=0.5", 0)) as tuned:
         resting = model(**given).logits
         with tuned.registered():
             assert torch.equal(model(**given).logits, resting)  # the model is in its mode for use, as it came
@@ -195,7 +195,7 @@ def test_registering_confuses_nothing_and_leaves_no_trace(family: str, tmp_path:
     model = tiny.make(family)
     given = {"input_ids": tiny.ids()}
     print_of_base, parameters = fingerprint(model), set(named_parameters(model))
-    artifacts = away(model, "lora:rank=2+prefix:length=2+bias", 0)
+    artifacts = tiny.away(model, "lora:rank=2+prefix:length=2+bias", 0)
     with ts.attach(model, *artifacts) as tuned:
         attributes, state, want = set(vars(model)), set(model.state_dict()), tiny.output(model, given)
         with tuned.registered():
@@ -221,7 +221,7 @@ def test_registering_confuses_nothing_and_leaves_no_trace(family: str, tmp_path:
 def test_accelerate_saves_and_loads_what_is_tuned_beside_the_base(tmp_path: Path) -> None:
     model = tiny.make("gpt2", dtype=torch.float32)
     given = tiny.batch(model)
-    with ts.attach(model, *away(model, "lora:rank=2+bias", 0)) as tuned, tuned.registered():
+    with ts.attach(model, *tiny.away(model, "lora:rank=2+bias", 0)) as tuned, tuned.registered():
         accelerator, optimizer = accelerate.Accelerator(cpu=True), torch.optim.AdamW(tuned.parameters())
         accelerator.prepare(model, optimizer)
         before, wanted = snapshot(tuned), model(**given).logits.detach().clone()
@@ -236,7 +236,7 @@ def test_accelerate_saves_and_loads_what_is_tuned_beside_the_base(tmp_path: Path
 
 def test_a_state_dict_of_the_whole_model_still_loads_as_a_whole() -> None:
     model = tiny.make("gpt2")
-    with ts.attach(model, *away(model, "lora:rank=2", 0)) as tuned, tuned.registered():
+    with ts.attach(model, *tiny.away(model, "lora:rank=2", 0)) as tuned, tuned.registered():
         state = {name: value.clone() for name, value in model.state_dict().items()}
         with torch.no_grad():
             for value in model.parameters():
@@ -285,7 +285,7 @@ def test_a_head_stands_in_for_a_classifier_and_elsewhere_is_refused() -> None:
     config = tiny.configs()["roberta"]
     model = tiny.build(tf.AutoModelForSequenceClassification, config)
     given = tiny.batch(model) | {"labels": torch.tensor([0, 1])}
-    with ts.attach(model, *away(model, "head:n_labels=2+lora:rank=2", 0)) as tuned:
+    with ts.attach(model, *tiny.away(model, "head:n_labels=2+lora:rank=2", 0)) as tuned:
         out = model(**given)
         states = model.base_model(**{name: value for name, value in given.items() if name != "labels"})
         head = tuned.artifacts[0].tensors

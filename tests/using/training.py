@@ -4,28 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tiny
 import torch
 import torch.nn.functional as F
 import transformers as tf
 from torch import Tensor
 
-from tunescope.artifact import Artifact
-from tunescope.fitting import initialised
-from tunescope.registry import parse
-
 STEPS, RATE, CLIP = 4, 0.02, 0.1
-
-
-def away(model: Any, arm: str, seed: int) -> list[Artifact]:
-    """The arm's artifacts, away from where they start, so that no gradient is zero by construction."""
-    artifacts = initialised(model, parse(arm), tiny.tokenizer(), seed)
-    draw = torch.Generator().manual_seed(seed)
-    for artifact in artifacts:
-        for name, value in artifact.tensors.items():
-            if value.is_floating_point():
-                artifact.tensors[name] = value + 0.1 * torch.randn(value.shape, generator=draw, dtype=value.dtype)
-    return artifacts
 
 
 def arguments(folder: Path, kind: type = tf.TrainingArguments, **more: Any) -> Any:

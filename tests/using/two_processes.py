@@ -12,7 +12,7 @@ import tiny
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from training import arguments, away, mean_loss, recording
+from training import arguments, mean_loss, recording
 
 import tunescope as ts
 
@@ -28,7 +28,7 @@ def by_trainer(folder: Path, world: int) -> dict[str, Tensor]:
     given = arguments(
         folder / f"run{world}", per_device_train_batch_size=4 // world, max_steps=3, lr_scheduler_type="constant"
     )
-    with ts.attach(model, *away(model, "lora:rank=2+prefix:length=3", 0)) as tuned:
+    with ts.attach(model, *tiny.away(model, "lora:rank=2+prefix:length=3", 0)) as tuned:
         with tuned.registered():
             trainer = tf.Trainer(model, given, train_dataset=data, data_collator=recording([]))
             trainer.train()
@@ -41,7 +41,7 @@ def by_ddp(rank: int, world: int) -> dict[str, Tensor]:
     model: Any = tiny.make("gpt2", dtype=torch.float32)
     text = tiny.ids(4, 6)
     mine = slice(rank * 4 // world, (rank + 1) * 4 // world)
-    bank = ts.Bank({name: away(model, arm, seed) for seed, (name, arm) in enumerate(BANK.items())})
+    bank = ts.Bank({name: tiny.away(model, arm, seed) for seed, (name, arm) in enumerate(BANK.items())})
     with ts.attach(model, bank) as tuned, tuned.registered():
         wrapped = model
         if world > 1:

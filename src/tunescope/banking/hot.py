@@ -94,7 +94,7 @@ class Hot:
 
     def _shrink(self, keep: set[Entry]) -> None:
         """Out with what was removed from the bank, and with the oldest of what can be read again."""
-        for entry in [one for one in self._ready if one.name not in self.bank and one not in keep]:
+        for entry in [one for one in self._ready if not self.bank.holds(one) and one not in keep]:
             del self._ready[entry]
         read = [entry for entry in self._ready if isinstance(entry.given, Path)]
         held = sum(self._ready[entry].bytes() for entry in read)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope import store
+from tunescope import files, store
 from tunescope.artifact import AttentionDelta
 from tunescope.comparing import asking, run_arm, scored
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.in_front import specs_at
 from tunescope.comparing.job import Job
-from tunescope.train import Diverged, OutOfMemory, Problem, Saving, memory_errors_named, training
+from tunescope.train import Diverged, Problem, Saving, memory_errors_named, training
 
 SIZES = (2, 4, 8)  # runs in a pass, of which the quickest is taken where it is measured
 STEPS = 3  # timed of each size, after one that is not
@@ -53,25 +52,47 @@ def can_share(bench: Bench, todo: Job) -> bool:
 
 
 def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dict[str, run_arm.Outcome]:
-    """Every job's outcome by id: trained together where they are several, then scored and told as each is alone."""
+    """Every job's outcome by id: trained together where they are several, then scored and told as each is alone.
+
+    What could not be trained together is trained alone; its outcome then says why under "apart".
+    """
     left = [todo for todo in jobs if store.finished(folder, todo.id) is None]
-    if len(left) > 1:
-        with suppress(OutOfMemory, RuntimeError), memory_errors_named():
-            _train(bench, left, folder, report)
-    return {todo.id: run_arm.run(bench, todo, folder, report(todo)) for todo in jobs}
+    apart = _problem(lambda: _train(bench, left, folder, report)) if len(left) > 1 else ""
+    outcomes = {todo.id: run_arm.run(bench, todo, folder, report(todo)) for todo in jobs}
+    if apart:
+        for todo in left:
+            outcomes[todo.id] = outcomes[todo.id] | {"apart": apart}
+    return outcomes
 
 
 def best_size(bench: Bench, jobs: Sequence[Job]) -> tuple[int, str]:
     """How many runs are quickest together here, from a few steps of each size, and that in words."""
     shared = [todo for todo in jobs if can_share(bench, todo)]
-    times = {size: _seconds(bench, shared[:size]) / size for size in (1, *SIZES) if size <= len(shared)}
-    if len(times) < 2:
+    times: dict[int, float] = {}
+    for size in (1, *SIZES) if len(shared) > 1 else ():
+        if size <= len(shared) and (problem := _problem(lambda: _measure(bench, shared[:size], times))):
+            if len(times) < 2:
+                return 1, f"every run has its own passes: {size} of them were tried together, {problem}"
+            break
+    if not times:
         return 1, "every run has its own passes: fewer than two of them could share"
     size = min(times, key=times.__getitem__)
     told = ", ".join(f"{size} together {seconds / times[1]:.2f}" for size, seconds in times.items() if size > 1)
     if times[size] > GAIN * times[1]:
         return 1, f"every run has its own passes: a step took, against alone, {told}"
     return size, f"{size} runs share each pass: a step took, against alone, {told}"
+
+
+def _problem(work: Callable[[], None]) -> str:
+    """What went wrong in work that has another way, in words; empty where all went well."""
+    try:
+        with memory_errors_named():
+            work()
+    except files.DiskError:
+        raise
+    except Exception as problem:
+        return str(problem) or type(problem).__name__
+    return ""
 
 
 def _whole_model() -> tuple[type, ...]:
@@ -168,20 +189,20 @@ def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
     }
 
 
-def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
-    """Of one step of them all, the least of a few, each on its first batch."""
+def _measure(bench: Bench, jobs: Sequence[Job], times: dict[int, float]) -> None:
+    """Puts the seconds a run of one step of them all, the least of a few, each on its first batch, into `times`."""
     from tunescope.reach import quick_to_train
     from tunescope.together import train_together
 
-    settings, times = bench.plan.settings, []
+    settings, taken = bench.plan.settings, []
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned, quick_to_train(bench.model, settings.precision):
         problems, losses = _problems(bench, jobs, tuned)
         for _ in range(1 + STEPS):
             runs = _one_step(bench, jobs, problems)
             start = time.perf_counter()
             train_together(runs, losses, bench.device, settings.precision)
-            times.append(time.perf_counter() - start)
-    return min(times[1:])
+            taken.append(time.perf_counter() - start)
+    times[len(jobs)] = min(taken[1:]) / len(jobs)
 
 
 def _one_step(bench: Bench, jobs: Sequence[Job], problems: Mapping[str, Problem]) -> dict[str, Any]:

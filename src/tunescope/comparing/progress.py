@@ -101,7 +101,8 @@ def ended(outcome: dict[str, Any]) -> str:
     if outcome["status"] != "done":
         return f"{outcome['status']}: {outcome['reason']}"
     test = f"  test {next(iter(outcome['test'].values())):.4g}" if outcome.get("test") else ""
-    return f"done  dev {outcome['dev']:.4g}{test}  {outcome['steps']} steps in {duration(outcome['seconds'])}"
+    apart = f"; alone, since together: {outcome['apart']}" if outcome.get("apart") else ""
+    return f"done  dev {outcome['dev']:.4g}{test}  {outcome['steps']} steps in {duration(outcome['seconds'])}{apart}"
 
 
 def duration(seconds: float) -> str:

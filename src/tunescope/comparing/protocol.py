@@ -168,6 +168,8 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
     if texts:
         standing.note += f"; found: {' | '.join(texts)}"
+    if any(one.get("together") for one in found):
+        standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
     cut: dict[str, int] = {}
     for one in found:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
