@@ -123,7 +123,7 @@ def _check_classifier(model: Any, spec: SiteDelta) -> None:
         )
 
 
-def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse]:
+def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
     """Every delta at every one of its sites, with its tensors there, in the order given."""
     uses = []
     for artifact in artifacts:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from tunescope.artifact import ORIGINALS, REGISTERED, Params, PatchDelta, SiteDelta
+from tunescope.artifact import ORIGINALS, REGISTERED, Params, PatchDelta
 from tunescope.compiling import uncompiled
 from tunescope.sites import Site, Tap
 
 
+class Acting(Protocol):
+    """What stands at a site: a `SiteDelta`, or several of them that act as one."""
+
+    @property
+    def reads(self) -> str: ...
+
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor: ...
+
+
+A = TypeVar("A", bound=Acting, covariant=True)
+
+
 @dataclass
-class SiteUse:
+class SiteUse(Generic[A]):
     """One delta at one site, with its tensors there."""
 
-    spec: SiteDelta
+    spec: A
     site: Site
     tensors: Params
 
@@ -41,7 +53,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def acting(uses: list[SiteUse], is_training: Callable[[], bool]) -> Iterator[None]:
+def acting(uses: Sequence[SiteUse[Acting]], is_training: Callable[[], bool]) -> Iterator[None]:
     """The deltas act at their sites: on linear maps first, then on whole blocks, each group in the order given."""
     handles: list[Any] = []
     blocks = [use for use in uses if not use.site.is_linear]
@@ -76,7 +88,7 @@ def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
     return source.module.register_forward_hook(after)
 
 
-def _act(use: SiteUse, carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
+def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
     target = use.site.h
     resting = _without_dropout(use.spec)
 
@@ -98,7 +110,7 @@ def _act(use: SiteUse, carried: dict[int, Tensor], is_training: Callable[[], boo
     return target.module.register_forward_hook(after)
 
 
-def _without_dropout(spec: SiteDelta) -> SiteDelta:
+def _without_dropout(spec: Acting) -> Acting:
     return replace(spec, dropout=0.0) if "dropout" in {field.name for field in fields(spec)} else spec  # type: ignore[type-var, arg-type]
 
 
@@ -208,7 +220,7 @@ def argument_names(module: nn.Module) -> list[str]:
 
 
 @contextmanager
-def pooled(model: Any, spec: SiteDelta, tensors: Params) -> Iterator[None]:
+def pooled(model: Any, spec: Acting, tensors: Params) -> Iterator[None]:
     """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler.
 
     In a model with a classifier of its own, the head's logits stand in for what that gives.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, Params, PatchDelta, SiteDelta, SiteShape
@@ -21,19 +22,19 @@ class Added(SiteDelta):
     sites: tuple[str, ...] = ()
 
     def init(self, shape: SiteShape) -> Params:
-        raise NotImplementedError("made from a bias that is there")
+        return {"change": torch.zeros(shape.d_out)}
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         return h + p["change"]
 
 
-def bias_uses(model: Any, name: str, artifacts: Sequence[Artifact]) -> list[SiteUse]:
+def bias_uses(model: Any, name: str, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
     """What changes of biases do at the modules that have them. Raises UserError for any other parameter."""
     changes = [artifact for artifact in artifacts if isinstance(artifact.spec, PatchDelta)]
     if not changes:
         return []
     places = named_parameters(model)
-    uses = []
+    uses: list[SiteUse[SiteDelta]] = []
     for artifact in changes:
         assert isinstance(artifact.spec, PatchDelta)
         for parameter, change in artifact.spec.patch(artifact.tensors).items():

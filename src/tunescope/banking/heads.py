@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tunescope.artifact import Artifact, SiteDelta
-from tunescope.banking.rowwise import rowwise
+from tunescope.banking.rowwise import Rowwise, rowwise
 from tunescope.errors import UserError
 from tunescope.fitting import at_site
 from tunescope.hooks import SiteUse
 from tunescope.sites import Site, Tap
 
 
-def heads_by_row(model: Any, members: Sequence[tuple[Sequence[int], Sequence[Artifact]]], batch: int) -> SiteUse | None:
+def heads_by_row(
+    model: Any, members: Sequence[tuple[Sequence[int], Sequence[Artifact]]], batch: int
+) -> SiteUse[Rowwise] | None:
     """The heads of all rows as one; None where no row has any. Raises UserError for a batch that mixes.
 
     members: for each, the rows that take it, and its artifacts.
@@ -22,8 +24,9 @@ def heads_by_row(model: Any, members: Sequence[tuple[Sequence[int], Sequence[Art
     site = Site("pooled", place, place, None, 1)
     found = []
     for rows, artifacts in members:
-        own = [a for a in artifacts if isinstance(a.spec, SiteDelta) and a.spec.sites == ("pooled",)]
-        found += [(rows, [SiteUse(a.spec, site, at_site(a, "pooled"))]) for a in own]  # type: ignore[arg-type]
+        for one in artifacts:
+            if isinstance(one.spec, SiteDelta) and one.spec.sites == ("pooled",):
+                found.append((rows, [SiteUse(one.spec, site, at_site(one, "pooled"))]))
     if not found:
         return None
     made = rowwise(found, batch, model.get_input_embeddings().weight.device)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tunescope.artifact import Artifact, Spec
+from tunescope.artifact import Artifact, SiteDelta, Spec
 from tunescope.bank import Bank, Entry, check_member
 from tunescope.banking.biases import bias_uses
 from tunescope.fitting import initialised, site_uses
@@ -26,7 +26,7 @@ class Ready:
     """
 
     artifacts: tuple[Artifact, ...]
-    uses: list[SiteUse]
+    uses: list[SiteUse[SiteDelta]]
     extras: dict[str, tuple[object, Extras, int]] = field(default_factory=dict)
 
     def state(self) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from tunescope.bank import Entry
 from tunescope.banking.heads import heads_by_row
 from tunescope.banking.hot import Ready
 from tunescope.banking.keys import by_row
-from tunescope.banking.rowwise import rowwise
+from tunescope.banking.rowwise import Rowwise, rowwise
 from tunescope.hooks import SiteUse, acting
 from tunescope.lowered import Extras, extras_of
 from tunescope.placing import token_rows
@@ -106,7 +106,7 @@ def embeddings_of(model: Any, batch: Batch) -> tuple[Tensor, Tensor | None] | No
     return whole, torch.arange(most, device=like.device) >= most - lengths[:, None]
 
 
-def deltas_of(model: Any, batch: Batch) -> tuple[list[SiteUse], SiteUse | None]:
+def deltas_of(model: Any, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
     """Every row's deltas at their sites, and its head."""
     rows, device = batch.rows(), model.get_input_embeddings().weight.device
     members = [(own, ready.uses) for own, (_, ready) in zip(rows, batch.members, strict=True)]

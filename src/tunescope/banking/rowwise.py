@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tunescope.artifact import Params, SiteDelta, SiteShape
+from tunescope.artifact import Params, SiteDelta
 from tunescope.hooks import SiteUse
+
+_Use = tuple[Sequence[int], SiteUse[SiteDelta]]  # the rows that take a delta, and the delta at its site
 
 
 @dataclass(frozen=True, eq=False)
-class Rowwise(SiteDelta):
+class Rowwise:
     """One delta for some rows of a batch, each with its own tensors; the other rows are left as they are.
 
     rows: (n,) the rows that have it, None for all; its tensors are (n, ...), or a single row's where `shared`.
@@ -26,14 +28,10 @@ class Rowwise(SiteDelta):
     rows: Tensor | None
     shared: bool
     dropout: float
-    sites: tuple[str, ...] = ()
 
     @property
     def reads(self) -> str:
         return self.spec.reads
-
-    def init(self, shape: SiteShape) -> Params:
-        raise NotImplementedError("made from deltas that are there")
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         """x (batch, ..., d_in), h (batch, ..., d_out); some families fold the length into the batch."""
@@ -55,12 +53,14 @@ class _Place(NamedTuple):
     method: type[SiteDelta]
 
 
-def rowwise(members: Sequence[tuple[Sequence[int], Sequence[SiteUse]]], batch: int, device: Any) -> list[SiteUse]:
+def rowwise(
+    members: Sequence[tuple[Sequence[int], Sequence[SiteUse[SiteDelta]]]], batch: int, device: Any
+) -> list[SiteUse[Rowwise]]:
     """The deltas of all members as deltas of the batch, in the order in which each row's own act.
 
     members: for each, the rows that take it, and its deltas at their sites.
     """
-    places: dict[_Place, list[tuple[Sequence[int], SiteUse]]] = {}
+    places: dict[_Place, list[_Use]] = {}
     for rows, uses in members:
         turns: Counter[str] = Counter()
         for use in uses:
@@ -77,13 +77,13 @@ def dropout_of(spec: SiteDelta) -> float:
     return float(getattr(spec, "dropout", 0.0)) if "dropout" in {field.name for field in fields(spec)} else 0.0  # type: ignore[arg-type]
 
 
-def _alike(given: list[tuple[Sequence[int], SiteUse]]) -> list[list[tuple[Sequence[int], SiteUse]]]:
+def _alike(given: list[_Use]) -> list[list[_Use]]:
     """Groups that differ in tensors alone, sizes made equal where the method can be padded."""
     if len(given) == 1:
         return [given]
     size = given[0][1].spec.size
     most = max(getattr(use.spec, size) for _, use in given) if size else 0
-    groups: dict[SiteDelta, list[tuple[Sequence[int], SiteUse]]] = {}
+    groups: dict[SiteDelta, list[_Use]] = {}
     for rows, use in given:
         spec, tensors = use.spec.padded(use.tensors, most)
         spec = replace(spec, sites=())  # type: ignore[type-var]
@@ -91,7 +91,7 @@ def _alike(given: list[tuple[Sequence[int], SiteUse]]) -> list[list[tuple[Sequen
     return list(groups.values())
 
 
-def _stacked(group: list[tuple[Sequence[int], SiteUse]], batch: int, device: Any) -> SiteUse:
+def _stacked(group: list[_Use], batch: int, device: Any) -> SiteUse[Rowwise]:
     spec, site = group[0][1].spec, group[0][1].site
     rows = [row for some, _ in group for row in some]
     which = [index for index, (some, _) in enumerate(group) for _ in some]

@@ -7,7 +7,8 @@ has alone but for the rounding of a pass of several; whatever goes wrong in a gr
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,25 +58,26 @@ def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dic
     What could not be trained together is trained alone; its outcome then says why under "apart".
     """
     left = [todo for todo in jobs if store.finished(folder, todo.id) is None]
-    apart = _problem(lambda: _train(bench, left, folder, report)) if len(left) > 1 else ""
-    outcomes = {todo.id: run_arm.run(bench, todo, folder, report(todo)) for todo in jobs}
-    if apart:
-        for todo in left:
-            outcomes[todo.id] = outcomes[todo.id] | {"apart": apart}
-    return outcomes
+    with _caught() as problems:
+        if len(left) > 1:
+            _train(bench, left, folder, report)
+    apart = {todo.id: {"apart": problems[0]} for todo in left if problems}
+    return {todo.id: run_arm.run(bench, todo, folder, report(todo)) | apart.get(todo.id, {}) for todo in jobs}
 
 
 def best_size(bench: Bench, jobs: Sequence[Job]) -> tuple[int, str]:
     """How many runs are quickest together here, from a few steps of each size, and that in words."""
     shared = [todo for todo in jobs if can_share(bench, todo)]
-    times: dict[int, float] = {}
-    for size in (1, *SIZES) if len(shared) > 1 else ():
-        if size <= len(shared) and (problem := _problem(lambda: _measure(bench, shared[:size], times))):
-            if len(times) < 2:
-                return 1, f"every run has its own passes: {size} of them were tried together, {problem}"
-            break
-    if not times:
+    if len(shared) < 2:
         return 1, "every run has its own passes: fewer than two of them could share"
+    times: dict[int, float] = {}
+    for size in [size for size in (1, *SIZES) if size <= len(shared)]:
+        with _caught() as problems:
+            times[size] = _seconds(bench, shared[:size]) / size
+        if problems and len(times) < 2:
+            return 1, f"every run has its own passes: {size} of them were tried together, {problems[0]}"
+        if problems:
+            break
     size = min(times, key=times.__getitem__)
     told = ", ".join(f"{size} together {seconds / times[1]:.2f}" for size, seconds in times.items() if size > 1)
     if times[size] > GAIN * times[1]:
@@ -83,16 +85,17 @@ def best_size(bench: Bench, jobs: Sequence[Job]) -> tuple[int, str]:
     return size, f"{size} runs share each pass: a step took, against alone, {told}"
 
 
-def _problem(work: Callable[[], None]) -> str:
-    """What went wrong in work that has another way, in words; empty where all went well."""
+@contextmanager
+def _caught() -> Iterator[list[str]]:
+    """What goes wrong within, where there is another way, as words in the list."""
+    problems: list[str] = []
     try:
         with memory_errors_named():
-            work()
+            yield problems
     except files.DiskError:
         raise
     except Exception as problem:
-        return str(problem) or type(problem).__name__
-    return ""
+        problems.append(str(problem) or type(problem).__name__)
 
 
 def _whole_model() -> tuple[type, ...]:
@@ -189,20 +192,20 @@ def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
     }
 
 
-def _measure(bench: Bench, jobs: Sequence[Job], times: dict[int, float]) -> None:
-    """Puts the seconds a run of one step of them all, the least of a few, each on its first batch, into `times`."""
+def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
+    """Of one step of them all, the least of a few, each on its first batch."""
     from tunescope.reach import quick_to_train
     from tunescope.together import train_together
 
-    settings, taken = bench.plan.settings, []
+    settings, times = bench.plan.settings, []
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned, quick_to_train(bench.model, settings.precision):
         problems, losses = _problems(bench, jobs, tuned)
         for _ in range(1 + STEPS):
             runs = _one_step(bench, jobs, problems)
             start = time.perf_counter()
             train_together(runs, losses, bench.device, settings.precision)
-            taken.append(time.perf_counter() - start)
-    times[len(jobs)] = min(taken[1:]) / len(jobs)
+            times.append(time.perf_counter() - start)
+    return min(times[1:])
 
 
 def _one_step(bench: Bench, jobs: Sequence[Job], problems: Mapping[str, Problem]) -> dict[str, Any]:
