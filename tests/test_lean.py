@@ -23,6 +23,28 @@ def test_outputs_are_the_same_bits_and_gradients_those_of_autograd() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-14)
 
 
+def test_second_derivatives_are_those_of_autograd_too() -> None:
+    module = NewGELUActivation()
+    x = torch.linspace(-3, 3, 50, dtype=torch.float64).view(5, 10).requires_grad_()
+
+    def second() -> Tensor:
+        (first,) = torch.autograd.grad(module(x).sum(), x, create_graph=True)
+        return torch.autograd.grad((first**2).sum(), x)[0]
+
+    expected = second()
+    with lean(module):
+        torch.testing.assert_close(second(), expected, rtol=0, atol=1e-13)
+
+
+def test_a_forward_that_somebody_put_in_its_place_stays() -> None:
+    module = NewGELUActivation()
+    module.forward = lambda x: 2 * x  # type: ignore[method-assign]
+    own = module.forward
+    with lean(module):
+        assert module.forward is own
+    assert module.forward is own
+
+
 @pytest.mark.parametrize("half", [torch.bfloat16, None])
 def test_under_autocast_the_gradient_has_the_type_of_the_input(half: torch.dtype | None) -> None:
     module = NewGELUActivation()

@@ -34,7 +34,7 @@ from tunescope.lowered import check_in_force, embedder, extras_of, in_force, pro
 from tunescope.placing import placed
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached
-from tunescope.registering import registered
+from tunescope.registering import in_training
 from tunescope.sites import kind
 
 __all__ = ["Attached", "attach", "logits_at", "lower"]
@@ -117,14 +117,8 @@ class Attached:
         For what looks for parameters on the model: transformers' Trainer, accelerate, DDP. Dropout of the deltas is on
         while the model is in training mode, as a Trainer switches it. See docs/using.md.
         """
-        before = self.training
-        self.train()
-        try:
-            with registered(self.model, self.named_parameters()) as self._tree:
-                yield
-        finally:
-            self._tree = None
-            self.train(before)
+        with in_training(self):
+            yield
 
     def _drops(self) -> bool:
         """Whether dropout of the deltas is on."""

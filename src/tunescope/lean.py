@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from transformers.activations import NewGELUActivation
 
 ROWS = 64
@@ -20,8 +19,12 @@ ROWS = 64
 
 @contextmanager
 def lean(model: nn.Module) -> Iterator[None]:
-    """Within it, a backward pass through such an activation computes it again; its outputs are the same to the bit."""
-    found = [module for module in model.modules() if type(module) is NewGELUActivation]
+    """Within it, a backward pass through such an activation computes it again; its outputs are the same to the bit.
+
+    An activation whose `forward` somebody has put another in place of is left as it is.
+    """
+    every = [module for module in model.modules() if type(module) is NewGELUActivation]
+    found = [module for module in every if "forward" not in module.__dict__]
     try:
         for module in found:
             module.__dict__["forward"] = _leaner(module.forward)
@@ -53,7 +56,6 @@ class _Again(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (x,) = ctx.saved_tensors
         exact = torch.promote_types(gradient.dtype, x.dtype)

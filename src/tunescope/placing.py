@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -62,14 +62,19 @@ def _keys_placed(
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
-        asked = given.get("output_attentions")
-        for module in places.values():
-            module.__dict__[STATE].asked = bool(model.config.output_attentions if asked is None else asked)
+        tell_asked(model, given, [module.__dict__[STATE] for module in places.values()])
         if model.__dict__["_tunescope_wants_output_start"] and given.get("use_cache") is False:
             check_output_start(given)
         return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
 
-    handle = entry.register_forward_pre_hook(uncompiled(enter), with_kwargs=True)
+    with entered(entry, uncompiled(enter), places):
+        yield
+
+
+@contextmanager
+def entered(entry: nn.Module, enter: Callable[..., Any], places: Mapping[str, nn.Module]) -> Iterator[None]:
+    """`enter` is asked before each pass of a stack, whose attention modules have a state that it can fill."""
+    handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
     try:
         for module in places.values():
             module.__dict__[STATE] = LayerState()
@@ -78,6 +83,13 @@ def _keys_placed(
         handle.remove()
         for module in places.values():
             module.__dict__.pop(STATE, None)
+
+
+def tell_asked(model: Any, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
+    """Whether this call asks for attention weights."""
+    asked = given.get("output_attentions")
+    for state in states:
+        state.asked = bool(model.config.output_attentions if asked is None else asked)
 
 
 def check_output_start(given: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from tunescope.artifact import Artifact
-from tunescope.attention import STATE, LayerState
+from tunescope.attention import STATE
 from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
 from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
@@ -18,10 +18,10 @@ from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.lean import lean
-from tunescope.placing import check_output_start, embeddings_joined, refuse_reentrant, shifted
+from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_asked
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
-from tunescope.registering import registered
+from tunescope.registering import in_training
 from tunescope.sites import kind
 
 Names = Sequence[str | None]
@@ -160,15 +160,8 @@ class Banked:
             moves = isinstance(made["used"], Tensor)
             return (), shifted(given, made["used"], self.model, takes=names) if moves else given
 
-        handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
-        try:
-            for module in places.values():
-                module.__dict__[STATE] = LayerState()
+        with entered(entry, enter, places):
             yield
-        finally:
-            handle.remove()
-            for module in places.values():
-                module.__dict__.pop(STATE, None)
 
     def _rows(self, batch: int) -> Batch:
         """The artifacts of each row of a batch of that size. Raises UserError where the names do not say."""
@@ -190,10 +183,8 @@ class Banked:
         return None if self._hot.making else embeddings_of(self.model, self._batch)
 
     def _tell_states(self, places: dict[str, nn.Module], given: dict[str, Any]) -> None:
-        asked = given.get("output_attentions")
         states = [module.__dict__[STATE] for module in places.values()]
-        for state in states:
-            state.asked = bool(self.model.config.output_attentions if asked is None else asked)
+        tell_asked(self.model, given, states)
         if given.get("use_cache") is False and any(extra.infix for state in states for extra in state.extras):
             check_output_start(given)
 
@@ -250,14 +241,8 @@ class Banked:
 
         As `Attached.registered`. What is added to the bank meanwhile is not among them.
         """
-        before = self.training
-        self.train()
-        try:
-            with registered(self.model, self.named_parameters()) as self._tree:
-                yield
-        finally:
-            self._tree = None
-            self.train(before)
+        with in_training(self):
+            yield
 
     def _drops(self) -> bool:
         """Whether dropout of the deltas is on."""
