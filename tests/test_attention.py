@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import tunescope as ts
 from tunescope import attention as ours
-from tunescope.attention import SHORT, Extra, LayerState, _is_slow_to_train, attention, mask_function
+from tunescope.attention import SHORT, LayerState, _is_slow_to_train, attention, mask_function
+from tunescope.extras import Extra
 from tunescope.reach import quick_to_train
 
 B, HEADS, KV, T, D, DV = 2, 6, 3, 7, 5, 11  # rows, heads, key heads, text, key width, value width

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import tunescope as ts
 from tunescope.artifact import Artifact, SiteDelta, SiteShape
-from tunescope.attention import STATE, Extra, LayerState, attention
+from tunescope.attention import STATE, LayerState, attention
+from tunescope.extras import Extra
 from tunescope.fitting import initialised
 from tunescope.registry import find, names, parse
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, AttentionDelta, Context, KVContext, Params, TokenContext
-from tunescope.attention import STATE, Edit, LayerState, is_output
+from tunescope.attention import STATE, Edit, LayerState
 from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
+from tunescope.extras import is_output
 from tunescope.hooks import entries, trains
 from tunescope.lowered import embedder, projector
 from tunescope.reach import Reached, reached

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from tunescope.errors import UserError
+from tunescope.extras import Extra, context_keys, context_visible, over_context
 
 NAME = "tunescope"
 STATE = "_tunescope"
@@ -26,24 +26,6 @@ FEW = 1.0
 # On a CPU the backward pass of torch's kernel in bfloat16 takes three to six times as long as that of plain products,
 # for rows of up to so many tokens; beyond some hundreds it is the faster one again.
 SHORT = 128
-
-
-@dataclass(frozen=True)
-class Extra:
-    """A context's keys and values in one layer, the same for every row of the batch or each row's own.
-
-    key: (kv_heads, n, d_key), or (batch, kv_heads, n, d_key); value: likewise, with d_value; after rotary positions.
-    at: (n,) or (batch, n), the position of each key, for keys that stand at positions; None for free ones, which no
-    window hides.
-    infix: seen only from `output_start` on.
-    filled: (batch, n), False where a row has fewer keys than the longest; None where all have as many.
-    """
-
-    key: Tensor
-    value: Tensor
-    at: Tensor | None = None
-    infix: bool = False
-    filled: Tensor | None = None
 
 
 Changed = Callable[[Tensor, dict[str, Any]], Tensor]
@@ -125,49 +107,6 @@ AttentionInterface.register(NAME, attention)
 AttentionMaskInterface.register(NAME, mask_function)
 
 
-def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
-    """(batch or 1, 1, query, n_context), True where a context's key is seen; None where all are seen by all."""
-    parts = [_extra_visible(extra, query, key, kwargs) for extra in extras]
-    if all(part is None for part in parts):
-        return None
-    rows = max(part.shape[0] for part in parts if part is not None)
-    shape = (rows, 1, query.shape[2])
-    whole = [
-        torch.ones(*shape, extra.key.shape[-2], dtype=torch.bool, device=query.device)
-        if part is None
-        else part.expand(*shape, extra.key.shape[-2])
-        for extra, part in zip(extras, parts, strict=True)
-    ]
-    return torch.cat(whole, -1)
-
-
-def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
-    length = query.shape[2]
-    seen = None if extra.filled is None else extra.filled.to(query.device)[:, None, None]
-    if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
-        after = is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
-        return after if seen is None else seen & after
-    window = kwargs.get("sliding_window")
-    if extra.at is None or window is None:
-        return seen
-    positions = kwargs.get("position_ids")
-    if positions is None:
-        raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
-    at = extra.at.to(query.device).view(-1, 1, 1, extra.at.shape[-1])
-    near: Tensor = positions[:, None, :, None] - at < window
-    return near if seen is None else seen & near
-
-
-def is_output(length: int, output_start: Tensor | None, device: torch.device) -> Tensor:
-    """(batch or 1, length), True from the last token of each row's input on; that is the last column if none is told.
-
-    For a text given whole; what is given in a later step of decoding is output altogether.
-    """
-    start = torch.tensor([length - 1]) if output_start is None else output_start
-    found: Tensor = torch.arange(length, device=device) >= start.to(device)[:, None]
-    return found
-
-
 def _is_slow_to_train(query: Tensor, key: Tensor) -> bool:
     """Whether a gradient is asked for that torch's kernel is slow to give; see SHORT."""
     if query.device.type != "cpu" or not query.requires_grad or key.shape[2] > SHORT:
@@ -179,30 +118,6 @@ def _is_slow_to_train(query: Tensor, key: Tensor) -> bool:
 def _is_causal(module: nn.Module, kwargs: dict[str, Any]) -> bool:
     given = kwargs.get("is_causal")
     return bool(getattr(module, "is_causal", False) if given is None else given)
-
-
-def _context_keys(extras: tuple[Extra, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """All contexts' keys and values, one after the other: (kv_heads, n, d), or (batch, kv_heads, n, d)."""
-    if len(extras) == 1:
-        return extras[0].key.to(like.dtype), extras[0].value.to(like.dtype)
-    return (
-        torch.cat([extra.key for extra in extras], -2).to(like.dtype),
-        torch.cat([extra.value for extra in extras], -2).to(like.dtype),
-    )
-
-
-def _over_context(x: Tensor, context: Tensor) -> Tensor:
-    """x (batch, heads, query, a) times a context's (kv_heads, a, b) or (batch, kv_heads, a, b) -> (..., query, b).
-
-    What is the same for all rows is one product with all of them, and no copy a row.
-    """
-    batch, heads, length, width = x.shape
-    kv_heads = context.shape[-3]
-    x = x.reshape(batch, kv_heads, -1, width)
-    if context.dim() == 4:
-        return (x @ context).view(batch, heads, length, -1)
-    whole = x.transpose(0, 1).reshape(kv_heads, -1, width) @ context
-    return whole.view(kv_heads, batch, -1, whole.shape[-1]).transpose(0, 1).reshape(batch, heads, length, -1)
 
 
 def _scores(
@@ -228,7 +143,7 @@ def _scores(
         content = content.masked_fill(~mask, lowest) if mask.dtype == torch.bool else content + mask
     if not extras:
         return content
-    joined = _capped(_over_context(query, _context_keys(extras, query)[0].mT), softcap)
+    joined = _capped(over_context(query, context_keys(extras, query)[0].mT), softcap)
     if visible is not None:
         joined = joined.masked_fill(~visible, lowest)
     return torch.cat([joined, content], -1)
@@ -259,7 +174,7 @@ def _mix(weights: Tensor, value: Tensor, extras: tuple[Extra, ...]) -> Tensor:
     out = content.view(batch, heads, length, -1)
     if not extras:
         return out
-    return out + _over_context(weights[..., :n_context], _context_keys(extras, value)[1])
+    return out + over_context(weights[..., :n_context], context_keys(extras, value)[1])
 
 
 def _fused(
@@ -280,7 +195,7 @@ def _fused(
         n_context = sum(extra.key.shape[-2] for extra in extras)
         if mask is not None or visible is not None:
             mask = _joined_mask(mask, visible, (query.shape[0], query.shape[2], n_context, key.shape[2]), query)
-        more_keys, more_values = _context_keys(extras, key)
+        more_keys, more_values = context_keys(extras, key)
         query = query.contiguous()  # a view would keep the text's keys and values a second time for the backward pass
         key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape[-3:]), key], 2)
         value = torch.cat([more_values.expand(value.shape[0], *more_values.shape[-3:]), value], 2)

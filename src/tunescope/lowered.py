@@ -25,8 +25,9 @@ from tunescope.artifact import (
     fingerprint,
     hash_tensors,
 )
-from tunescope.attention import STATE, Extra, LayerState
+from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
+from tunescope.extras import Extra
 from tunescope.hooks import entries
 from tunescope.quantised import is_quantised, unpacked
 from tunescope.sites import Site, resolve

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.attention import STATE, Extra, LayerState
+from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
+from tunescope.extras import Extra
 from tunescope.reach import reached, switched
 from tunescope.sites import kind
 

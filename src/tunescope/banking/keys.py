@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tunescope.attention import Extra
+from tunescope.extras import Extra
 
 FREE = 2**62  # where a key stands that no window hides
 

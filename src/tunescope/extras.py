@@ -1,0 +1,96 @@
+"""Contexts' keys and values in a layer, beside the text's: what they are, who sees them, and products with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A context's keys and values in one layer, the same for every row of the batch or each row's own.
+
+    key: (kv_heads, n, d_key), or (batch, kv_heads, n, d_key); value: likewise, with d_value; after rotary positions.
+    at: (n,) or (batch, n), the position of each key, for keys that stand at positions; None for free ones, which no
+    window hides.
+    infix: seen only from `output_start` on.
+    filled: (batch, n), False where a row has fewer keys than the longest; None where all have as many.
+    """
+
+    key: Tensor
+    value: Tensor
+    at: Tensor | None = None
+    infix: bool = False
+    filled: Tensor | None = None
+
+
+def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+    """(batch or 1, 1, query, n_context), True where a context's key is seen; None where all are seen by all."""
+    parts = [_extra_visible(extra, query, key, kwargs) for extra in extras]
+    if all(part is None for part in parts):
+        return None
+    rows = max(part.shape[0] for part in parts if part is not None)
+    shape = (rows, 1, query.shape[2])
+    whole = [
+        torch.ones(*shape, extra.key.shape[-2], dtype=torch.bool, device=query.device)
+        if part is None
+        else part.expand(*shape, extra.key.shape[-2])
+        for extra, part in zip(extras, parts, strict=True)
+    ]
+    return torch.cat(whole, -1)
+
+
+def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+    length = query.shape[2]
+    seen = None if extra.filled is None else extra.filled.to(query.device)[:, None, None]
+    if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
+        after = is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
+        return after if seen is None else seen & after
+    window = kwargs.get("sliding_window")
+    if extra.at is None or window is None:
+        return seen
+    positions = kwargs.get("position_ids")
+    if positions is None:
+        raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
+    at = extra.at.to(query.device).view(-1, 1, 1, extra.at.shape[-1])
+    near: Tensor = positions[:, None, :, None] - at < window
+    return near if seen is None else seen & near
+
+
+def is_output(length: int, output_start: Tensor | None, device: torch.device) -> Tensor:
+    """(batch or 1, length), True from the last token of each row's input on; that is the last column if none is told.
+
+    For a text given whole; what is given in a later step of decoding is output altogether.
+    """
+    start = torch.tensor([length - 1]) if output_start is None else output_start
+    found: Tensor = torch.arange(length, device=device) >= start.to(device)[:, None]
+    return found
+
+
+def context_keys(extras: tuple[Extra, ...], like: Tensor) -> tuple[Tensor, Tensor]:
+    """All contexts' keys and values, one after the other: (kv_heads, n, d), or (batch, kv_heads, n, d)."""
+    if len(extras) == 1:
+        return extras[0].key.to(like.dtype), extras[0].value.to(like.dtype)
+    return (
+        torch.cat([extra.key for extra in extras], -2).to(like.dtype),
+        torch.cat([extra.value for extra in extras], -2).to(like.dtype),
+    )
+
+
+def over_context(x: Tensor, context: Tensor) -> Tensor:
+    """x (batch, heads, query, a) times a context's (kv_heads, a, b) or (batch, kv_heads, a, b) -> (..., query, b).
+
+    What is the same for all rows is one product with all of them, and no copy a row.
+    """
+    batch, heads, length, width = x.shape
+    kv_heads = context.shape[-3]
+    x = x.reshape(batch, kv_heads, -1, width)
+    if context.dim() == 4:
+        return (x @ context).view(batch, heads, length, -1)
+    whole = x.transpose(0, 1).reshape(kv_heads, -1, width) @ context
+    return whole.view(kv_heads, batch, -1, whole.shape[-1]).transpose(0, 1).reshape(batch, heads, length, -1)
