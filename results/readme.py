@@ -152,7 +152,7 @@ def filled(text: str) -> str:
         around = "" if mark == "calibration" else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
-    return re.sub(r"<!-- (table|search|scale):(\S+):begin -->.*?<!-- \1:\2:end -->", _named, text, flags=re.DOTALL)
+    return re.sub(r"<!-- (table|search|scale|model):(\S+):begin -->.*?<!-- \1:\2:end -->", _named, text, flags=re.DOTALL)
 
 
 def _named(match: re.Match[str]) -> str:
@@ -161,8 +161,21 @@ def _named(match: re.Match[str]) -> str:
     if kind == "scale":
         return f"<!-- scale:{name}:begin -->\n\n{TABLES[name]()}\n\n<!-- scale:{name}:end -->"
     result = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
-    made = _paper(result) if kind == "table" else _search(result)
+    made = {"table": _paper, "search": _search, "model": _model}[kind](result)
     return f"<!-- {kind}:{name}:begin -->\n\n{made}\n\n<!-- {kind}:{name}:end -->"
+
+
+def _model(made: dict[str, Any]) -> str:
+    """What a model of our own is, from its manifest."""
+    recipe = made["recipe"]
+    size, settings = recipe["size"], recipe["settings"]
+    losses = ", ".join(f"{name} {loss:.2f} nats a token on held-out text" for name, loss in made["losses"].items())
+    adapted = f" and {recipe['adapted']:,} of adaptation" if recipe["adapted"] else ""
+    return (
+        f"The {recipe['kind']}: {made['parameters']:,} parameters, {size['layers']} layers of width {size['width']}, "
+        f"{size['vocabulary']:,} tokens; {settings['steps']:,} steps{adapted} of {settings['batch_size']} rows of "
+        f"{size['length']} from a corpus of {made['tokens']:,} tokens, in {settings['precision']}; {losses}."
+    )
 
 
 def _search(result: dict[str, Any]) -> str:
