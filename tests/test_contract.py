@@ -47,6 +47,8 @@ VARIANTS = {
         "adapter:bottleneck=3,placement=multi-head,sites=attn.heads",
         "adapter:bottleneck=3,placement=multi-head,sites=attn.heads,activation=softmax",
         "adapter:bottleneck=3,sites=ffn.out,start=bert",
+        "adapter:bottleneck=3,sites=attn,ffn,source=stream",
+        "adapter:bottleneck=3,sites=attn,ffn,source=stream,placement=parallel",
     ),
     "head": ("head:n_labels=3", "head:n_labels=3,pooler=true"),
     "reweight": (
@@ -56,6 +58,7 @@ VARIANTS = {
 }
 FAMILIES = families.names()
 NO_BIAS = ("llama", "mistral", "qwen3", "gemma2", "t5")
+NO_STREAM = ("gemma2", "gpt_neox", "opt", "phi")  # norms on both sides, blocks side by side, or as the config says
 
 
 def is_refused(arm: str, family: str) -> bool:
@@ -71,6 +74,7 @@ def is_refused(arm: str, family: str) -> bool:
         or (arm == "bias" and family in NO_BIAS)
         or arm == "reweight"  # its default has no demonstrations to act on
         or ("reweight" in arm and which == "encoder")
+        or ("stream" in arm and family in NO_STREAM)
     )
 
 

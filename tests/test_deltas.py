@@ -12,11 +12,13 @@ from reference.bart import bart
 from torch import Tensor, nn
 
 import tunescope as ts
+from tunescope import families
 from tunescope.artifact import Artifact, SiteDelta, SiteShape
 from tunescope.attention import STATE, LayerState, attention
 from tunescope.extras import Extra
 from tunescope.fitting import initialised
 from tunescope.registry import find, names, parse
+from tunescope.sites import resolve
 
 WRITTEN = {"gpt2": models.gpt2, "bert": models.bert, "bart": bart}  # a decoder, an encoder, an encoder-decoder
 each = pytest.mark.parametrize("family", list(WRITTEN))
@@ -282,6 +284,11 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
         (ts.LoRA(rank=25), r"LoRA\(rank=25\): a 24 -> 24 map takes a rank in \[1, 24\]"),
         (ts.Adapter(bottleneck=0), r"Adapter\(bottleneck=0\): a bottleneck is at least 1 wide"),
         (ts.Adapter(placement="multi-head", sites=("ffn.in",)), "has no query to read: use the sites 'attn'"),
+        (
+            ts.Adapter(placement="multi-head", source="stream", sites=("attn",)),
+            "reads the layer's query: leave out sou",
+        ),
+        (ts.Adapter(sites=("ffn.out",), source="stream"), "has no residual connection of its own to read: use whole"),
         (ts.Adapter(placement="paralel"), r"Adapter\(placement='paralel'\): input should be 'sequential', "),  # type: ignore[arg-type]
         (ts.LoRA(sites="attn.q"), r"LoRA\(sites='attn.q'\): input should be a valid tuple"),  # type: ignore[arg-type]
         (ts.Head(n_labels=1), "tells at least two labels apart"),
@@ -319,6 +326,34 @@ def test_what_one_kind_of_model_does_not_take_is_refused_in_words() -> None:
     shape = SiteShape(18, 24, 3)
     with pytest.raises(ts.UserError, match=r"acts on the heads: give it sites=attn\.heads"):
         ts.Adapter(placement="multi-head", sites=("attn",)).init(shape)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral", "qwen2", "qwen3", "mbart", "t5"])
+@pytest.mark.parametrize("placement", ["sequential", "parallel"])
+def test_an_adapter_on_the_stream_reads_what_the_block_is_added_to(family: str, placement: str) -> None:
+    """The stream is what the layer gives but for its last block; with it, that is the state behind."""
+    model = tiny.make(family)
+    (artifact,) = moved(model, f"adapter:bottleneck=3,sites=ffn,source=stream,placement={placement}")
+    stack = "decoder" if families.find(family).kind == "decoder" else "encoder"
+    site = f"{stack}.1.ffn"
+    p = {name.removeprefix(f"{site}:"): t for name, t in artifact.tensors.items() if name.startswith(f"{site}:")}
+    out = resolve(model)[site].h.module
+    layer = model.base_model.get_submodule(families.find(family).stacks[stack].layers)[1]
+    seen: dict[str, Tensor] = {}
+
+    def keep(name: str) -> Any:
+        return lambda module, args, output: seen.update({name: output[0] if isinstance(output, tuple) else output})
+
+    out.register_forward_hook(keep("h"))
+    with ts.attach(model, artifact), torch.no_grad():
+        out.register_forward_hook(keep("changed"))
+        layer.register_forward_hook(keep("layer"))
+        model(**tiny.batch(model, "none"))
+    stream = seen["layer"] - seen["changed"]
+    source = stream + seen["h"] if placement == "sequential" else stream
+    expected = seen["h"] + unified.parallel(source, torch.zeros_like(seen["h"]), p, 1.0)
+    torch.testing.assert_close(seen["changed"], expected, rtol=0, atol=1e-11)
+    assert (seen["changed"] - seen["h"]).abs().max() > 1e-3
 
 
 @each

@@ -80,7 +80,11 @@ class SiteDelta(Spec):
 
     @property
     def reads(self) -> str:
-        """Which tensor is handed to `apply` as x: "input" of the site, the layer's "query", or the model's "pooler"."""
+        """Which tensor is handed to `apply` as x.
+
+        "input" of the site; the layer's "query"; the model's "pooler"; the residual "stream", as the block's residual
+        connection adds it to h, or the "stream behind" that connection, normed where the model has a norm there.
+        """
         return "input"
 
     @abstractmethod

@@ -63,9 +63,7 @@ def acting(uses: Sequence[SiteUse[Acting]], is_training: Callable[[], bool]) -> 
             if use.site.is_linear:
                 handles.append(_act(use, carried, is_training))
         for use in blocks:
-            source = use.site.query if use.spec.reads == "query" else use.site.x
-            assert source is not None
-            handles.append(_carry(source, carried, id(use)))
+            handles.append(_carry(use.site.source(use.spec.reads), carried, id(use)))
         for use in blocks:
             handles.append(_act(use, carried, is_training))
         yield
@@ -95,6 +93,9 @@ def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable
     def changed(x: Tensor, whole: Tensor) -> Tensor:
         h = target.read(whole)
         spec = use.spec if is_training() else resting
+        if spec.reads == "stream behind":
+            assert use.site.residual is not None
+            x = use.site.residual.behind(h, x)
         return target.write(whole, spec.apply(as_computed(use.tensors, x), x, h).to(h.dtype))
 
     if target.end == "in":

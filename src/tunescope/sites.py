@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from tunescope import families
 from tunescope.artifact import SiteShape
 from tunescope.errors import UserError
-from tunescope.families import Attention, Slice, Stack
+from tunescope.families import Slice, Stack
 
+STREAM = ("stream", "stream behind")
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
 
 
@@ -48,25 +49,53 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class Residual:
+    """A block's residual connection: what it adds to what leaves the block, and the norm behind the sum, if there."""
+
+    stream: Tap
+    norm: nn.Module | None
+
+    def behind(self, h: Tensor, stream: Tensor) -> Tensor:
+        """The state that the model has behind it."""
+        total = stream + h
+        return total if self.norm is None else self.norm(total)
+
+
+@dataclass(frozen=True)
 class Site:
-    """x enters, h leaves and may be changed; query is the layer's query map, where there is one."""
+    """x enters, h leaves and may be changed; query is the layer's query map, where there is one.
+
+    residual: of a whole block, where the family's layout says it.
+    """
 
     name: str  # "decoder.0.self.q"
     x: Tap
     h: Tap
     query: Tap | None
     n_heads: int
+    residual: Residual | None = None
 
     @property
     def is_linear(self) -> bool:
         """Whether h is what one frozen linear map makes of x, so that a weight change can be merged into it."""
         return self.x.module is self.h.module and self.h.end == "out"
 
-    def shape(self, reads: str) -> SiteShape:
+    def source(self, reads: str) -> Tap:
+        """What a delta reads beside h. Raises UserError where there is no such thing here."""
+        if reads in STREAM:
+            if self.residual is None:
+                raise UserError(
+                    f"Site {self.name!r} has no residual connection of its own to read: use whole blocks (ffn, attn), "
+                    "in a family that adds them one after the other."
+                )
+            return self.residual.stream
         source = self.query if reads == "query" else self.x
         if source is None:
             raise UserError(f"Site {self.name!r} has no query to read: use the sites 'attn' or 'attn.heads'.")
-        return SiteShape(source.width, self.h.width, self.n_heads)
+        return source
+
+    def shape(self, reads: str) -> SiteShape:
+        return SiteShape(self.source(reads).width, self.h.width, self.n_heads)
 
 
 def kind(model: Any) -> str:
@@ -139,9 +168,9 @@ def _matches(name: str, selector: str) -> bool:
 
 
 def _layer_sites(layer: nn.Module, stack: Stack, prefix: str) -> list[Site]:
-    found = _attention_sites(layer, stack.attention, f"{prefix}.self")
+    found = _attention_sites(layer, stack, "self", f"{prefix}.self")
     if stack.cross is not None:
-        found += _attention_sites(layer, stack.cross, f"{prefix}.cross")
+        found += _attention_sites(layer, stack, "cross", f"{prefix}.cross")
     into, out = _first(layer, stack.ffn_in), _first(layer, stack.ffn_out)
     gate = _first(layer, stack.ffn_gate) if stack.ffn_gate else None
     if into is None or out is None:
@@ -149,16 +178,28 @@ def _layer_sites(layer: nn.Module, stack: Stack, prefix: str) -> list[Site]:
     for name, module in (("in", into), ("gate", gate), ("out", out)):
         if module is not None:
             found.append(Site(f"{prefix}.ffn.{name}", _tap(module, "in"), _tap(module, "out"), None, 1))
-    return [*found, Site(f"{prefix}.ffn", _tap(into, "in"), _tap(out, "out"), None, 1)]
+    x, h = _tap(into, "in"), _tap(out, "out")
+    return [*found, Site(f"{prefix}.ffn", x, h, None, 1, _residual(layer, stack, "ffn", x))]
 
 
-def _attention_sites(layer: nn.Module, attention: Attention, prefix: str) -> list[Site]:
+def _residual(layer: nn.Module, stack: Stack, block: str, x: Tap) -> Residual | None:
+    """Of a block that x enters."""
+    if block not in stack.norms:
+        return None
+    norm = layer.get_submodule(stack.norms[block])
+    return Residual(x, norm) if stack.norm_behind else Residual(Tap(norm, "in", None, x.width), None)
+
+
+def _attention_sites(layer: nn.Module, stack: Stack, block: str, prefix: str) -> list[Site]:
+    attention = stack.attention if block == "self" else stack.cross
+    assert attention is not None
     head_dim = int(getattr(layer.get_submodule(attention.module), attention.head_dim))
     maps = {name: _part(layer, getattr(attention, name), head_dim) for name in ("q", "k", "v", "o")}
     (q_in, q), (o_in, o) = maps["q"], maps["o"]
     n_heads = o_in.width // head_dim
     linear = [Site(f"{prefix}.{name}", x, h, q, n_heads) for name, (x, h) in maps.items()]
-    return [*linear, Site(f"{prefix}.heads", q_in, o_in, q, n_heads), Site(prefix, q_in, o, q, n_heads)]
+    whole = Site(prefix, q_in, o, q, n_heads, _residual(layer, stack, block, q_in))
+    return [*linear, Site(f"{prefix}.heads", q_in, o_in, q, n_heads), whole]
 
 
 def _part(layer: nn.Module, place: str | Slice, head_dim: int) -> tuple[Tap, Tap]:

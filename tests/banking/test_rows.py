@@ -25,6 +25,8 @@ ANYWHERE = {
     "sequential": "adapter:bottleneck=3,sites=ffn",
     "parallel": "adapter:bottleneck=3,placement=parallel,sites=ffn,scale=4.0",
     "heads": "adapter:bottleneck=3,placement=multi-head,sites=attn.heads",
+    "stream": "adapter:bottleneck=2,sites=attn,ffn,source=stream",
+    "beside": "adapter:bottleneck=3,placement=parallel,sites=attn,ffn,source=stream",
     "mam": "prefix:length=3+adapter:bottleneck=3,placement=parallel,sites=ffn,scale=4.0",
     "both": "soft:length=4+lora:rank=2,sites=attn.k,attn.v",
     "twice": "lora:rank=2+lora:rank=3",
@@ -38,6 +40,7 @@ DECODERS = {
     "all": "text:text=w5 w6+prefix:length=2+lora:rank=2",
 }
 NO_BIAS = ("llama", "mistral", "qwen3", "gemma2", "t5")
+NO_STREAM = ("gemma2", "gpt_neox", "opt", "phi")
 SEVERAL = ("distilbert", "bart", "mbart", "pegasus")  # families whose contexts of several lengths cannot be told apart
 
 
@@ -46,6 +49,8 @@ def arms(family: str) -> dict[str, str]:
     found = dict(ANYWHERE) | (DECODERS if which == "decoder" else {})
     if family not in NO_BIAS:
         found["bias"] = "bias"
+    if family in NO_STREAM:
+        del found["stream"], found["beside"]
     return found
 
 

@@ -15,17 +15,8 @@ from tunescope import exchanging
 from tunescope.exchanging import adapters_prefix
 from tunescope.exchanging.adapters_config import CONFIG, TENSORS
 
-SEQUENTIAL_ON_THE_STREAM = {"seq_bn", "residual"}
-NORM_IN_FRONT = ("gpt2", "llama", "t5")
-T5_PREFIX = ("t5", "prefix_flat")
-
-
-def is_read(family: str, case: str) -> bool:
-    parallel = case in ("parallel", "mam") and family in NORM_IN_FRONT
-    return case not in SEQUENTIAL_ON_THE_STREAM and not parallel and (family, case) != T5_PREFIX
-
-
-READ = [pair for pair in theirs.compared() if is_read(*pair)]
+REFUSED = {("t5", "prefix_flat"), ("gpt2", "residual"), ("bert", "residual")}
+READ = [pair for pair in theirs.compared() if pair not in REFUSED]
 
 
 @pytest.mark.parametrize("family", theirs.FAMILIES)
@@ -69,6 +60,11 @@ def test_each_method_becomes_ours() -> None:
     assert specs("bert", "mam") == [
         ts.Prefix(length=3),
         ts.Adapter(bottleneck=2, placement="parallel", scale=4.0),
+    ]
+    assert specs("bert", "seq_bn") == specs("gpt2", "seq_bn") == [ts.Adapter(bottleneck=2, source="stream")]
+    assert specs("gpt2", "mam") == [
+        ts.Prefix(length=3),
+        ts.Adapter(bottleneck=2, placement="parallel", scale=4.0, source="stream"),
     ]
     assert specs("gpt2", "prefix_and_lora") == [
         ts.Prefix(length=3),

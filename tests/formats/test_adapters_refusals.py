@@ -17,34 +17,22 @@ from tunescope.exchanging.adapters_config import CONFIG, TENSORS
 
 WRITTEN = {
     ("bart", "no_cross_prefix"): "cross_prefix=False, and a prefix here stands in all kinds of attention. Keep it in",
-    ("bart", "seq_bn"): "original_ln_before=True, as SeqBnConfig has it, reads the state behind the residual",
     ("bert", "compacter"): "phm_layer=True is Compacter, whose maps are sums of Kronecker products",
     ("bert", "inverted"): "inv_adapter='nice' is an invertible adapter behind the embeddings",
     ("bert", "norm_around"): "adapter_residual_before_ln=True norms the block's output too, and an adapter here what",
     ("bert", "prompt"): "prompt tuning, which joins the text behind the embeddings' norm and positions has no place",
-    ("bert", "residual"): "original_ln_before=True",
-    ("bert", "seq_bn"): "original_ln_before=True",
+    ("bert", "residual"): "residual_before_ln='post_add' adds the state behind",
     ("bert", "vera"): "vera_d=0.1 is VeRA, one random pair of factors for all layers",
     (
         "gpt2",
         "ia3",
     ): r"composition_mode='scale' is \(IA\)\^3, which multiplies .* merge it there \(model.merge_adapter\)",
     ("gpt2", "left_out"): r"leave_out=\[0\], and a prefix here stands in every layer",
-    ("gpt2", "mam"): "is_parallel=True reads the residual stream in front of the norm",
-    (
-        "gpt2",
-        "parallel",
-    ): r"In 'gpt2' they differ \(not in bart, bert, distilbert, roberta\). Keep it in .*, or tune one",
-    ("gpt2", "residual"): "original_ln_before=True",
-    ("gpt2", "seq_bn"): r"original_ln_before=True.* \(original_ln_before=False, as DoubleSeqBnConfig has it\)",
+    ("gpt2", "residual"): "residual_before_ln=False adds the state behind",
     ("gpt2", "unipelt"): "use_gating=True is a gate that depends on the text, as in UniPELT",
     ("llama", "dora"): "use_dora=True is DoRA, which also trains the length of each weight's rows",
     ("llama", "loreft"): "ReFT has no place here. Keep it in the adapters library",
-    ("llama", "parallel"): "In 'llama' they differ",
-    ("llama", "seq_bn"): "original_ln_before=True",
-    ("t5", "parallel"): "In 't5' they differ",
     ("t5", "prefix_flat"): "counts a T5 prefix among the relative positions: every token of the text seems so much",
-    ("t5", "seq_bn"): "original_ln_before=True",
 }
 
 

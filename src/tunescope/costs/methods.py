@@ -49,13 +49,13 @@ def of(spec: Any) -> Method:
     if kind == "LoRA":
         return Method("lora", spec.rank, tuple(spec.sites))
     plain = kind == "Adapter" and spec.norm == "none" and spec.scale != "learned" and spec.placement != "multi-head"
-    if plain:
+    if plain and spec.source == "block":
         return Method("adapter", spec.bottleneck, tuple(spec.sites))
     if kind == "Full":
         return Method("full")
     raise UserError(
         f"The cost model has no formula for {spec}. It knows Soft, Prefix without an MLP, LoRA, Adapter without norm, "
-        "learned scale or heads, and Full."
+        "learned scale, heads or stream, and Full."
     )
 
 

@@ -24,6 +24,9 @@ class Adapter(SiteDelta):
     sites: "ffn", "attn" (after the output projection), "attn.heads" (before it). He et al.'s sequential SA(attn) is at
     "attn" and their parallel PA(attn) at "attn.heads", as their code has it; their figure does not tell the two apart.
     Where a layer norms its input first, x is what the norm gives.
+    source: "block", as above; or "stream", the residual stream: behind the block's residual connection, and behind the
+    model's norm where that stands there (sequential; Pfeiffer et al. 2020, arXiv:2005.00247), or as the connection
+    adds it, before any norm (parallel). It is of whole blocks, in families that add them one after the other.
     scale: a number, or "learned" (one scalar a site, from 1). A scale that depends on the input as a prefix's does,
     the part of the attention that it takes, needs the attention over the text and is no option here: it is `prefix`.
     activation: "relu", "silu", "gelu", or "softmax" over the bottleneck. With placement="multi-head" the last is a
@@ -43,9 +46,12 @@ class Adapter(SiteDelta):
     activation: Literal["relu", "silu", "gelu", "softmax"] = "relu"
     norm: Literal["none", "in", "out"] = "none"
     start: Literal["lora", "bert"] = "lora"
+    source: Literal["block", "stream"] = "block"
 
     @property
     def reads(self) -> str:
+        if self.source == "stream":
+            return "stream behind" if self.placement == "sequential" else "stream"
         return "query" if self.placement == "multi-head" else "input"
 
     @property
@@ -57,6 +63,8 @@ class Adapter(SiteDelta):
             raise UserError(f"Adapter(bottleneck={self.bottleneck}): a bottleneck is at least 1 wide.")
         if self.placement == "multi-head" and shape.d_in != shape.d_out:
             raise UserError("Adapter(placement='multi-head') acts on the heads: give it sites=attn.heads.")
+        if self.placement == "multi-head" and self.source == "stream":
+            raise UserError("Adapter(placement='multi-head') reads the layer's query: leave out source=stream.")
         d_in = shape.d_in if self.placement == "parallel" else shape.d_out
         heads = (shape.n_heads,) if self.placement == "multi-head" else ()
         d_in, d_out = (d // shape.n_heads if heads else d for d in (d_in, shape.d_out))
@@ -74,7 +82,7 @@ class Adapter(SiteDelta):
         return p
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
-        source = h if self.placement == "sequential" else x
+        source = h if self.placement == "sequential" and self.source == "block" else x
         if self.norm == "in":
             source = F.layer_norm(source, p["norm"].shape, p["norm"], p["norm_bias"])
         added = self._per_head(p, source) if self.placement == "multi-head" else self._bottleneck(p, source)
@@ -84,7 +92,9 @@ class Adapter(SiteDelta):
         return h + added
 
     @property
-    def formula(self) -> Form:
+    def formula(self) -> Form | None:
+        if self.source == "stream":
+            return None  # it reads another place than it changes
         source = {"sequential": "h", "parallel": "x", "multi-head": "q"}[self.placement]
         source = f"LN({source}, norm, norm_bias)" if self.norm == "in" else source
         active = {"relu": "ReLU", "silu": "SiLU", "gelu": "GELU"}.get(self.activation, self.activation)

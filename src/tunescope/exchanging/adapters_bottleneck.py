@@ -4,9 +4,11 @@ With h what a block gives, r what its residual connection adds, and f the bottle
 
 - sequential: h + f(h), and then the model's own r and norm. That is original_ln_before=False, original_ln_after=True
   (Houlsby et al. 2019), and `Adapter` as it is. With original_ln_before=True (Pfeiffer et al. 2020) f reads h + r,
-  behind the model's norm where it has one there: no `Adapter` does.
+  behind the model's norm where it has one there: `Adapter(source="stream")`. What is kept beside f is h then with
+  residual_before_ln=True alone.
 - parallel: h + f(r), and then the model's own. Where the norm stands behind the block (BERT and its kin, BART), r is
-  the block's input, and this is `Adapter(placement="parallel")`. Where it stands in front, that input is norm(r).
+  the block's input, and this is `Adapter(placement="parallel")`. Where it stands in front, that input is norm(r), and
+  this is the same with source="stream".
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
     for path, parts in _modules(tensors, name).items():
         site = _site(path, known, model)
         config = _config(configs, site, known)
-        check_exact(config, model)
-        spec, params = _adapter(config, parts, path)
+        check_exact(config)
+        spec, params = _adapter(config, parts, path, model.config.model_type)
         groups.setdefault(spec, {})[site] = params
     dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
     made = []
@@ -71,26 +73,18 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
     return made
 
 
-def check_exact(config: Mapping[str, Any], model: Any) -> None:
-    """Raises UserError, naming the field, where the configuration is no `Adapter` on this model."""
-    family = model.config.model_type
+def check_exact(config: Mapping[str, Any]) -> None:
+    """Raises UserError, naming the field, where the configuration is no `Adapter`."""
     if config.get("original_ln_after", True) is not True:
         raise UserError(
             f"{CONFIG}: original_ln_after={config['original_ln_after']!r} takes away the model's own residual "
             f"connection, which no adapter here does. {KEEP}."
         )
-    if config.get("is_parallel"):
-        if family not in NORM_BEHIND:
-            raise UserError(
-                f"{CONFIG}: is_parallel=True reads the residual stream in front of the norm, and an adapter here what "
-                f"the norm makes of it. In {family!r} they differ (not in {', '.join(NORM_BEHIND)}). {KEEP}, or tune "
-                "one here (adapter:placement=parallel)."
-            )
-    elif config.get("original_ln_before"):
+    kept = config.get("residual_before_ln", True)
+    if config.get("original_ln_before") and not config.get("is_parallel") and kept is not True:
         raise UserError(
-            f"{CONFIG}: original_ln_before=True, as SeqBnConfig has it, reads the state behind the residual "
-            "connection, and a sequential adapter here the block's own output (original_ln_before=False, as "
-            f"DoubleSeqBnConfig has it). {KEEP}, or tune one here (adapter)."
+            f"{CONFIG}: residual_before_ln={kept!r} adds the state behind the residual connection a second time, and "
+            f"an adapter here keeps what the block gave. {KEEP}."
         )
     if config.get("ln_before") and config.get("ln_after"):
         raise UserError(f"{CONFIG}: ln_before and ln_after, and an adapter here has one norm of its own. {KEEP}.")
@@ -148,7 +142,7 @@ def _config(configs: Sequence[Mapping[str, Any]], site: str, known: Sequence[str
     return fitting[0]
 
 
-def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str) -> tuple[Adapter, Params]:
+def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str, family: str) -> tuple[Adapter, Params]:
     norm = "in" if config.get("ln_before") else "out" if config.get("ln_after") else "none"
     names = _names(norm)
     if config.get("scaling") in ("learned", "channel"):
@@ -167,11 +161,17 @@ def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str) 
     spec = Adapter(
         bottleneck=len(params["down"]),
         placement="parallel" if config.get("is_parallel") else "sequential",
+        source="stream" if _reads_the_stream(config, family) else "block",
         scale=scale,
         activation=ACTIVATIONS[named],  # type: ignore[arg-type]
         norm=norm,  # type: ignore[arg-type]
     )
     return spec, params
+
+
+def _reads_the_stream(config: Mapping[str, Any], family: str) -> bool:
+    """A parallel one always does, but with the norm behind the block that is the block's own input."""
+    return family not in NORM_BEHIND if config.get("is_parallel") else bool(config.get("original_ln_before"))
 
 
 def _names(norm: str) -> dict[str, str]:

@@ -32,7 +32,11 @@ class Attention:
 
 @dataclass(frozen=True)
 class Stack:
-    """Paths from the layer; where a family has variants, the first path that exists counts."""
+    """Paths from the layer; where a family has variants, the first path that exists counts.
+
+    norms: "self", "cross" and "ffn" -> the norm of that block, in front of it or, with `norm_behind`, behind its
+    residual connection; empty where the layer has another layout than block by block with a norm each.
+    """
 
     layers: str  # path of the list of layers from the base model
     attention: Attention
@@ -40,6 +44,8 @@ class Stack:
     ffn_out: tuple[str, ...]
     ffn_gate: tuple[str, ...] = ()
     cross: Attention | None = None
+    norms: dict[str, str] = field(default_factory=dict)
+    norm_behind: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ def _stack(name: str, cross: Attention | None) -> Stack:
         cross=cross,
         ffn_in=("fc1",),
         ffn_out=("fc2",),
+        norms={"self": "self_attn_layer_norm", "ffn": "final_layer_norm"}
+        | ({"cross": "encoder_attn_layer_norm"} if cross else {}),
+        norm_behind=True,
     )
 
 

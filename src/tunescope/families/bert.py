@@ -17,6 +17,8 @@ FAMILY = Family(
             ),
             ffn_in=("intermediate.dense",),
             ffn_out=("output.dense",),
+            norms={"self": "attention.output.LayerNorm", "ffn": "output.LayerNorm"},
+            norm_behind=True,
         )
     },
 )

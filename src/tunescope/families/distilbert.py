@@ -17,6 +17,8 @@ FAMILY = Family(
             ),
             ffn_in=("ffn.lin1",),
             ffn_out=("ffn.lin2",),
+            norms={"self": "sa_layer_norm", "ffn": "output_layer_norm"},
+            norm_behind=True,
         )
     },
 )

@@ -16,6 +16,7 @@ FAMILY = Family(
             ),
             ffn_in=("mlp.c_fc",),
             ffn_out=("mlp.c_proj",),
+            norms={"self": "ln_1", "ffn": "ln_2"},
         )
     },
 )

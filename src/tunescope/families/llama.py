@@ -17,6 +17,7 @@ FAMILY = Family(
             ffn_in=("mlp.up_proj",),
             ffn_out=("mlp.down_proj",),
             ffn_gate=("mlp.gate_proj",),
+            norms={"self": "input_layernorm", "ffn": "post_attention_layernorm"},
         )
     },
 )

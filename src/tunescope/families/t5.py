@@ -17,6 +17,8 @@ def _stack(name: str, ffn: str, cross: Attention | None) -> Stack:
         ffn_in=(f"{ffn}.wi", f"{ffn}.wi_1"),
         ffn_gate=(f"{ffn}.wi_0",),
         ffn_out=(f"{ffn}.wo",),
+        norms={"self": "layer.0.layer_norm", "ffn": f"{ffn.rpartition('.')[0]}.layer_norm"}
+        | ({"cross": "layer.1.layer_norm"} if cross else {}),
     )
 
 
