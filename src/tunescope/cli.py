@@ -61,6 +61,9 @@ def compare(
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
+    from tunescope.comparing import ahead
+
+    ahead.begin(model, workers)
     from tunescope.comparing import comparison
     from tunescope.comparing.pilot import piloted
 
@@ -105,9 +108,12 @@ def resume(run: str, /, *, workers: int = 0) -> None:
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope import store
-    from tunescope.comparing import comparison
+    from tunescope.comparing import ahead
 
     config = store.read_config(Path(run))
+    ahead.begin(str(config.get("model")), workers)
+    from tunescope.comparing import comparison
+
     found = comparison.resume(run, workers=workers or _workers(str(config.get("model"))))
     _show(found.folder, found.results)
 

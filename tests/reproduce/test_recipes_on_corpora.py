@@ -2,7 +2,7 @@
 
 import json
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import tinyrun
@@ -13,7 +13,7 @@ import tunescope as ts
 from tunescope import store
 from tunescope.budget import count
 from tunescope.registry import parse
-from tunescope.reproducing import curve, study, working
+from tunescope.reproducing import curve, published, study, working
 from tunescope.reproducing.recipe import Ask, check, find, recipes
 from tunescope.reproducing.running import command, reproduce
 
@@ -148,7 +148,7 @@ def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
     lines = [{"label": label, "paper": {}} for label in ("full tuning", "full tuning", "prefix")]
     units = [{"part": part} for part in ("50/0", "50/1", "50/0")]
     found = [(unit, {"scores": {"bleu": [score]}}) for unit, score in zip(units, (1.0, 3.0, 5.0), strict=True)]
-    course = {"rates": [], "trials": 3, "steps": 5, "batch_size": 2, "epochs": None, "beams": 1, "precision": "auto"}
+    course = asdict(published.Course(steps=5, batch_size=2))
     settings = {"lines": lines, "metrics": ["bleu"], "sizes": [50], "subsets": 2, "course": course, "rows": {}}
     table = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, found)
     assert [(label, cells[0].values) for label, cells in table.rows] == [
@@ -221,7 +221,8 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     training = working._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (100_000, 64, 0.01, 0.1)
     task = working._task(settings, "{input}")
-    assert (task.beams, task.no_repeat_ngram) == (6, 3)
+    assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.z_loss) == (6, 3, 0.1, 0.0)
+    assert "every method, labels smoothed by 0.1; beam search of 6" in working.notes(settings)[1]
     config = transformers.BertConfig(
         vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
     )
@@ -231,6 +232,24 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     training = working._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
     assert settings["course"]["rates"] == (1e-4,) and settings["metrics"] == ["accuracy"]
+    assert settings["course"]["label_smoothing"] == 0.0
+
+
+def test_a_summary_s_published_lengths_and_the_z_loss_of_prompts_are_kept(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    (tmp_path / "xsum").mkdir()
+    for part in ("train", "validation", "test"):
+        rows = [{"document": f"the big cat {index}", "summary": "big"} for index in range(3)]
+        (tmp_path / "xsum" / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ask = Ask("unified-sites", "paper", model=folder, data=f"xsum:{tmp_path / 'xsum'}")
+    task = working._task(find("unified-sites").settings(ask), "{input}")
+    assert (task.min_new_tokens, task.max_new_tokens) == (11, 62)
+    tuned = working._task(find("unified-sites").settings(replace(ask, protocol="tuned")), "{input}")
+    assert (tuned.min_new_tokens, tuned.max_new_tokens, tuned.label_smoothing) == (0, None, 0.0)
+    prompts = replace(ask, name="prompt-length", data=corpus(tmp_path / "rte"))
+    settings = find("prompt-length").settings(prompts)
+    assert working._task(settings, "{input}").z_loss == 1e-4
+    assert "with a z-loss of 0.0001" in working.notes(settings)[1]
 
 
 def test_steps_and_precision_are_the_users_where_given(tmp_path):

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from tunescope.comparing import grouped
+from tunescope.comparing import ahead, grouped
 from tunescope.comparing.bench import Bench, open_bench
 from tunescope.comparing.job import Job
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.progress import at_most_every
-from tunescope.comparing.run_arm import Outcome, Report
+from tunescope.comparing.run_arm import Outcome, Report, is_known
 from tunescope.train import Progress
 
 OnProgress = Callable[[Job, Progress], None]
@@ -40,9 +40,11 @@ class Runner:
 
     def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
         """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run."""
-        if self.workers == 1:
-            return {name: one for some in grouped.groups(self.bench, jobs, together) for name, one in self._here(some)}
-        outcomes = self._spread(grouped.groups(self.bench, jobs, together))
+        known = [todo for todo in jobs if self.workers == 1 or is_known(self.folder, todo)]
+        outcomes = {name: one for some in grouped.groups(self.bench, known, together) for name, one in self._here(some)}
+        jobs = [todo for todo in jobs if todo.id not in outcomes]
+        if jobs:
+            outcomes |= self._spread(grouped.groups(self.bench, jobs, together))
         for todo in jobs:  # after a broken pool: one at a time, so that the guilty one is known
             if todo.id not in outcomes:
                 alone = self._spread([[todo]])
@@ -51,15 +53,14 @@ class Runner:
                     self.on_done(todo, outcomes[todo.id])
         return outcomes
 
-    def close(self, *, at_once: bool = False) -> None:
-        """End the workers; what they had half done is kept by their saved states."""
+    def close(self) -> None:
+        """End the workers, which are idle, or else keep what they had half done in their saved states."""
         if self.crew is None:
             return
         pool, events = self.crew
         self.crew = None
-        if at_once:
-            for process in list((pool._processes or {}).values()):
-                process.terminate()
+        for process in list((pool._processes or {}).values()):  # to end by itself takes torch a second or two
+            process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
         events.close()
 
@@ -93,16 +94,14 @@ def runner(bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on
     made = Runner(bench, folder, workers, on_progress, on_done)
     try:
         yield made
-    except BaseException:
-        made.close(at_once=True)
-        raise
-    made.close()
+    finally:
+        made.close()
 
 
 def _crew(plan: Plan, workers: int) -> tuple[ProcessPoolExecutor, Any]:
-    context = multiprocessing.get_context("spawn")
-    events = context.Queue()
-    return ProcessPoolExecutor(workers, context, _start, (plan, events)), events
+    made = ahead.context()
+    events = made.Queue()
+    return ProcessPoolExecutor(workers, made, _start, (plan, events)), events
 
 
 def _start(plan: Plan, events: Any) -> None:

@@ -62,6 +62,13 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
     return result | tested
 
 
+def is_known(folder: Path, todo: Job) -> bool:
+    """Whether `run` would only read what was found before."""
+    result = store.finished(folder, todo.id)
+    tested = not todo.test or store.finished(folder, todo.id, "test.json") is not None
+    return result is not None and (result["status"] != "done" or tested)
+
+
 def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
     """What goes wrong in one arm, as its outcome."""
     try:

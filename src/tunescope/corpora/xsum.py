@@ -16,6 +16,7 @@ from tunescope.tasks.reading import Row, read, text_of, value
 
 SOURCE = "Narayan et al. 2018, arXiv:1808.08745; github.com/EdinburghNLP/XSum; the articles are the BBC's"
 METRICS = ("rouge_2", "rouge_1", "rouge_l")
+LENGTHS = {"min_new_tokens": 11, "max_new_tokens": 62}  # Lewis et al. 2020's, and all who follow them
 IDS = "XSum-TRAINING-DEV-TEST-SPLIT-90-5-5.json"
 PARTS = {"dev": ("val", "valid", "validation")}
 SECTION = re.compile(r"\[SN\]([A-Z-]+)\[SN\]")

@@ -12,6 +12,7 @@ class Course:
     epochs: times over the training rows, instead of steps.
     encoders: what is published for encoders instead.
     network: the width of the network that makes a prefix which begins as noise; None trains it directly.
+    label_smoothing, z_loss: of lines that write their answers.
     """
 
     steps: int
@@ -28,6 +29,8 @@ class Course:
     weight_decay: float = 0.0
     clip: float = 1.0
     no_repeat_ngram: int = 0
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
     precision: str = "auto"
     encoders: "Course | None" = None
 
@@ -52,6 +55,7 @@ PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     patience=1000,
     optimizer="adafactor",
     weight_decay=1e-5,
+    z_loss=1e-4,
 )
 GLUE = Course(  # He et al. 2022, appendix A
     steps=0,
@@ -62,7 +66,7 @@ GLUE = Course(  # He et al. 2022, appendix A
     network=800,
     weight_decay=0.1,
 )
-SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing of .1 is left out, for all lines alike
+SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
     steps=100_000,
     batch_size=64,
     rates=(5e-5,),
@@ -73,6 +77,7 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum; their label smoothing o
     weight_decay=0.01,
     clip=0.1,
     no_repeat_ngram=3,
+    label_smoothing=0.1,
     encoders=GLUE,
 )
 

@@ -68,6 +68,8 @@ def settings(
     choose = choose or model["kind"] == "encoder"
     own = course.encoders if model["kind"] == "encoder" else None
     course = published.asked(ask, own or course)
+    if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone
+        course = replace(course, label_smoothing=0.0, z_loss=0.0)
     return {
         "protocol": ask.protocol,
         "seeds": ask.seeds or (1 if ask.quick else 3),
@@ -77,6 +79,7 @@ def settings(
         "lines": kept(ask, lines, course.network),
         "choose": choose,
         "metrics": ["accuracy"] if choose else _metrics(_module(spec.name)),
+        "lengths": {} if choose or ask.protocol != "paper" else getattr(_module(spec.name), "LENGTHS", {}),
         "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
         **model,

@@ -108,8 +108,14 @@ def notes(settings: Settings) -> list[str]:
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}{exact}, {rates}; "
         f"{seeds}. Most inputs of a part: {some}.",
-        f"The objective is the mean over a batch's target tokens for every method; {answers}.",
+        f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
     ]
+
+
+def _added(course: Mapping[str, Any]) -> str:
+    """What is added to the cross-entropy, in words."""
+    smoothed = f", labels smoothed by {course['label_smoothing']:g}" if course["label_smoothing"] else ""
+    return smoothed + (f", with a z-loss of {course['z_loss']:g}" if course["z_loss"] else "")
 
 
 def _long(course: Mapping[str, Any]) -> str:
@@ -130,6 +136,9 @@ def _task(settings: Settings, template: str) -> Any:
         lowercase=settings["lowercase"],
         beams=course["beams"],
         no_repeat_ngram=course["no_repeat_ngram"],
+        label_smoothing=course["label_smoothing"],
+        z_loss=course["z_loss"],
+        **settings["lengths"],
     )
 
 

@@ -19,6 +19,8 @@ from tunescope.tasks.writing import Writing
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from tunescope.tasks.objective import Objective
+
 
 @dataclass(frozen=True, kw_only=True)
 class Generation(Task):
@@ -31,6 +33,7 @@ class Generation(Task):
     metric: decides on learning rates and the verdict; a file of the folder `metrics`.
     also: further metrics, told of the test outputs.
     beams, length_penalty, min_new_tokens, no_repeat_ngram: see `Writing`.
+    label_smoothing, z_loss: of the training, see `Objective`; losses that are told include them.
     """
 
     input: str = "input"
@@ -44,6 +47,8 @@ class Generation(Task):
     length_penalty: float | None = None
     min_new_tokens: int = 0
     no_repeat_ngram: int = 0
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
     writes: ClassVar[bool] = True
@@ -53,6 +58,11 @@ class Generation(Task):
         self.writing()
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UserError(f"Generation(max_new_tokens={self.max_new_tokens}) must be at least 1.")
+        if not 0 <= self.label_smoothing < 1 or self.z_loss < 0:
+            raise UserError(
+                f"Generation(label_smoothing={self.label_smoothing:g}, z_loss={self.z_loss:g}): the first is a share, "
+                "from 0 to below 1, and the second at least 0."
+            )
         if self.target in prompts.fields(self.template):
             raise UserError(
                 f"Template {self.template!r} contains the target's own field {{{self.target}}}, which would "
@@ -128,12 +138,12 @@ class Generation(Task):
     def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
         from tunescope.tasks import scoring
 
-        return scoring.target_loss(model, batch, tokenizer)
+        return scoring.target_loss(model, batch, tokenizer, objective=self.objective())
 
     def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
         from tunescope.tasks import scoring
 
-        return scoring.target_losses(model, batch, tokenizer)
+        return scoring.target_losses(model, batch, tokenizer, objective=self.objective())
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         from tunescope.tasks.decoding import written
@@ -141,6 +151,12 @@ class Generation(Task):
         texts = written(model, rows, tokenizer, self.writing(), self._longest(), batch_size)
         stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
         return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
+
+    def objective(self) -> Objective:
+        """What is minimised at each target token."""
+        from tunescope.tasks.objective import Objective
+
+        return Objective(self.label_smoothing, self.z_loss)
 
     def writing(self) -> Writing:
         """How answers are looked for."""
@@ -167,6 +183,8 @@ class Generation(Task):
             "template": self.template,
             "max_new_tokens": self.max_new_tokens,
             **asdict(self.writing()),
+            "label_smoothing": self.label_smoothing,
+            "z_loss": self.z_loss,
             "compared": metrics.find(self.metric).described(self.lowercase),
             "also_compared": {name: metrics.find(name).described(self.lowercase) for name in self.also},
             "notes": list(self.notes),

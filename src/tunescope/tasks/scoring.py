@@ -13,24 +13,39 @@ from tunescope.attached import logits_at
 from tunescope.errors import UserError
 from tunescope.tasks.batching import decoder_keywords, evaluating, exact, pad_id, padded
 from tunescope.tasks.mask_scoring import mask_logits
+from tunescope.tasks.objective import PLAIN, Objective
 from tunescope.tasks.prompts import Ids
 from tunescope.tasks.task import Encoded
 
 ROWS_IN_CACHE = 128  # rows times label words whose cache is held at once
 
 
-def target_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any, *, start: int | None = None) -> Tensor:
-    """Scalar: mean cross-entropy over all target tokens of the batch, each row's input given.
+def target_loss(
+    model: Any,
+    batch: Sequence[Encoded],
+    tokenizer: Any,
+    *,
+    start: int | None = None,
+    objective: Objective = PLAIN,
+) -> Tensor:
+    """Scalar: the mean of the objective over all target tokens of the batch, each row's input given.
 
     Args:
         start: the decoder's first token in an encoder-decoder; None lets the model build its decoder inputs.
     """
-    return F.cross_entropy(*_target_logits(model, batch, tokenizer, start))
+    return objective.mean(*_target_logits(model, batch, tokenizer, start))
 
 
-def target_losses(model: Any, batch: Sequence[Encoded], tokenizer: Any, *, start: int | None = None) -> Tensor:
-    """(rows,): the sum of the cross-entropy over each row's target tokens, otherwise as `target_loss`."""
-    tokens = F.cross_entropy(*_target_logits(model, batch, tokenizer, start), reduction="none")
+def target_losses(
+    model: Any,
+    batch: Sequence[Encoded],
+    tokenizer: Any,
+    *,
+    start: int | None = None,
+    objective: Objective = PLAIN,
+) -> Tensor:
+    """(rows,): the sum of the objective over each row's target tokens, otherwise as `target_loss`."""
+    tokens = objective.each(*_target_logits(model, batch, tokenizer, start))
     owner = [index for index, item in enumerate(batch) for _ in item.target_ids]
     return tokens.new_zeros(len(batch)).index_add(0, torch.tensor(owner, device=tokens.device), tokens)
 
