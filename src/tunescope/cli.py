@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from tunescope import __version__, formats
 from tunescope import search as searches
 from tunescope.anchors import sections
+from tunescope.comparing.ahead import begin, calm
 from tunescope.comparing.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
 from tunescope.errors import UserError
 from tunescope.folder import lines as lines_of
@@ -61,9 +62,7 @@ def compare(
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
-    from tunescope.comparing import ahead
-
-    ahead.begin(model, workers)
+    begin(model, workers)
     from tunescope.comparing import comparison
     from tunescope.comparing.pilot import piloted
 
@@ -108,10 +107,9 @@ def resume(run: str, /, *, workers: int = 0) -> None:
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope import store
-    from tunescope.comparing import ahead
 
     config = store.read_config(Path(run))
-    ahead.begin(str(config.get("model")), workers)
+    begin(str(config.get("model")), workers)
     from tunescope.comparing import comparison
 
     found = comparison.resume(run, workers=workers or _workers(str(config.get("model"))))
@@ -425,6 +423,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    calm()
     try:
         app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
