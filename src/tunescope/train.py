@@ -100,8 +100,11 @@ def train(
     *,
     saving: Saving | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
+    until: int | None = None,
 ) -> State:
     """Train in place; afterwards the parameters hold the tensors that scored best.
+
+    until: a step, of those at which it is scored, to pause at: then `is_paused` holds of the state, which is saved.
 
     Early stopping: the development score is taken every `eval_every` steps and after the last; training stops
     after `patience` scores in a row that do not exceed the best, and the earliest best is kept. A saved
@@ -110,7 +113,7 @@ def train(
     Raises:
         Diverged: the loss or the gradient's norm is not finite.
     """
-    return _alone(training(problem, settings, seed, saving=saving, report=report), problem, settings)
+    return _alone(training(problem, settings, seed, saving=saving, report=report, until=until), problem, settings)
 
 
 def one_step(
@@ -142,6 +145,7 @@ def training(
     *,
     saving: Saving | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
+    until: int | None = None,
 ) -> Work[State]:
     """`train`, but that the losses are computed by whoever drives it: several runs can share a pass."""
     parameters = problem.parameters
@@ -149,7 +153,8 @@ def training(
     state = (saving and checkpoint.load(saving.folder, parameters, optimizer)) or State()
     rows = stream(problem.lengths, settings.batch_size, seed, state.step)
     clock, saved = time.monotonic() - state.seconds, time.monotonic()
-    while state.step < settings.steps and state.waited < settings.patience:
+    last = settings.steps if until is None else until
+    while state.step < last and state.waited < settings.patience:
         loss = yield from update(problem, settings, optimizer, next(rows), state.step)
         state.step += 1
         state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
@@ -161,10 +166,19 @@ def training(
         if saving and time.monotonic() - saved >= saving.every_seconds:
             checkpoint.save(saving.folder, state, parameters, optimizer)
             saved = time.monotonic()
+    if is_paused(state, settings):
+        assert saving is not None
+        checkpoint.save(saving.folder, state, parameters, optimizer)
+        return state
     with torch.no_grad():
         for name, leaf in parameters.items():
             leaf.copy_(state.best[name])
     return state
+
+
+def is_paused(state: State, settings: Settings) -> bool:
+    """Whether the run was to go no further for now, and has more steps before it."""
+    return state.step < settings.steps and state.waited < settings.patience
 
 
 def update(

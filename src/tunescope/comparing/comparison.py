@@ -62,6 +62,7 @@ def compare(
     settings: Settings | None = None,
     k_shot: int | None = None,
     together: int = 1,
+    halving: bool = False,
     out: str | Path | None = None,
     workers: int = 1,
     threads: int = 1,
@@ -83,6 +84,7 @@ def compare(
         settings: all of the training, instead of `steps` and `batch_size` alone.
         k_shot: rows of each label that each seed draws to train on, and as many to choose by; needs data["test"].
         together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
+        halving: stop learning rates that have clearly lost: at a third of the steps the best third goes on.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
@@ -103,6 +105,7 @@ def compare(
         rates=tuple(learning_rates),
         k_shot=k_shot,
         together=together,
+        halving=halving,
         threads=threads,
         device=device or machine.default_device().type,
         settings=settings or default_settings(steps, batch_size),

@@ -7,7 +7,7 @@ from statistics import median
 
 import torch
 
-from tunescope.comparing import arms, asking, own_demos
+from tunescope.comparing import arms, asking, own_demos, racing
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.demos import drawn
 from tunescope.comparing.in_front import specs_at
@@ -88,6 +88,8 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
 def _runs(plan: Plan) -> list[int]:
     """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
     rates, steps = len(plan.rates) or plan.trials, plan.settings.steps
+    if plan.halving:
+        return racing.steps(plan) + [steps] * (len(plan.seeds) - 1)
     if plan.trial_steps is None:
         return [steps] * (rates + len(plan.seeds) - 1)
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)

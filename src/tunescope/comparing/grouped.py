@@ -23,7 +23,7 @@ from tunescope.comparing import asking, run_arm, scored
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.in_front import specs_at
 from tunescope.comparing.job import Job
-from tunescope.train import Diverged, Problem, Saving, memory_errors_named, training
+from tunescope.train import Diverged, Problem, Saving, is_paused, memory_errors_named, training
 
 SIZES = (2, 4, 8)  # runs in a pass, of which the quickest is taken where it is measured
 STEPS = 3  # timed of each size, after one that is not
@@ -163,6 +163,7 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
                 todo.seed,
                 saving=Saving(work[todo.id], run_arm.SAVE_EVERY),
                 report=report(todo),
+                until=todo.until,
             )
             for todo in jobs
         }
@@ -170,6 +171,8 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
             states = train_together(runs, losses, bench.device, settings.precision)
         for todo in jobs:
             state, member = states[todo.id], tuned.member(todo.id)
+            if not isinstance(state, Diverged) and is_paused(state, replace(settings, steps=todo.steps)):
+                continue
             if isinstance(state, Diverged):
                 result = run_arm.stopped(todo, "diverged", state)
             else:

@@ -10,7 +10,10 @@ from tunescope.comparing.bench import Bench, encoder_print
 
 @dataclass(frozen=True)
 class Job:
-    """An arm at one seed and learning rate. `test`: also score the test set, which only chosen runs may."""
+    """An arm at one seed and learning rate.
+
+    test: also score the test set, which only chosen runs may. until: the step to pause at, for now.
+    """
 
     id: str
     arm: Ready
@@ -18,6 +21,7 @@ class Job:
     seed: int
     steps: int  # at most
     test: bool = False
+    until: int | None = None
 
     @property
     def rate(self) -> float | None:

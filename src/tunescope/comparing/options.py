@@ -108,6 +108,7 @@ class ProtocolOptions:
         seeds: how many, or which.
         trials: learning rates tried for each arm, from its method's own grid.
         lr: these learning rates for every arm instead.
+        halving: stop learning rates that have clearly lost: at a third of the steps the best third goes on.
         together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
         k_shot: train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test.
     """
@@ -121,6 +122,7 @@ class ProtocolOptions:
     lr: Annotated[tuple[float, ...], Many] = ()
     k_shot: int | None = None
     together: int = 1
+    halving: bool = False
 
 
 def question(
@@ -148,6 +150,7 @@ def question(
         rates=protocol.lr,
         k_shot=protocol.k_shot,
         together=protocol.together,
+        halving=protocol.halving,
         device=machine.default_device().type,
         settings=with_settings(default_settings(training.steps, training.batch_size), **vars(training)),
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from tunescope.comparing.plan import Plan, Whole
+from tunescope.errors import UserError
 
 TENTH = 10  # all steps of a pilot, of all steps of the comparison
 TRYING = 5  # of those, a fifth goes to the learning rates
@@ -16,6 +17,8 @@ def piloted(question: Plan) -> Plan:
     With t rates and s seeds a comparison takes t + s - 1 runs an arm, and a pilot a tenth of their steps. A run of a
     pilot is never stopped early.
     """
+    if question.halving:
+        raise UserError("--halving has no effect in a pilot, whose trials are short already. Leave one of them out.")
     old = question.settings
     rates = len(question.rates) or question.trials
     budget = max(2, old.steps * (rates + len(question.seeds) - 1) // TENTH)

@@ -57,6 +57,7 @@ class Plan:
     pilot_of: in a pilot, the comparison that it stands for.
     k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
     together: how many runs share a pass of the model, where they can; 0 takes what a short measurement finds quickest.
+    halving: whether learning rates that have clearly lost stop early; see `racing`.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
@@ -75,6 +76,7 @@ class Plan:
     trial_steps: int | None = None
     k_shot: int | None = None
     together: int = 1
+    halving: bool = False
 
 
 def check(plan: Plan) -> Plan:
@@ -93,6 +95,10 @@ def check(plan: Plan) -> Plan:
         _at_least("k_shot", plan.k_shot, 1)
     for budget in plan.budgets:
         _at_least("budget", budget, 1)
+    if plan.halving:
+        from tunescope.comparing import racing
+
+        racing.check(plan)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
@@ -172,6 +178,7 @@ def command(plan: Plan) -> str:
     words += ["--budget", *map(str, plan.budgets)] if plan.budgets else []
     words += ["--lr", *(f"{rate:g}" for rate in plan.rates)] if plan.rates else ["--trials", str(plan.trials)]
     words += ["--seeds", *_seed_words(plan.seeds)]
+    words += ["--halving"] if plan.halving else []
     words += [] if plan.k_shot is None else ["--k-shot", str(plan.k_shot)]
     default = asdict(Settings())
     for name, value in asdict(plan.settings).items():

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
-from tunescope.comparing import arms, examples, grouped
+from tunescope.comparing import arms, examples, grouped, racing
 from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.job import Job, job
@@ -59,6 +59,8 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
         with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
             trials = _distinct(todo for entry in entries for todo in entry.trials)
             together = _together(bench, trials, shown)
+            if bench.plan.halving:
+                racing.race(bench.plan, [entry.trials for entry in entries], at_work, folder, together)
             outcomes = at_work.run(trials, together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
@@ -136,10 +138,11 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
     if arm is None:
         return
     if arm.trained:
-        standing.trials = [_trial(outcomes[todo.id]) for todo in entry.trials]
+        trials = [outcomes[todo.id] for todo in entry.trials]
+        standing.trials = [_trial(one) for one in trials]
         done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
         if not done:
-            _fail(standing, outcomes[entry.trials[0].id])
+            _fail(standing, next(one for one in trials if one["status"] != "lost"))
             return
         best = max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])))
         entry.chosen, standing.learning_rate = best.rates, best.rate

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope import machine, stats, store
-from tunescope.comparing import examples
+from tunescope.comparing import examples, racing
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.plan import command, model_name
 from tunescope.gathering.spec import shown
@@ -65,6 +65,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "trial_steps": plan.trial_steps or plan.settings.steps,
             "optimizer": plan.settings.optimizer,
             "schedule": plan.settings.schedule,
+            "halving": racing.told(plan),
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,

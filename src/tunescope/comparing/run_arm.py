@@ -22,7 +22,7 @@ from tunescope.machine import memory_meter
 from tunescope.reach import quick_to_train
 from tunescope.searching.search import Found
 from tunescope.searching.trying import made, with_found
-from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, memory_errors_named, train
+from tunescope.train import Diverged, OutOfMemory, Problem, Progress, Saving, is_paused, memory_errors_named, train
 
 Report = Callable[[Progress], None]
 Outcome = dict[str, Any]
@@ -94,11 +94,21 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
         problem = problem_of(bench, todo, tuned.train())
         try:
             with quick_to_train(bench.model, settings.precision):
-                state = train(problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report)
+                state = train(
+                    problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report, until=todo.until
+                )
         except Diverged as problem_found:
             return stopped(todo, "diverged", problem_found)
+        if is_paused(state, settings):
+            return _paused(todo, state, meter())
         tuned.eval()
         return concluded(bench, todo, work, tuned, state, meter())
+
+
+def _paused(todo: Job, state: State, memory: float) -> Outcome:
+    """What is known of a run that may go on; it is told, and not kept."""
+    known = _done(todo, state.best_score, state.step, state.seconds, memory, state.curve)
+    return known | {"status": "paused", "reason": f"at step {state.step} of {todo.steps}, dev {state.best_score:.4g}"}
 
 
 def concluded(bench: Bench, todo: Job, work: Path, tuned: Any, state: State, memory: float) -> Outcome:

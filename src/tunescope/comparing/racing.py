@@ -1,0 +1,89 @@
+"""Successive halving of learning rates: those that have clearly lost stop early.
+
+(Jamieson and Talwalkar 2016, arXiv:1502.07943, with thirds for halves.) At a third of the steps the best third of an
+arm's rates goes on, by the best development score until then, ties to the lower loss; of more than three, a ninth goes
+on at a third of the steps and a third at a ninth; and so on. What goes on is a run like any other, to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunescope import store
+from tunescope.comparing.plan import Plan
+from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from tunescope.comparing.job import Job
+    from tunescope.comparing.pool import Runner
+
+PART = 3
+
+
+def rungs(plan: Plan) -> list[tuple[int, int]]:
+    """The steps at which rates are held against one another, each with how many go on; the last leaves one."""
+    rates, count = len(plan.rates) or plan.trials, 0
+    while PART**count < rates:
+        count += 1
+    every, found = plan.settings.eval_every, dict[int, int]()
+    for at in range(count):
+        part = PART ** (count - at)
+        found[-(-plan.settings.steps // (part * every)) * every] = -(-rates // PART ** (at + 1))
+    return [(step, most) for step, most in found.items() if step < plan.settings.steps]
+
+
+def check(plan: Plan) -> None:
+    """Raises UserError where no run would stop early."""
+    if (len(plan.rates) or plan.trials) < 2:
+        raise UserError("--halving has no effect on one learning rate; give more with --trials or --lr.")
+    if not rungs(plan):
+        raise UserError(
+            f"--halving has no effect with --eval-every {plan.settings.eval_every}: a third of {plan.settings.steps} "
+            f"steps has no score. Type: --eval-every {max(1, plan.settings.steps // PART)}"
+        )
+
+
+def told(plan: Plan) -> str | None:
+    """The rule as it works out here, for the record."""
+    if not plan.halving:
+        return None
+    rates = len(plan.rates) or plan.trials
+    return "; ".join(f"at step {step} the best {most} of {rates} learning rates go on" for step, most in rungs(plan))
+
+
+def steps(plan: Plan) -> list[int]:
+    """Of every learning rate's trial, the longest last."""
+    left, found = len(plan.rates) or plan.trials, list[int]()
+    for step, most in rungs(plan):
+        found += [step] * (left - most)
+        left = most
+    return found + [plan.settings.steps] * left
+
+
+def race(plan: Plan, trials: Sequence[Sequence[Job]], at_work: Runner, folder: Path, together: int) -> None:
+    """Run every arm's trials as far as they go on, and leave a result of those that do not."""
+    running = [list(some) for some in trials if len(some) > 1]
+    for step, most in rungs(plan):
+        distinct = {todo.id: replace(todo, until=step) for some in running for todo in some}
+        outcomes = at_work.run(list(distinct.values()), together)
+        for some in running:
+            some.sort(key=lambda todo: _merit(outcomes[todo.id], step), reverse=True)
+            for todo in some[most:]:
+                _stop(folder, todo, outcomes[todo.id], step)
+            del some[most:]
+
+
+def _merit(outcome: Mapping[str, Any], step: int) -> tuple[float, float]:
+    points = [point for point in outcome.get("curve") or () if point["step"] <= step]
+    if not points:
+        return -float("inf"), -float("inf")
+    return max(point["dev"] for point in points), -points[-1]["loss"]
+
+
+def _stop(folder: Path, todo: Job, outcome: Mapping[str, Any], step: int) -> None:
+    if outcome["status"] == "paused":
+        lost = {"status": "lost", "reason": f"stopped at step {step} of {todo.steps}: other learning rates were better"}
+        store.finish(store.working(folder, todo.id), folder, todo.id, {**outcome, **lost})
