@@ -10,19 +10,21 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 from contextlib import suppress
 from functools import cache
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
 NEEDED = "tunescope.comparing.needed"
+GPUS = ("/dev/nvidiactl", "/dev/kfd")  # what has asked for one cannot be forked, and imports ask
 OBJECTS = 50_000
 
 
 @cache
 def context() -> BaseContext:
-    """What worker processes are made with; where there is no such process to fork, each imports for itself."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
+    """What worker processes are made with; where such a process cannot be forked, each imports for itself."""
+    if sys.platform != "linux" or any(map(os.path.exists, GPUS)):
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
     made.set_forkserver_preload([NEEDED])
@@ -41,10 +43,7 @@ def begin(model: str, workers: int) -> None:
 
 
 def calm() -> None:
-    """Look for garbage less often, and not on the way out, for torch and transformers leave a million objects.
-
-    Of the time that importing them takes it is a fifth, and of what ending takes the most.
-    """
+    """Look for garbage less often, and not on the way out: torch and transformers leave a million objects."""
     gc.set_threshold(OBJECTS)
     atexit.register(gc.freeze)
 
