@@ -1,4 +1,4 @@
-"""The process that workers are forks of: it imports what they need, begins only where it is wanted, and is soon gone."""
+"""The process that workers are forks of: it imports what they need, begins only where it is wanted, is soon gone."""
 
 import subprocess
 import sys
