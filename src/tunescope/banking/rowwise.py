@@ -21,12 +21,14 @@ class Rowwise:
     """One delta for some rows of a batch, each with its own tensors; the other rows are left as they are.
 
     rows: (n,) the rows that have it, None for all; its tensors are (n, ...), or a single row's where `shared`.
+    drops: whether the delta has dropout, of which `dropout` is what is in force.
     """
 
     spec: SiteDelta
     batch: int
     rows: Tensor | None
     shared: bool
+    drops: bool
     dropout: float
 
     @property
@@ -35,7 +37,7 @@ class Rowwise:
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         """x (batch, ..., d_in), h (batch, ..., d_out); some families fold the length into the batch."""
-        spec = replace(self.spec, dropout=self.dropout) if dropout_of(self.spec) else self.spec  # type: ignore[type-var]
+        spec = replace(self.spec, dropout=self.dropout) if self.drops else self.spec  # type: ignore[type-var]
         by_row, before = x.reshape(self.batch, -1, x.shape[-1]), h.reshape(self.batch, -1, h.shape[-1])
         if self.rows is not None:
             by_row, before = by_row[self.rows], before[self.rows]
@@ -100,7 +102,8 @@ def _stacked(group: list[_Use], batch: int, device: Any) -> SiteUse[Rowwise]:
     shared = len(group) == 1
     tensors = group[0][1].tensors if shared else _gathered([use.tensors for _, use in group], which, device)
     index = None if len(rows) == batch else torch.tensor(rows, device=device)
-    return SiteUse(Rowwise(spec, batch, index, shared, dropout_of(spec)), site, tensors)
+    dropout = dropout_of(spec)
+    return SiteUse(Rowwise(spec, batch, index, shared, dropout > 0, dropout), site, tensors)
 
 
 def _gathered(given: Sequence[Params], which: Sequence[int], device: Any) -> Params:

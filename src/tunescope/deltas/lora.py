@@ -50,7 +50,10 @@ class LoRA(SiteDelta):
     def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
-        return h + (self.scale * (x @ p["a"].mT)) @ p["b"].mT
+        low = x @ p["a"].mT
+        if torch.is_autocast_enabled(x.device.type) or h.dtype != low.dtype:
+            return h + (self.scale * low) @ p["b"].mT
+        return torch.baddbmm(h, low, p["b"].mT, alpha=self.scale)
 
     @property
     def formula(self) -> Form:
