@@ -9,23 +9,18 @@ def _attention(path: str) -> Attention:
     )
 
 
-def _stack(name: str, ffn: str, cross: Attention | None) -> Stack:
+def _stack(name: str, last: str, second: Attention | None, **norms: str) -> Stack:
     return Stack(
         layers=f"{name}.block",
         attention=_attention("layer.0.SelfAttention"),
-        cross=cross,
-        ffn_in=(f"{ffn}.wi", f"{ffn}.wi_1"),
-        ffn_gate=(f"{ffn}.wi_0",),
-        ffn_out=(f"{ffn}.wo",),
-        norms={"self": "layer.0.layer_norm", "ffn": f"{ffn.rpartition('.')[0]}.layer_norm"}
-        | ({"cross": "layer.1.layer_norm"} if cross else {}),
+        cross=second,
+        ffn_in=(f"{last}.DenseReluDense.wi", f"{last}.DenseReluDense.wi_1"),
+        ffn_gate=(f"{last}.DenseReluDense.wi_0",),
+        ffn_out=(f"{last}.DenseReluDense.wo",),
+        norms={"self": "layer.0.layer_norm", "ffn": f"{last}.layer_norm", **norms},
     )
 
 
-FAMILY = Family(
-    kind="encoder-decoder",
-    stacks={
-        "encoder": _stack("encoder", "layer.1.DenseReluDense", None),
-        "decoder": _stack("decoder", "layer.2.DenseReluDense", _attention("layer.1.EncDecAttention")),
-    },
-)
+ENCODER = _stack("encoder", "layer.1", None)
+DECODER = _stack("decoder", "layer.2", _attention("layer.1.EncDecAttention"), cross="layer.1.layer_norm")
+FAMILY = Family(kind="encoder-decoder", stacks={"encoder": ENCODER, "decoder": DECODER})
