@@ -23,8 +23,8 @@ STATE = "_tunescope"
 # Scores are joined while a head of keys has fewer queries in a row than FEW times the width of a key: then they are
 # smaller than the keys and values that would be copied into every row. From there on torch's kernel is faster.
 FEW = 1.0
-# On a CPU torch's kernel in bfloat16 takes more than twice as long as plain products to be trained, for rows of up to
-# so many tokens; for twice as many it takes as long. benchmarks/half_training.py measures it.
+# On a CPU torch's kernel in bfloat16 takes longer than plain products to be trained, for rows of up to so many tokens;
+# for twice as many it takes as long. benchmarks/half_training.py measures it.
 SHORT = 128
 
 

@@ -12,8 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope import exchanging
+from tunescope import exchanging, families
+from tunescope.exchanging import adapters_bottleneck
 from tunescope.exchanging.adapters_config import CONFIG, TENSORS
+from tunescope.fitting import check_fits
 
 WRITTEN = {
     ("bart", "no_cross_prefix"): "cross_prefix=False, and a prefix here stands in all kinds of attention. Keep it in",
@@ -106,6 +108,21 @@ AROUND: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_folder_of_another_model_or_none_is_refused(what: str, tmp_path: Path) -> None:
     changes, told = AROUND[what]
     refused("gpt2", theirs.headed(theirs.copied("gpt2", "lora", tmp_path), **changes), told)
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gpt_neox", "opt", "phi"])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_layout_without_a_stream_block_by_block_is_refused(family: str, parallel: bool) -> None:
+    model = tiny.make(family)
+    layers = f"{model.base_model_prefix}.{families.find(family).stacks['decoder'].layers}"
+    width = model.get_input_embeddings().weight.shape[1]
+    at = f"{layers}.0.output_adapters.adapters.one.adapter"
+    tensors = {f"{at}_down.0.weight": torch.ones(2, width), f"{at}_down.0.bias": torch.ones(2)}
+    tensors |= {f"{at}_up.weight": torch.ones(width, 2), f"{at}_up.bias": torch.ones(width)}
+    config = {"output_adapter": True, "original_ln_before": True, "is_parallel": parallel, "non_linearity": "relu"}
+    (artifact,) = adapters_bottleneck.read([config], tensors, "one", model)
+    with pytest.raises(ts.UserError, match="'decoder.0.ffn' has no residual connection of its own to read"):
+        check_fits(model, artifact)
 
 
 def test_two_loras_in_one_union_are_refused(tmp_path: Path) -> None:

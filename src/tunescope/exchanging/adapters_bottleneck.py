@@ -39,7 +39,6 @@ PLACES = {
 }
 PLACES_T5 = {"encoder": ("self", "ffn"), "decoder": ("self", "cross", "ffn")}  # by its sublayers, layer.0 and on
 SWITCH = {"self": "mh_adapter", "cross": "cross_adapter", "ffn": "output_adapter"}
-NORM_BEHIND = ("bart", "bert", "distilbert", "roberta")  # the norm after the residual connection
 ACTIVATIONS = {"relu": "relu", "swish": "silu", "silu": "silu", "gelu": "gelu"}
 
 Found = dict[Adapter, dict[str, Params]]  # spec without its sites -> site -> its tensors
@@ -169,9 +168,13 @@ def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str, 
     return spec, params
 
 
-def _reads_the_stream(config: Mapping[str, Any], family: str) -> bool:
+def _reads_the_stream(config: Mapping[str, Any], model_type: str) -> bool:
     """A parallel one always does, but with the norm behind the block that is the block's own input."""
-    return family not in NORM_BEHIND if config.get("is_parallel") else bool(config.get("original_ln_before"))
+    family = families.find(model_type)
+    assert family is not None  # its sites were resolved
+    if config.get("is_parallel"):
+        return not any(stack.norm_behind for stack in family.stacks.values())
+    return bool(config.get("original_ln_before"))
 
 
 def _names(norm: str) -> dict[str, str]:
