@@ -121,7 +121,7 @@ def test_a_layout_without_a_stream_block_by_block_is_refused(family: str, parall
     tensors |= {f"{at}_up.weight": torch.ones(width, 2), f"{at}_up.bias": torch.ones(width)}
     config = {"output_adapter": True, "original_ln_before": True, "is_parallel": parallel, "non_linearity": "relu"}
     (artifact,) = adapters_bottleneck.read([config], tensors, "one", model)
-    with pytest.raises(ts.UserError, match="'decoder.0.ffn' has no residual connection of its own to read"):
+    with pytest.raises(ts.UserError, match=r"'decoder\.0\.ffn' has no residual connection of its own to read"):
         check_fits(model, artifact)
 
 
