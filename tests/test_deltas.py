@@ -356,6 +356,17 @@ def test_an_adapter_on_the_stream_reads_what_the_block_is_added_to(family: str, 
     assert (seen["changed"] - seen["h"]).abs().max() > 1e-3
 
 
+def test_lora_by_row_is_each_row_s_own_at_its_scale() -> None:
+    draw = torch.Generator().manual_seed(0)
+    spec = ts.LoRA(rank=2, alpha=5)
+    p = {"a": torch.randn(3, 2, 7, generator=draw).double(), "b": torch.randn(3, 4, 2, generator=draw).double()}
+    x, h = torch.randn(3, 6, 7, generator=draw).double(), torch.randn(3, 6, 4, generator=draw).double()
+    expected = torch.stack([h[i] + 5 / 2 * x[i] @ p["a"][i].T @ p["b"][i].T for i in range(3)])
+    torch.testing.assert_close(spec.apply_by_row(p, x, h), expected, rtol=0, atol=1e-12)
+    half = spec.apply_by_row(p, x, h.float())
+    torch.testing.assert_close(half.double(), expected, rtol=0, atol=1e-5)
+
+
 @each
 def test_deltas_of_one_site_act_in_the_order_given(family: str) -> None:
     model = tiny.make(family)

@@ -11,7 +11,7 @@ from tunescope import checkpoint
 from tunescope.errors import UserError
 from tunescope.optimizers import factor
 from tunescope.order import batches, stream
-from tunescope.train import Diverged, OutOfMemory, Problem, Saving, Settings, memory_errors_named, train
+from tunescope.train import Diverged, OutOfMemory, Problem, Saving, Settings, is_paused, memory_errors_named, train
 
 N, D, K = 37, 11, 3
 
@@ -94,6 +94,20 @@ def test_two_rates_equal_two_parameter_groups_of_torch():
         optimizer.step()
         want.append(loss.item())
     assert losses(state) == want
+
+
+def test_a_paused_run_goes_on_where_it_was(tmp_path):
+    settings = replace(PLAIN, eval_every=5)
+    whole_problem = problem(p=0.1)
+    torch.manual_seed(1)
+    whole = train(whole_problem, settings, seed=3)
+    torch.manual_seed(1)
+    paused = train(problem(p=0.1), settings, seed=3, saving=Saving(tmp_path, 1e9), until=10)
+    assert paused.step == 10 and is_paused(paused, settings) and not is_paused(whole, settings)
+    seen, again = [], problem(p=0.1)
+    state = train(again, settings, seed=3, saving=Saving(tmp_path, 1e9), report=lambda told: seen.append(told.step))
+    assert seen == list(range(11, 21)) and state.curve == whole.curve
+    assert all(torch.equal(again.parameters[name], value) for name, value in whole_problem.parameters.items())
 
 
 @pytest.mark.parametrize("parts", [2, 3, 8])
