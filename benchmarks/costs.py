@@ -48,7 +48,7 @@ SERVED: dict[str, tuple[Any, bool]] = {  # whether every row has its own
     "a LoRA each on all maps": (ts.LoRA(rank=RANK, sites=MAPS), True),
 }
 KEPT = ("floor", "soft prompt of 200", "LoRA on all maps")  # whose memory is measured
-ROUNDS = {"full": 2, "tiny": 1}
+ROUNDS = {"full": 3, "tiny": 1}
 PREFILL_ROWS = 4
 
 
@@ -114,8 +114,9 @@ def tuning(family: str, name: str, scale: Scale) -> Case:
     """A training step, without the optimiser's update, of the frozen model or of something tuned on it."""
     model = model_of(family, scale)
     shape, batch, method = shapes.of(model.config), batch_of(name, scale), method_of(name)
+    step = _step(model, name, scale)
     return Case(
-        _step(model, name, scale),
+        _with_activations_of_attach(model, step) if name == "floor" else step,
         lambda one: one.seconds(training.operations(method, shape, batch), training.moved(method, shape, batch)),
     )
 
@@ -123,7 +124,7 @@ def tuning(family: str, name: str, scale: Scale) -> Case:
 def _step(model: Any, name: str, scale: Scale) -> Callable[[], None]:
     ids = text(scale, model.config.vocab_size)
     if name == "floor":
-        return _with_activations_of_attach(model, floor_step(model, ids, ids))
+        return floor_step(model, ids, ids)
     tuned = ts.attach(model, spec_of(name)).train()
     if name != PARTIAL:
         return plain_step(model, tuned.parameters, ids, ids)
@@ -189,17 +190,21 @@ def _decoder(model: Any, spec: Any, each: bool, scale: Scale, cache: Any) -> Cal
 
 
 def kept(family: str, scale: Scale) -> list[Ratio]:
-    """Megabytes of a training step beside the model's weights: activations, logits, and the gradients."""
+    """Megabytes of a training step beside the model's weights: activations, logits, and the gradients.
+
+    In use, where what is freed is returned at once, and resident, where the C library keeps of it what it likes.
+    """
     found = []
     for name in KEPT if scale.name == "full" else KEPT[:1]:
-        measured = [megabytes("costs", f"{family}, {name}", scale.name == "tiny")]
         shape = shapes.of(MODELS[family](scale).config)
         method = method_of(name)
         memory = training.memory(method, shape, batch_of(name, scale))
         gradients = 4 * methods.trained(method, shape)
         predicted = [(memory.activations + memory.logits + gradients) / 2**20]
-        sides = {"predicted": predicted, "measured": measured}
-        found.append(compared(f"{family}, {name}", "predicted", "measured", sides, None, "memory"))
+        for what, returned in (("in use", True), ("resident", False)):
+            measured = [megabytes("costs", f"{family}, {name}", scale.name == "tiny", returned=returned)]
+            sides = {"predicted": predicted, "measured": measured}
+            found.append(compared(f"{family}, {name}, {what}", "predicted", "measured", sides, None, "memory"))
     return found
 
 

@@ -131,7 +131,7 @@ def _prefill(shape: Shape, machine: Machine) -> str:
 
 
 def checked() -> str:
-    """Predicted over measured, from the benchmark's result file; of memory also as ratios to the family's floor."""
+    """Predicted over measured, from the benchmark's result file."""
     page = json.loads((ROOT / "benchmarks" / "results" / "costs.json").read_text("utf-8"))
     within, rows = page["settings"]["within"], []
     for row in page["ratios"]:
@@ -139,12 +139,6 @@ def checked() -> str:
         unit = "ms" if row["quantity"] == "time" else "MB"
         what = f"{row['case']}, {row['quantity']}"
         rows.append([what, f"{row['value']:,.0f} {unit}", _off(row["ratio"], within), spread])
-    floors = {row["case"]: row for row in page["ratios"] if row["quantity"] == "memory"}
-    for case, row in floors.items():
-        floor = floors[f"{case.partition(', ')[0]}, floor"]
-        if row is not floor:
-            predicted, ratio = row["value"] / floor["value"], row["ratio"] / floor["ratio"]
-            rows.append([f"{case}, memory over the floor's", f"{predicted:.2f}", _off(ratio, within), ""])
     return _table(["", "predicted", "predicted / measured", "over rounds"], rows)
 
 

@@ -7,17 +7,24 @@ the model loaded and one step already done (so that what torch sets up once is n
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+RETURNING = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")  # mallopt(3): fixed, they no longer grow
+LEAST = 2**17  # bytes
 
 
-def megabytes(benchmark: str, variant: str, tiny: bool) -> float:
-    """Peak of a variant of a benchmark that has `step(variant, scale)`, in megabytes."""
+def megabytes(benchmark: str, variant: str, tiny: bool, *, returned: bool = False) -> float:
+    """Peak of a variant of a benchmark that has `step(variant, scale)`, in megabytes.
+
+    returned: glibc gives every block back to the system when it is freed, so that what is resident is in use.
+    """
     command = [sys.executable, "-m", "benchmarks.tools.memory", benchmark, variant, *(["--tiny"] if tiny else [])]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    environment = os.environ | (dict.fromkeys(RETURNING, str(LEAST)) if returned else {})
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return float(done.stdout.split()[-1])

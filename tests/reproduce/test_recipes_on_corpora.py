@@ -235,6 +235,22 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     assert settings["course"]["label_smoothing"] == 0.0
 
 
+def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    (tmp_path / "wmt").mkdir()
+    for part in ("train", "dev", "test"):
+        rows = [{"en": f"the big cat {index}", "ro": "big"} for index in range(3)]
+        (tmp_path / "wmt" / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ask = Ask("unified-sites", "paper", model=folder, data=f"wmt_en_ro:{tmp_path / 'wmt'}")
+    settings = find("unified-sites").settings(ask)
+    assert settings["metrics"][0] == "bleu_romanian" and settings["lines"][0]["paper"]["bleu_romanian"] == "35.6"
+    training, task = working._training(settings["course"], rows=3), working._task(settings, "{input}")
+    assert (training.steps, training.batch_size, training.clip) == (50_000, 360, 1.0)
+    assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.min_new_tokens) == (5, 0, 0.1, 0)
+    plain = find("unified-sites").settings(replace(ask, data=f"wmt:{tmp_path / 'wmt'}"))
+    assert plain["course"]["steps"] == 100_000 and plain["metrics"][0] == "bleu"
+
+
 def test_a_summary_s_published_lengths_and_the_z_loss_of_prompts_are_kept(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     (tmp_path / "xsum").mkdir()

@@ -1,6 +1,7 @@
 """How long the papers trained, at which rate, and how they wrote: what --protocol paper asks for; and ours."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from tunescope.reproducing.recipe import Ask
 
@@ -10,7 +11,7 @@ class Course:
     """How every line is trained and scored; rates () means each method's own grid, of which `trials` are tried.
 
     epochs: times over the training rows, instead of steps.
-    encoders: what is published for encoders instead.
+    instead: what is published for encoders, by the name "encoder", or for a corpus, by its own.
     network: the width of the network that makes a prefix which begins as noise; None trains it directly.
     label_smoothing, z_loss: of lines that write their answers.
     """
@@ -32,7 +33,7 @@ class Course:
     label_smoothing: float = 0.0
     z_loss: float = 0.0
     precision: str = "auto"
-    encoders: "Course | None" = None
+    instead: "Mapping[str, Course]" = field(default_factory=dict)
 
 
 TABLE_TO_TEXT = Course(  # Li and Liang 2021, section 5.3: E2E
@@ -66,6 +67,17 @@ GLUE = Course(  # He et al. 2022, appendix A
     network=800,
     weight_decay=0.1,
 )
+TRANSLATION = Course(  # He et al. 2022, appendix A: WMT16, 16,384 tokens a step, which are some 360 sentences
+    steps=50_000,
+    batch_size=360,
+    rates=(5e-5,),
+    warmup=0.0,
+    patience=1000,
+    beams=5,
+    network=800,
+    weight_decay=0.01,
+    label_smoothing=0.1,
+)
 SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
     steps=100_000,
     batch_size=64,
@@ -78,7 +90,7 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
     clip=0.1,
     no_repeat_ngram=3,
     label_smoothing=0.1,
-    encoders=GLUE,
+    instead={"encoder": GLUE, "wmt_en_ro": TRANSLATION},
 )
 
 
@@ -91,7 +103,7 @@ def course(ask: Ask, paper: Course | None = None) -> Course:
 
 def asked(ask: Ask, course: Course) -> Course:
     """The course with what the user set of it."""
-    course = replace(course, encoders=None, precision=ask.precision)
+    course = replace(course, instead={}, precision=ask.precision)
     return course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)
 
 
@@ -100,3 +112,8 @@ def rows(ask: Ask) -> dict[str, int]:
     if ask.protocol == "paper":
         return {}
     return {"train": 200, "dev": 10, "test": 20} if ask.quick else {"train": 10_000, "dev": 100}
+
+
+def unified(summaries: str, translation: str) -> dict[str, str]:
+    """What He et al. print of a line: ROUGE-2 on XSum, BLEU on WMT16; "" where there is none."""
+    return {"rouge_2": summaries, "bleu_romanian": translation}

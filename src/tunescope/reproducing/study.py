@@ -66,8 +66,7 @@ def settings(
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
-    own = course.encoders if model["kind"] == "encoder" else None
-    course = published.asked(ask, own or course)
+    course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
     if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone
         course = replace(course, label_smoothing=0.0, z_loss=0.0)
     return {
