@@ -61,8 +61,8 @@ def run(scale: Scale) -> Result:
             (decoding, (*SERVED, "prefill", *(["bare"] if others else []))),
         ):
             floor, bare = tuning("gpt2", "floor", scale), decoding("gpt2", "bare", scale)
-            cases = {name: group(family, name, scale) for name in names}
-            ratios += predictions(family, cases, floor, bare, ROUNDS[scale.name])
+            for name in names:  # one at a time: what others hold is memory that the system must find anew
+                ratios += predictions(family, {name: group(family, name, scale)}, floor, bare, ROUNDS[scale.name])
         if scale.name == "full" or not others:
             ratios += kept(family, scale)
     settings = {
