@@ -1,6 +1,7 @@
 """Small language models of texts: what is learned, what is kept, and that adapting goes on from the base."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 import tunescope as ts
 from tunescope.lab import text_files, texts
-from tunescope.lab.text_models import Size, TextModel, held_out_loss, pretrained
+from tunescope.lab.text_models import Size, TextModel, held_out_loss, main, pretrained
 from tunescope.train import Settings
 
 LINES = [f"the {n} birds flew over {n * 7} hills and sang" for n in range(200)]
@@ -43,6 +44,17 @@ def test_the_same_model_is_made_once_and_another_seed_is_another_model():
     folder = pretrained(MODEL, lambda: LINES)
     assert pretrained(MODEL, lambda: pytest.fail("read again")) == folder
     assert replace(MODEL, seed=1).identity != MODEL.identity != replace(MODEL, sha256="other").identity
+
+
+def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monkeypatch):
+    (tmp_path / "lines.txt").write_text("\n".join(LINES * 5))
+    sizes = ["--steps", "100", "--layers", "1", "--width", "32"]
+    monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path), "--out", str(tmp_path / "made"), *sizes])
+    main()
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"step 100 of 100: loss \d\.\d{3}, 0 minutes left\n", err)
+    assert re.fullmatch(r".*made: [\d,]+ parameters; nats a token held out: language model \d\.\d{3}\n", out)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "made").config.num_hidden_layers == 1
 
 
 def test_lm_adaptation_goes_on_from_span_corruption_and_gets_better_at_second_halves():

@@ -9,6 +9,7 @@ has read on a laptop is little: its held-out loss is kept beside it.
 import argparse
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -26,10 +27,12 @@ from tunescope.lab import texts
 from tunescope.lab.manifest import read_manifest, write_manifest
 from tunescope.lab.pretrained import cache
 from tunescope.lab.text_files import digest, read
-from tunescope.train import Problem, Settings, train
+from tunescope.train import Problem, Progress, Settings, train
 
 TOGETHER = 64  # rows of one evaluation pass
+EVERY = 100  # steps between two lines about how far it is
 Pairs = tuple[Tensor, Tensor]
+Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -65,29 +68,29 @@ class TextModel:
         return store.identity(asdict(self) | {name: version(name) for name in ("torch", "tokenizers", "tunescope")})
 
 
-def pretrained(model: TextModel, read: Callable[[], list[str]]) -> Path:
+def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda told: None) -> Path:
     """A folder with the model, its tokenizer and a manifest: from the cache, or made now from what `read` gives.
 
     The manifest holds "losses": the nats a token on held-out rows by objective, and "characters_a_token".
     """
     folder = cache().with_name("texts") / model.identity
     if not folder.exists():
-        base = None if not model.adapted else pretrained(replace(model, adapted=0), read)
+        base = None if not model.adapted else pretrained(replace(model, adapted=0), read, report)
         beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
-        _make(model, read(), base, beside)
+        _make(model, read(), base, beside, report)
         with suppress(OSError):  # another process was first, with the same model
             files.put_folder(beside, folder)
         files.remove(beside)
     return folder
 
 
-def _make(model: TextModel, given: list[str], base: Path | None, out: Path) -> None:
+def _make(model: TextModel, given: list[str], base: Path | None, out: Path, report: Report) -> None:
     words = texts.tokenizer(given, model.size.vocabulary)
     found = texts.corpus(given, words, model.size.length, model.seed)
     with torch.random.fork_rng():
         torch.manual_seed(model.seed)
         made = _network(model, words) if base is None else _load(base)
-        _learn(made, model, found, words)
+        _learn(made, model, found, words, report)
     made.eval()
     losses = {name: held_out_loss(made, *pairs) for name, pairs in _objectives(model, found.held_out, words).items()}
     made.save_pretrained(out)
@@ -150,7 +153,7 @@ def _objectives(model: TextModel, rows: Tensor, words: Any) -> dict[str, Pairs]:
     }
 
 
-def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any) -> None:
+def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, report: Report) -> None:
     objective = "language model" if model.kind == "decoder" else "second half" if model.adapted else "span corruption"
     inputs, targets = _objectives(model, found.train, words)[objective]
     watched = _objectives(model, found.held_out, words)[objective]
@@ -168,6 +171,7 @@ def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any) -> N
         ),
         settings,
         model.seed,
+        report=report,
     )
 
 
@@ -208,10 +212,16 @@ def main() -> None:
     size = Size(layers=given.layers, heads=max(1, given.width // 32), width=given.width)
     training = Settings(steps=given.steps, batch_size=32, schedule="cosine", precision="bfloat16", eval_every=500)
     model = TextModel(given.kind, digest(given.texts), training, size, adapted=given.adapted, seed=given.seed)
-    shutil.copytree(pretrained(model, lambda: read(given.texts)), given.out, dirs_exist_ok=True)
+    shutil.copytree(pretrained(model, lambda: read(given.texts), _told), given.out, dirs_exist_ok=True)
     facts = read_manifest(given.out)
     losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["losses"].items())
     print(f"{given.out}: {facts['parameters']:,} parameters; nats a token held out: {losses}")
+
+
+def _told(told: Progress) -> None:
+    if told.step % EVERY == 0:
+        left = f"{told.seconds_left / 60:.0f} minutes left"
+        print(f"step {told.step:,} of {told.steps:,}: loss {told.loss:.3f}, {left}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
