@@ -65,9 +65,10 @@ def _arm(arm: dict[str, Any], metric: str) -> str:
 
 def bench() -> str:
     """Every ratio that has a target, with peft's beside it where it was measured in the same rounds."""
-    lines = ["| | tunescope | at most | peft |", "|---|---|---|---|"]
+    lines = ["| benchmark | | tunescope | at most | peft |", "|---|---|---|---|---|"]
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
         rows = json.loads(path.read_text("utf-8"))["ratios"]
+        name = f"`{path.stem}`"
         for row in rows:
             if row["at_most"] is None:
                 continue
@@ -77,7 +78,7 @@ def bench() -> str:
             variant = f", {row['variant']}" if len(own) > 1 else ""
             what = f"{row['case']}{variant}, {row['quantity']} / {row['baseline']}"
             missed = "" if row["met"] else " (missed)"
-            lines.append(f"| {what} | {row['ratio']:.2f}{missed} | {row['at_most']:g} | {peft} |")
+            lines.append(f"| {name} | {what} | {row['ratio']:.2f}{missed} | {row['at_most']:g} | {peft} |")
     return "\n".join(lines)
 
 

@@ -74,3 +74,12 @@ def test_the_corpus_is_english_to_romanian_whichever_file_is_first(tmp_path):
     found = corpus(f"wmt_en_ro:{tmp_path}")
     texts = {part: [(row["input"], row["target"]) for row in rows] for part, rows in found.items()}
     assert texts == {"train": [("Tea", "Ceai")], "dev": [("Bread", "Pâine")], "test": [("Water", "Apă")]}
+
+
+def test_pairs_of_other_languages_are_not_scored_as_romanian(tmp_path):
+    (tmp_path / "train.de").write_text("Tee\n")
+    (tmp_path / "train.en").write_text("Tea\n")
+    with pytest.raises(
+        UserError, match=r"train\.en and train\.de are en to de, and en to ro is wanted\. Put the pairs"
+    ):
+        corpus(f"wmt_en_ro:{tmp_path}")

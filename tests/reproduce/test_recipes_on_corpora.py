@@ -251,6 +251,20 @@ def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_p
     assert plain["course"]["steps"] == 100_000 and plain["metrics"][0] == "bleu"
 
 
+def test_full_tuning_has_the_paper_s_own_rate_and_what_is_cut_is_told(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    made = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=e2e(tmp_path / "e2e")))
+    by_arm = {line["arm"]: working._rates(made["course"], line["arm"]) for line in made["lines"]}
+    assert by_arm["full"] == (5e-5,) and {rate for arm, rate in by_arm.items() if arm != "full"} == {(8e-5,)}
+    assert "the rate 8e-05 (5e-05 of full tuning);" in working.notes(made)[0]
+    tuned = find("prompt-length").settings(Ask("prompt-length", model=folder, data=corpus(tmp_path / "rte")))
+    assert working._rates(tuned["course"], "full") == ()
+    uncut = {**tuned, "sha256": {"train": "a", "test": "b"}}
+    assert working.notes(uncut)[0].endswith("of a part: train 10,000, of which a tenth is development rows.")
+    assert working.notes({**tuned, "sha256": {"train": "a", "dev": "c"}})[0].endswith("train 10,000, dev 100.")
+    assert command(Ask("x", data="e2e:/home/anna/e2e")) == "tunescope reproduce x --data e2e:e2e"
+
+
 def test_a_summary_s_published_lengths_and_the_z_loss_of_prompts_are_kept(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     (tmp_path / "xsum").mkdir()

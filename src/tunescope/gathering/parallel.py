@@ -61,6 +61,11 @@ def rows(files: Files, sides: Sequence[str] = ()) -> Found:
         found, names = _copied(files[0], sides)
     else:
         found, names = _aligned(files)
+        if sides and names not in ((sides[0], sides[1]), ("source", "target")):
+            raise UserError(
+                f"{files[0]} and {files[1].name} are {names[0]} to {names[1]}, and {sides[0]} to {sides[1]} is wanted. "
+                "Put the pairs that you mean into a folder of their own."
+            )
     kept = [one for one in found if one["input"].strip() and one["target"].strip()]
     told = () if names == ("source", "target") else (f"input is {names[0]}, target is {names[1]}",)
     return Found(kept, (*told, *left_out(len(found) - len(kept), "pairs with an empty side")))

@@ -15,7 +15,7 @@ FORMS = {
     "prefix": ("prefix", "20.46", "35.6"),
     "sequential adapter, attention": ("adapter:sites=attn", "19.30", "35.3"),
     "sequential adapter, feed-forward": ("adapter:sites=ffn", "19.98", "35.6"),
-    "parallel adapter, attention": ("adapter:placement=parallel,sites=attn", "20.31", "35.6"),
+    "parallel adapter, attention": ("adapter:placement=parallel,sites=attn.heads", "20.31", "35.6"),
     "parallel adapter, feed-forward": ("adapter:placement=parallel,sites=ffn", "20.66", "36.4"),
     "multi-head parallel adapter": ("adapter:placement=multi-head,sites=attn.heads", "", "35.8"),
 }

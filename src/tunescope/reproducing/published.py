@@ -12,6 +12,7 @@ class Course:
 
     epochs: times over the training rows, instead of steps.
     instead: what is published for encoders, by the name "encoder", or for a corpus, by its own.
+    full: the rate of full tuning, where the paper gave it one of its own.
     network: the width of the network that makes a prefix which begins as noise; None trains it directly.
     label_smoothing, z_loss: of lines that write their answers.
     """
@@ -19,6 +20,7 @@ class Course:
     steps: int
     batch_size: int
     rates: tuple[float, ...] = ()
+    full: float | None = None
     trials: int = 3
     schedule: str = "linear"
     warmup: float = 0.06
@@ -41,6 +43,7 @@ TABLE_TO_TEXT = Course(  # Li and Liang 2021, section 5.3: E2E
     epochs=5,
     batch_size=10,
     rates=(8e-5,),
+    full=5e-5,
     warmup=0.0,
     patience=1000,
     beams=5,
@@ -51,6 +54,7 @@ PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     steps=30_000,
     batch_size=32,
     rates=(0.3,),
+    full=1e-3,
     schedule="constant",
     warmup=0.0,
     patience=1000,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
+from tunescope.gathering.spec import shown
 from tunescope.reproducing.given import portable
 from tunescope.reproducing.recipe import Ask, Found, Settings, Table, check, find
 from tunescope.reproducing.showing import as_json, told
@@ -137,7 +138,7 @@ def command(ask: Ask) -> str:
     parts += ["--quick"] if ask.quick else []
     parts += ["--seeds", str(ask.seeds)] if ask.seeds is not None else []
     parts += ["--model", *(Path(model).name for model in ask.models)] if ask.models else []
-    parts += ["--data", Path(ask.data).name] if ask.data else []
+    parts += ["--data", shown(ask.data)] if ask.data else []
     parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []
     return shlex.join(parts)

@@ -54,7 +54,7 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             task=_task(settings, unit["template"]),
             seeds=settings["seeds"],
             trials=course["trials"],
-            learning_rates=course["rates"],
+            learning_rates=_rates(course, unit["arm"]),
             settings=_training(course, len(given["train"])),
             out=folder / "run",
             quiet=True,
@@ -63,6 +63,10 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
         return REFUSED | {"reason": problem.reason}
     arm: Mapping[str, Any] = done.results["arms"][0]
     return arm
+
+
+def _rates(course: Mapping[str, Any], arm: str) -> tuple[float, ...]:
+    return (course["full"],) if course["full"] and arm == "full" else tuple(course["rates"])
 
 
 def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dict[str, Any]:
@@ -98,16 +102,19 @@ def notes(settings: Settings) -> list[str]:
     """What a reader should know of how the numbers came about."""
     course, rows = settings["course"], settings["rows"]
     exact = "" if course["precision"] == "auto" else f" in {course['precision']}"
-    some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
+    some = ", ".join(f"{part} {most:,}" for part, most in rows.items() if part in settings["sha256"]) or "all"
+    cut = "" if "dev" in settings["sha256"] else ", of which a tenth is development rows"
     count = len(course["rates"]) or course["trials"]
     many = f"{count} rates a line, chosen on development rows at the first seed"
-    rates = many if count > 1 else f"the rate {course['rates'][0]:g}" if course["rates"] else "one rate of each method"
+    own = f" ({course['full']:g} of full tuning)" if course["full"] else ""
+    one = f"the rate {course['rates'][0]:g}{own}" if course["rates"] else "one rate of each method"
+    rates = many if count > 1 else one
     seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
     written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
     answers = "answers chosen among the labels" if settings["choose"] else written
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}{exact}, {rates}; "
-        f"{seeds}. Most inputs of a part: {some}.",
+        f"{seeds}. Most inputs of a part: {some}{cut}.",
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
     ]
 
