@@ -149,6 +149,7 @@ def _bench(settings: Settings) -> "Bench":
         )
     parts = splitting.split(rows, share=0.25)
     model, words = load_model(settings["model"])
+    words.eos_token = None  # the texts are cut, and do not end there
     task = Generation(template="{input}", max_new_tokens=1).prepare(parts.parts(), words, model_kind="decoder")
     plan = Plan(model=settings["model"], data={}, task={"kind": "generation"})
     model = model.float().eval().requires_grad_(False)
