@@ -113,6 +113,14 @@ def test_a_finished_race_is_not_run_again(folder: Path, monkeypatch: pytest.Monk
     assert again.results["arms"] == found.results["arms"]
 
 
+def test_two_arms_of_one_spec_share_a_run_that_stops_once(folder: Path) -> None:
+    found = ran(folder, "alike", halving=True, arms=("one=lora:rank=2", "two=lora:rank=2"), seeds=1)
+    one, two = found.results["arms"]
+    assert one["trials"] == two["trials"] and [run["test"] for run in one["runs"]] == [
+        run["test"] for run in two["runs"]
+    ]
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [

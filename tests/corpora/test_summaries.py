@@ -52,6 +52,15 @@ def test_xsums_documents_and_summaries_may_lie_in_two_folders(tmp_path):
     assert corpus(f"xsum:{tmp_path}")["train"] == [ROW]
 
 
+def test_a_blank_article_is_left_out_and_counted(tmp_path):
+    ids(tmp_path, train=["7", "8"])
+    for name, text in (("7", ROW["input"]), ("8", " \n")):
+        made.put(tmp_path / f"document/{name}.document", text)
+        made.put(tmp_path / f"summary/{name}.summary", ROW["target"])
+    found = corpus(f"xsum:{tmp_path}")
+    assert found["train"] == [ROW] and "1 articles with no text or no summary left out" in found.notes[0]
+
+
 def test_an_article_that_is_not_there_is_named(tmp_path):
     ids(tmp_path, train=["7", "8", "9"])
     made.put(tmp_path / "document/7.document", "a")

@@ -137,6 +137,14 @@ def test_a_copy_without_triples_or_references_is_named(tmp_path):
         corpus(f"webnlg:{path}")
 
 
+def test_a_copy_without_categories_has_no_seen_and_unseen_rows(tmp_path):
+    for part in ("train", "test"):
+        made.jsonl(tmp_path / f"{part}.jsonl", {"triples": [["a", "b", "c"]], "references": ["d"]})
+    assert "seen" not in corpus(f"webnlg:{tmp_path}")["test"][0]
+    with pytest.raises(UserError, match="what is unseen is known by the training rows"):
+        corpus(f"webnlg:{tmp_path}#test_unseen")
+
+
 def test_unseen_rows_of_a_file_alone_are_refused(folder):
     with pytest.raises(UserError, match="what is unseen is known by the training rows, and none are beside it"):
         corpus(f"webnlg:{folder / 'test/testdata_with_lex.xml'}#unseen")

@@ -57,6 +57,31 @@ def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monke
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "made").config.num_hidden_layers == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--width", "100"], "--width 100: heads are of 32, so it is a multiple of that"),
+        (["--width", "8"], "--width 8: heads are of 32"),
+        (["--steps", "0"], "--steps and --layers are at least 1"),
+        (["--adapted", "5"], "--adapted is of --kind t5: a decoder is a language model from the start"),
+    ],
+)
+def test_what_cannot_be_made_is_told_in_a_line(tmp_path, capsys, monkeypatch, given, told):
+    monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path), "--out", str(tmp_path / "made"), *given])
+    with pytest.raises(SystemExit):
+        main()
+    assert told in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_texts_of_one_name_in_two_folders_are_two_texts(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.txt").write_text(folder)
+    before = text_files.digest(str(tmp_path))
+    (tmp_path / "a" / "t.txt").write_text("other")
+    assert text_files.digest(str(tmp_path)) != before
+
+
 def test_lm_adaptation_goes_on_from_span_corruption_and_gets_better_at_second_halves():
     base = replace(MODEL, kind="t5", settings=replace(MODEL.settings, steps=60))
     adapted = replace(base, adapted=60)

@@ -76,10 +76,14 @@ def test_the_corpus_is_english_to_romanian_whichever_file_is_first(tmp_path):
     assert texts == {"train": [("Tea", "Ceai")], "dev": [("Bread", "Pâine")], "test": [("Water", "Apă")]}
 
 
-def test_pairs_of_other_languages_are_not_scored_as_romanian(tmp_path):
+def test_pairs_of_other_languages_and_directions_are_not_taken_for_it(tmp_path):
     (tmp_path / "train.de").write_text("Tee\n")
     (tmp_path / "train.en").write_text("Tea\n")
-    with pytest.raises(
-        UserError, match=r"train\.en and train\.de are en to de, and en to ro is wanted\. Put the pairs"
-    ):
+    with pytest.raises(UserError, match=r"has no files that wmt_en_ro knows\. It holds: train\.de, train\.en"):
         corpus(f"wmt_en_ro:{tmp_path}")
+    for direction, source, target in (("enro", "en", "ro"), ("roen", "ro", "en")):
+        for role, side in (("src", source), ("ref", target)):
+            text = f'<doc docid="a"><seg id="1">{side}</seg></doc>'
+            (tmp_path / f"newstest2016-{direction}-{role}.{side}.sgm").write_text(text)
+    found = corpus(f"wmt_en_ro:{tmp_path}")
+    assert {part: (rows[0]["input"], rows[0]["target"]) for part, rows in found.items()} == {"test": ("en", "ro")}

@@ -155,6 +155,9 @@ def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
         ("full tuning", (1.0, 3.0)),
         ("prefix", (5.0,)),
     ]
+    lost = [*found[:2], ({"part": "50/0"}, {"scores": {}, "reason": "seed 0: out of memory"})]
+    notes = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, lost).notes
+    assert notes[-1] == "prefix, 50 rows: not every subset has a score (seed 0: out of memory)."
     (drawn,) = table.pictures.values()
     assert "full tuning: 50 2.00; prefix: 50 5.00" in drawn
 
@@ -251,7 +254,66 @@ def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_p
     assert plain["course"]["steps"] == 100_000 and plain["metrics"][0] == "bleu"
 
 
-def test_full_tuning_has_the_paper_s_own_rate_and_what_is_cut_is_told(tmp_path):
+def test_what_is_published_stands_beside_its_own_corpus_alone(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    own, other = e2e(tmp_path / "e2e"), corpus(tmp_path / "rte")
+    for name in ("prefix-main", "prefix-depth"):
+        lines = find(name).settings(Ask(name, model=model, data=own))["lines"]
+        assert any(line["paper"].get("bleu") for line in lines)
+        assert not any(line["paper"] for line in find(name).settings(Ask(name, model=model, data=other))["lines"])
+    assert find("unified-main").settings(Ask("unified-main", model=model, data=own))["lines"][0]["paper"] == {}
+
+
+def test_development_rows_are_cut_once_and_stay_whatever_subset_is_drawn(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    data = corpus(tmp_path / "rte", (("train", 60), ("test", 10)))
+    settings = find("prefix-low-data").settings(Ask("prefix-low-data", model=model, data=data, seeds=1))
+    parts = study.parts(settings)
+    assert {part: len(rows) for part, rows in parts.items()} == {"train": 54, "dev": 6, "test": 10}
+    assert not {row["input"] for row in parts["train"]} & {row["input"] for row in parts["dev"]}
+    assert parts == study.parts(settings)
+    assert "dev cut from the training file by a hash" in parts["train"].notes[-1]
+    assert "train" not in settings["rows"]
+
+
+def test_what_is_told_of_rows_while_they_are_read_stands_below_the_table(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    data = corpus(tmp_path / "rte", (("train", 40), ("test", 10)))
+    result = reproduce(Ask("prefix-main", quick=True, model=model, data=data), tmp_path / "run", 1, lambda line: None)
+    told = [note for note in result["table"]["notes"] if "cut from the training file" in note]
+    assert len(told) == 1 and all(told[0] in unit["outcome"]["told"] for unit in result["units"])
+
+
+def test_only_the_parts_that_count_are_read_and_a_test_part_is_needed(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    data = corpus(tmp_path / "rte")
+    (tmp_path / "rte" / "unlabeled.jsonl").write_text('{"premise": "a", "hypothesis": "b"}\n')
+    assert find("prefix-main").settings(Ask("prefix-main", model=model, data=data))["sha256"].keys() == {
+        "train",
+        "dev",
+        "test",
+    }
+    assert study.parts({"data": data, "rows": {}}).keys() == {"train", "dev", "test"}
+    (tmp_path / "rte" / "validation.jsonl").unlink()
+    with pytest.raises(ts.UserError, match="the folder has no test part, on which a recipe's scores are"):
+        find("prefix-unseen").settings(Ask("prefix-unseen", model=model, data=data))
+
+
+def test_a_base_without_sentinels_is_refused_before_anything_is_trained(tmp_path):
+    words = tinyrun.tokenizer()
+    config = transformers.BartConfig(
+        vocab_size=len(words), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, decoder_start_token_id=0,
+        forced_eos_token_id=None, bos_token_id=0, eos_token_id=1, pad_token_id=0
+    )  # fmt: skip
+    transformers.BartForConditionalGeneration(config).save_pretrained(tmp_path / "bart")
+    words.save_pretrained(tmp_path / "bart")
+    ask = Ask("prompt-bases", model=str(tmp_path / "bart"), data=corpus(tmp_path / "rte"))
+    with pytest.raises(ts.UserError, match="fills where its tokenizer has <extra_id_0>, as T5's has"):
+        find("prompt-bases").settings(ask)
+
+
+def test_full_tuning_has_the_paper_s_own_rate(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     made = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=e2e(tmp_path / "e2e")))
     by_arm = {line["arm"]: working._rates(made["course"], line["arm"]) for line in made["lines"]}
@@ -259,9 +321,6 @@ def test_full_tuning_has_the_paper_s_own_rate_and_what_is_cut_is_told(tmp_path):
     assert "the rate 8e-05 (5e-05 of full tuning);" in working.notes(made)[0]
     tuned = find("prompt-length").settings(Ask("prompt-length", model=folder, data=corpus(tmp_path / "rte")))
     assert working._rates(tuned["course"], "full") == ()
-    uncut = {**tuned, "sha256": {"train": "a", "test": "b"}}
-    assert working.notes(uncut)[0].endswith("of a part: train 10,000, of which a tenth is development rows.")
-    assert working.notes({**tuned, "sha256": {"train": "a", "dev": "c"}})[0].endswith("train 10,000, dev 100.")
     assert command(Ask("x", data="e2e:/home/anna/e2e")) == "tunescope reproduce x --data e2e:e2e"
 
 
@@ -291,7 +350,7 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
         training = working._training(made["course"], rows=60)
         assert (training.steps, training.precision) == (7, "bfloat16")
         assert "7 steps" in working.notes(made)[0] and "in bfloat16" in working.notes(made)[0]
-    assert command(ask).endswith(" --data e2e --steps 7 --precision bfloat16")
+    assert command(ask).endswith(" --data e2e:e2e --steps 7 --precision bfloat16")
     with pytest.raises(ts.UserError, match="--steps 0: at least one"):
         check(replace(ask, steps=0), find("prefix-main"))
     with pytest.raises(ts.UserError, match="petrov-table1 has no use for --steps"):

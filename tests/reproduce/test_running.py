@@ -138,6 +138,24 @@ def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(
     assert "0.500 [0.000, 1.000] (paper: .5)" in said[-1]
 
 
+@pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
+def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, status, lasts):
+    monkeypatch.setattr(running, "find", lambda name: Toy)
+    monkeypatch.setattr("importlib.import_module", lambda name: Toy)
+    works = {"status": status, "a": {"b": 0.0}}
+    monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(works), raising=False)
+    path = tmp_path / "units" / f"{running.store.identity({'seed': 0})}.json"
+    path.parent.mkdir()
+    running._unit("toy", {"seeds": 1}, {"seed": 0}, path)
+    assert path.exists() == lasts and running._passing(path).exists() != lasts
+    read = running._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
+    assert read is None or read[0][1]["status"] == status
+    works["status"] = "done"
+    if not lasts:
+        running._unit("toy", {"seeds": 1}, {"seed": 0}, path)
+        assert running._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
+
+
 def test_a_folder_with_another_configuration_is_refused(toy):
     running.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
     with pytest.raises(ts.UserError, match="holds another"):

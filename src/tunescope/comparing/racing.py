@@ -84,6 +84,6 @@ def _merit(outcome: Mapping[str, Any], step: int) -> tuple[float, float]:
 
 
 def _stop(folder: Path, todo: Job, outcome: Mapping[str, Any], step: int) -> None:
-    if outcome["status"] == "paused":
+    if outcome["status"] == "paused" and store.finished(folder, todo.id) is None:  # of two arms alike it is one run
         lost = {"status": "lost", "reason": f"stopped at step {step} of {todo.steps}: other learning rates were better"}
         store.finish(store.working(folder, todo.id), folder, todo.id, {**outcome, **lost})

@@ -94,10 +94,10 @@ def _are_ids(given: object) -> bool:
 
 def _article(path: Path) -> Row:
     """Of one file with sections [SN]FIRST-SENTENCE[SN] and [SN]RESTBODY[SN], or of an article with its summary's."""
-    text = text_of(path)
     if path.suffix == ".document":
         beside = path.parent.parent / "summary" / f"{path.stem}.summary"
-        return Row({"input": text.strip(), "target": text_of(beside).strip()}, short(path), 1)
+        return Row({"input": _or_nothing(path), "target": _or_nothing(beside)}, short(path), 1)
+    text = text_of(path)
     lines = [line for line in text.splitlines() if line.strip() and line.strip() not in CLUTTER]
     pieces = SECTION.split("\n".join(lines))
     sections = dict(zip(pieces[1::2], pieces[2::2], strict=True))
@@ -105,6 +105,12 @@ def _article(path: Path) -> Row:
         raise UserError(f"{path} has no [SN]FIRST-SENTENCE[SN] and [SN]RESTBODY[SN]. Take the file anew.")
     made = {"input": sections["RESTBODY"].strip(), "target": sections["FIRST-SENTENCE"].strip()}
     return Row(made, short(path), 1)
+
+
+def _or_nothing(path: Path) -> str:
+    """A file's text; "" of a blank one, such as some articles are, which `rows` counts."""
+    is_blank = path.is_file() and not path.read_bytes().strip()
+    return "" if is_blank else text_of(path).strip()
 
 
 def _copied(source: Mapping[str, Any], index: int) -> Row:

@@ -61,14 +61,14 @@ def rows(files: Files, sides: Sequence[str] = ()) -> Found:
         found, names = _copied(files[0], sides)
     else:
         found, names = _aligned(files)
-        if sides and names not in ((sides[0], sides[1]), ("source", "target")):
-            raise UserError(
-                f"{files[0]} and {files[1].name} are {names[0]} to {names[1]}, and {sides[0]} to {sides[1]} is wanted. "
-                "Put the pairs that you mean into a folder of their own."
-            )
     kept = [one for one in found if one["input"].strip() and one["target"].strip()]
     told = () if names == ("source", "target") else (f"input is {names[0]}, target is {names[1]}",)
     return Found(kept, (*told, *left_out(len(found) - len(kept), "pairs with an empty side")))
+
+
+def languages(files: Files) -> tuple[str, str]:
+    """Of a pair of files, the source's first; "source" and "target" where they do not say."""
+    return _side(files[0]), _side(files[1])
 
 
 def _ordered(known: Mapping[str, Path], sides: Sequence[str]) -> Files:
@@ -82,7 +82,7 @@ def _direction(names: Sequence[str]) -> tuple[str, str]:
 
 
 def _aligned(files: Files) -> tuple[list[Row], tuple[str, str]]:
-    names = (_side(files[0]), _side(files[1]))
+    names = languages(files)
     read_one = _segments if ".sgm" in files[0].suffixes else _lines
     source, target = read_one(files[0]), read_one(files[1])
     if [key for key, *_ in source] != [key for key, *_ in target]:

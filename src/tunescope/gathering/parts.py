@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ class Rows(list[dict[str, Any]]):
 
     __slots__ = ("notes",)
 
-    def __init__(self, rows: list[Row], notes: tuple[str, ...]) -> None:
+    def __init__(self, rows: Iterable[Any], notes: tuple[str, ...]) -> None:
         super().__init__(rows)
         self.notes = notes
 
@@ -80,7 +80,8 @@ def read(spec: Spec) -> Rows:
     found: Found = module.rows(own.get(base, (spec.path,)))
     if hasattr(module, "DOMAIN") and "train" in own:
         known = found if base == "train" else module.rows(own["train"])
-        found = replace(found, rows=_with_seen(found.rows, known.rows, module.DOMAIN))
+        if all(module.DOMAIN in row for row in (*found.rows, *known.rows)):  # a copy may lack it
+            found = replace(found, rows=_with_seen(found.rows, known.rows, module.DOMAIN))
     if domain:
         found = _only(spec, found, domain)
     if not found.rows:

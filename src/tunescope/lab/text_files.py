@@ -19,7 +19,8 @@ def read(data: str) -> list[str]:
 
 def digest(data: str) -> str:
     """16 hex digits over the names and contents of the files."""
-    return store.identity({path.name: files.sha256(path) for path in _files(data)})
+    root = Path(data) if Path(data).is_dir() else Path(data).parent
+    return store.identity({path.relative_to(root).as_posix(): files.sha256(path) for path in _files(data)})
 
 
 def _files(data: str) -> list[Path]:

@@ -30,6 +30,7 @@ from tunescope.lab.text_files import digest, read
 from tunescope.train import Problem, Progress, Settings, train
 
 TOGETHER = 64  # rows of one evaluation pass
+HEAD = 32  # width of a head
 EVERY = 100  # steps between two lines about how far it is
 Pairs = tuple[Tensor, Tensor]
 Report = Callable[[Progress], None]
@@ -207,15 +208,26 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=Size.width)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    _check(parser, given)
     torch.set_num_threads(1)
     logging.disable_progress_bar()
-    size = Size(layers=given.layers, heads=max(1, given.width // 32), width=given.width)
+    size = Size(layers=given.layers, heads=given.width // HEAD, width=given.width)
     training = Settings(steps=given.steps, batch_size=32, schedule="cosine", precision="bfloat16", eval_every=500)
     model = TextModel(given.kind, digest(given.texts), training, size, adapted=given.adapted, seed=given.seed)
     shutil.copytree(pretrained(model, lambda: read(given.texts), _told), given.out, dirs_exist_ok=True)
     facts = read_manifest(given.out)
     losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["losses"].items())
     print(f"{given.out}: {facts['parameters']:,} parameters; nats a token held out: {losses}")
+
+
+def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """What cannot be made ends here, with one line."""
+    if given.width < HEAD or given.width % HEAD:
+        parser.error(f"--width {given.width}: heads are of {HEAD}, so it is a multiple of that")
+    if min(given.steps, given.layers) < 1 or given.adapted < 0:
+        parser.error("--steps and --layers are at least 1, and --adapted at least 0")
+    if given.adapted and given.kind != "t5":
+        parser.error("--adapted is of --kind t5: a decoder is a language model from the start")
 
 
 def _told(told: Progress) -> None:

@@ -17,7 +17,9 @@ LABELS = {"soft": "embeddings alone", "prefix": "prefix", "infix": "infix"}
 def settings(ask: Ask) -> Settings:
     lengths = (1, 5) if ask.quick else (1, 10, 20)
     lines = [
-        Line(f"{label}, {length}", f"{method}:length={length}", paper={"bleu": PAPER.get((method, length), "")})
+        Line(
+            f"{label}, {length}", f"{method}:length={length}", paper={"e2e": {"bleu": PAPER.get((method, length), "")}}
+        )
         for method, label in LABELS.items()
         for length in lengths
     ]

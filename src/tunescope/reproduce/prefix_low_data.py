@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from tunescope.gathering.parts import Rows
 from tunescope.reproducing import curve, published, study, working
 from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
 from tunescope.reproducing.study import Line
@@ -38,7 +39,8 @@ def settings(ask: Ask) -> Settings:
         for size in sizes
         for subset in range(subsets)
     ]
-    made = study.settings(ask, lines, course, published.rows(ask) | {"train": 10**9})
+    rows = {part: most for part, most in published.rows(ask).items() if part != "train"}
+    made = study.settings(ask, lines, course, rows)
     return made | {"seeds": 1, "subsets": subsets, "sizes": list(sizes)}
 
 
@@ -50,7 +52,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     given = study.parts(settings)
     if size > len(given["train"]):
         raise study.too_few(size, len(given["train"]))
-    given["train"] = random.Random(subset).sample(given["train"], size)
+    given["train"] = Rows(random.Random(subset).sample(given["train"], size), given["train"].notes)
     return working.outcome(working.compared(settings, unit, folder, given), settings["metrics"], folder)
 
 
@@ -58,15 +60,23 @@ def table(settings: Settings, found: Found) -> Table:
     """A method a row, a size a column."""
     metric = settings["metrics"][0]
     cells: dict[str, dict[int, tuple[float, ...]]] = {}
+    lost = dict[str, str]()
     for line, (unit, outcome) in zip(settings["lines"], found, strict=True):
         size = int(unit["part"].split("/")[0])
         by_size = cells.setdefault(line["label"], {})
-        by_size[size] = (*by_size.get(size, ()), *outcome["scores"].get(metric, ()))
+        values = tuple(outcome["scores"].get(metric, ()))
+        by_size[size] = (*by_size.get(size, ()), *values)
+        if not values:
+            lost[f"{line['label']}, {size} rows"] = outcome["reason"] or "no score"
     rows = [
         (label, [Cell(by_size[size], digits=2, bounds=working.SCORES) for size in settings["sizes"]])
         for label, by_size in cells.items()
     ]
     columns = tuple(f"{size} rows" for size in settings["sizes"])
-    told = [f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.", *working.notes(settings)]
+    told = [
+        f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.",
+        *working.notes(settings, found),
+    ]
+    told += [f"{which}: not every subset has a score ({reason})." for which, reason in lost.items()]
     drawn = curve.drawn(cells, ("training rows", metric))
     return Table(columns, rows, told, pictures={"prefix-low-data.svg": drawn})

@@ -16,8 +16,8 @@ TAKES = study.TAKES
 KEEPS = True
 
 
-def _e2e(*values: str) -> dict[str, str]:
-    return dict(zip(e2e.METRICS, values, strict=True))
+def _e2e(*values: str) -> dict[str, dict[str, str]]:
+    return {"e2e": dict(zip(e2e.METRICS, values, strict=True))}
 
 
 LINES = (

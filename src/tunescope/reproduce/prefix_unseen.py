@@ -21,8 +21,8 @@ KEEPS = True
 COLUMNS = ("seen", "unseen", "all")
 
 
-def _paper(*values: str) -> dict[str, str]:
-    return dict(zip(COLUMNS, values, strict=True))
+def _paper(*values: str) -> dict[str, dict[str, str]]:
+    return {"webnlg": dict(zip(COLUMNS, values, strict=True))}
 
 
 LINES = (
@@ -82,5 +82,5 @@ def table(settings: Settings, found: Found) -> Table:
             )
         rows.append((line["label"], cells))
     inputs, seen = found[0][1]["inputs"], found[0][1]["seen"]
-    told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *working.notes(settings)]
+    told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *working.notes(settings, found)]
     return Table(("parameters", "rate", *COLUMNS), rows, told)

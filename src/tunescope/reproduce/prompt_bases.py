@@ -31,11 +31,16 @@ LINES = (
 def settings(ask: Ask) -> Settings:
     if not ask.models:
         raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
+    from tunescope.comparing.bench import load_model
+    from tunescope.tasks import masking
+
     course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
     each = [
         study.settings(replace(ask, model=model, others=()), LINES, course, rows, ("encoder-decoder",), choose=True)
         for model in ask.models
     ]
+    for base in each:  # one without sentinels would fail at the second line
+        masking.place(LINES[1].template, load_model(base["model"])[1], "encoder-decoder")
     return each[0] | {"bases": [{key: one[key] for key in study.OF_MODEL} for one in each]}
 
 
@@ -55,7 +60,12 @@ def table(settings: Settings, found: Found) -> Table:
     rows = []
     for base, model in enumerate(settings["bases"]):
         outcomes = [outcome for unit, outcome in found if unit["base"] == base]
-        cells = [Cell(tuple(one["scores"].get("accuracy", ())), bounds=(0.0, 1.0)) for one in outcomes]
+        cells = [_cell(one) for one in outcomes]
         rows.append((f"{model_name(model['model'])}, {model['parameters']:,} parameters", cells))
     first = "Accuracy, chosen among the labels by their log-probability. Sentinel: input and answer have T5's first."
-    return Table(COLUMNS, rows, [first, *working.notes(settings)])
+    return Table(COLUMNS, rows, [first, *working.notes(settings, found)])
+
+
+def _cell(outcome: dict[str, Any]) -> Cell:
+    values = tuple(outcome["scores"].get("accuracy", ()))
+    return Cell(values, bounds=(0.0, 1.0)) if values else Cell(text=outcome["reason"] or "none")

@@ -26,8 +26,8 @@ def settings(ask: Ask) -> Settings:
         *([Line("prompt tuning", "soft:length=100")] if writes else []),
         Line("prefix", "prefix", SHARE),
         Line("sequential adapter, feed-forward", "adapter:sites=ffn", SHARE),
-        Line("LoRA, feed-forward, s = 4", _scaled_lora(made), paper={"rouge_2": "21.31"}),
-        Line("parallel adapter, feed-forward, s = 4", PARALLEL, SHARE, paper={"rouge_2": "21.54"}),
+        Line("LoRA, feed-forward, s = 4", _scaled_lora(made), paper=published.unified("21.31")),
+        Line("parallel adapter, feed-forward, s = 4", PARALLEL, SHARE, paper=published.unified("21.54")),
         Line(f"prefix of {LENGTH} and LoRA", f"prefix:length={LENGTH}+{LORA}", SHARE),
         Line(
             f"MAM: prefix of {LENGTH} and parallel adapter",

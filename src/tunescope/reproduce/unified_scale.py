@@ -19,11 +19,11 @@ def settings(ask: Ask) -> Settings:
     made = study.settings(ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), study.ALL)
     rank = study.size(made, LORA, SHARE)
     lines = [
-        Line(f"LoRA, s = {scale}", f"{LORA},rank={rank},alpha={float(scale * rank)}", paper={"rouge_2": paper})
+        Line(f"LoRA, s = {scale}", f"{LORA},rank={rank},alpha={float(scale * rank)}", paper=published.unified(paper))
         for scale, paper in LORAS.items()
     ]
     lines += [
-        Line(f"parallel adapter, s = {scale}", ADAPTER + how, SHARE, paper={"rouge_2": paper})
+        Line(f"parallel adapter, s = {scale}", ADAPTER + how, SHARE, paper=published.unified(paper))
         for scale, (how, paper) in ADAPTERS.items()
     ]
     return made | {"lines": study.kept(ask, lines, made["course"]["network"])}

@@ -15,7 +15,7 @@ With KEEPS = True, work takes a third argument: a folder of the piece's own, for
 import difflib
 import importlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import getitem
@@ -26,7 +26,7 @@ from tunescope.errors import UserError
 from tunescope.registry import names
 
 Settings = dict[str, Any]
-Found = list[tuple[dict[str, Any], dict[str, Any]]]
+Found = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
 
 @dataclass(frozen=True)

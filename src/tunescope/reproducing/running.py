@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
+from tunescope.comparing.plan import model_name
 from tunescope.gathering.spec import shown
 from tunescope.reproducing.given import portable
 from tunescope.reproducing.recipe import Ask, Found, Settings, Table, check, find
 from tunescope.reproducing.showing import as_json, told
 
 Say = Callable[[str], None]
+LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
 
 
 def reproduce(ask: Ask, out: Path, workers: int, say: Say = print) -> dict[str, Any]:
@@ -58,7 +60,13 @@ def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -
             name = recipe.__name__
             todo = (pool.submit(_unit, name, settings, units[i], paths[i]) for i in missing)
             _ended(todo, len(missing), "piece", say)
-    return [(unit, files.read_json(path)) for unit, path in zip(units, paths, strict=True)]
+    told = [path if path.exists() else _passing(path) for path in paths]
+    return [(unit, files.read_json(path)) for unit, path in zip(units, told, strict=True)]
+
+
+def _passing(path: Path) -> Path:
+    """Where the outcome of a piece lies that failed, and is tried again by the next go."""
+    return path.with_suffix(".failed.json")
 
 
 @contextmanager
@@ -108,7 +116,8 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
     outcome = recipe.work(settings, unit, *own)
     outcome["seconds"] = round(time.monotonic() - started, 1)
     outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
-    files.put_json(path, outcome)
+    lasts = outcome.get("status", "done") in LASTING
+    files.put_json(path if lasts else _passing(path), outcome)
     return f"{', '.join(f'{key} {value}' for key, value in unit.items())} ({outcome['seconds']:.0f} s)"
 
 
@@ -137,7 +146,7 @@ def command(ask: Ask) -> str:
     parts += ["--protocol", ask.protocol] if ask.protocol != "tuned" else []
     parts += ["--quick"] if ask.quick else []
     parts += ["--seeds", str(ask.seeds)] if ask.seeds is not None else []
-    parts += ["--model", *(Path(model).name for model in ask.models)] if ask.models else []
+    parts += ["--model", *map(model_name, ask.models)] if ask.models else []
     parts += ["--data", shown(ask.data)] if ask.data else []
     parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []

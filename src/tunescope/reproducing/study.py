@@ -4,13 +4,16 @@ import importlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.reproducing import published
 from tunescope.reproducing.given import model_settings
 from tunescope.reproducing.published import Course
 from tunescope.reproducing.recipe import Ask, Settings
+
+if TYPE_CHECKING:
+    from tunescope.gathering.parts import Rows
 
 TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision")
 WRITERS = ("decoder", "encoder-decoder")
@@ -26,7 +29,7 @@ class Line:
     share: of the model's parameters, which the arm's size is set to; None leaves it as typed.
     part: which variation of the data, for recipes that have several.
     template: of the task, where labels are chosen.
-    paper: the paper's words by metric.
+    paper: the paper's words, of each corpus by metric.
     """
 
     label: str
@@ -34,7 +37,7 @@ class Line:
     share: float | None = None
     part: str = ""
     template: str = "{input}"
-    paper: Mapping[str, str] = field(default_factory=dict)
+    paper: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def settings(
@@ -64,6 +67,8 @@ def settings(
     if spec is None or spec.part or not spec.path.is_dir():
         raise UserError(f"{ask.name} --data {ask.data}: give the folder of a corpus, such as e2e:FOLDER.")
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
+    if "test" not in specs:
+        raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
     course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
@@ -86,9 +91,13 @@ def settings(
 
 
 def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
-    """As settings hold them; the quick size has the first two."""
-    some = lines[:2] if ask.quick else lines
-    return [asdict(replace(line, arm=_by_network(line.arm, network))) for line in some]
+    """As settings hold them, with what the paper has on this corpus; the quick size has the first two."""
+    from tunescope.gathering.spec import parsed
+
+    spec, some = parsed(ask.data or ""), lines[:2] if ask.quick else lines
+    papers = [{} if spec is None else dict(line.paper.get(spec.name, {})) for line in some]
+    arms = [asdict(replace(line, arm=_by_network(line.arm, network))) for line in some]
+    return [arm | {"paper": paper} for arm, paper in zip(arms, papers, strict=True)]
 
 
 def size(settings: Settings, arm: str, share: float) -> int:
@@ -107,12 +116,23 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     return [{key: line[key] for key in OF_UNIT} for line in settings["lines"]]
 
 
-def parts(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """The corpus's rows, no more of each part than settings["rows"] says, drawn once for all lines and seeds."""
-    from tunescope.corpora import corpus
+def parts(settings: Settings) -> "dict[str, Rows]":
+    """The corpus's rows, no more of each part than settings["rows"] says, drawn once for all lines and seeds.
 
-    found = corpus(settings["data"])
-    return {part: reduced(rows, settings["rows"].get(part), part) for part, rows in found.items()}
+    Of a corpus without development rows a tenth of the training rows are, whatever is drawn of these later.
+    """
+    from tunescope.gathering.parts import Rows, expanded, read
+    from tunescope.gathering.spec import parsed
+    from tunescope.tasks import splitting
+
+    specs = {part: parsed(text) for part, text in expanded({"train": settings["data"]}).items()}
+    found = {part: read(spec) for part, spec in specs.items() if spec is not None}
+    if "dev" not in found:
+        cut = splitting.split(found["train"], None, found["test"], by=("input",))
+        notes = (*found["train"].notes, *cut.notes)
+        found |= {"train": Rows(cut.train, notes), "dev": Rows(cut.dev, ())}
+    most = settings["rows"]
+    return {part: Rows(reduced(rows, most.get(part), part), rows.notes) for part, rows in found.items()}
 
 
 def reduced(rows: Sequence[dict[str, Any]], most: int | None, part: str, seed: int = 0) -> list[dict[str, Any]]:

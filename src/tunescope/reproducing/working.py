@@ -22,6 +22,7 @@ PARTS = {"train", "dev", "test"}
 REFUSED: dict[str, Any] = {
     "status": "refused",
     "learning_rate": None,
+    "told": [],
     "trials": [],
     "runs": [],
     "parameters": {"trained": 0, "stored": 0, "live": 0},
@@ -61,8 +62,10 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
         )
     except AllRefused as problem:
         return REFUSED | {"reason": problem.reason}
-    arm: Mapping[str, Any] = done.results["arms"][0]
-    return arm
+    arm: dict[str, Any] = done.results["arms"][0]
+    read = [note for rows in given.values() for note in getattr(rows, "notes", ())]
+    cut = [f"{unit['arm']}: {one}." for one in arm["budget_note"].split("; ") if one.startswith("inputs cut")]
+    return arm | {"told": [*read, *done.results["data"]["notes"], *cut, *arm["remarks"]]}
 
 
 def _rates(course: Mapping[str, Any], arm: str) -> tuple[float, ...]:
@@ -75,6 +78,7 @@ def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dic
     return {
         "status": arm["status"],
         "reason": arm["reason"],
+        "told": arm["told"],
         "rate": "" if arm["learning_rate"] is None else f"{arm['learning_rate']:g}",
         "trials": [{key: one[key] for key in ("learning_rate", "dev", "status")} for one in arm["trials"]],
         **arm["parameters"],
@@ -95,15 +99,14 @@ def table(settings: Settings, found: Found) -> Table:
                 Cell(values, paper, digits=2, bounds=SCORES) if values else Cell(text=outcome["reason"] or "none")
             )
         rows.append((line["label"], cells))
-    return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings))
+    return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings, found))
 
 
-def notes(settings: Settings) -> list[str]:
-    """What a reader should know of how the numbers came about."""
+def notes(settings: Settings, found: Found = ()) -> list[str]:
+    """What a reader should know of how the numbers came about, and what was told of rows and runs while they did."""
     course, rows = settings["course"], settings["rows"]
     exact = "" if course["precision"] == "auto" else f" in {course['precision']}"
-    some = ", ".join(f"{part} {most:,}" for part, most in rows.items() if part in settings["sha256"]) or "all"
-    cut = "" if "dev" in settings["sha256"] else ", of which a tenth is development rows"
+    some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
     count = len(course["rates"]) or course["trials"]
     many = f"{count} rates a line, chosen on development rows at the first seed"
     own = f" ({course['full']:g} of full tuning)" if course["full"] else ""
@@ -114,8 +117,9 @@ def notes(settings: Settings) -> list[str]:
     answers = "answers chosen among the labels" if settings["choose"] else written
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}{exact}, {rates}; "
-        f"{seeds}. Most inputs of a part: {some}{cut}.",
+        f"{seeds}. Most inputs of a part: {some}.",
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
+        *dict.fromkeys(note for _, outcome in found for note in outcome.get("told", ())),
     ]
 
 
