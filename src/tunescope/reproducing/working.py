@@ -115,10 +115,13 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
     written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
     answers = "answers chosen among the labels" if settings["choose"] else written
+    composed = any("+" in line.get("arm", "") for line in settings["lines"])
+    walked = "The rate of a composition is its first method's; the others walk their own grids beside it."
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}{exact}, {rates}; "
         f"{seeds}. Most inputs of a part: {some}.",
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
+        *([walked] if composed and not course["rates"] else []),
         *dict.fromkeys(note for _, outcome in found for note in outcome.get("told", ())),
     ]
 
