@@ -9,7 +9,7 @@ import numpy as np
 
 from tunescope.measuring import romanian
 from tunescope.measuring.sacre import counted
-from tunescope.metrics import Metric
+from tunescope.metrics import Metric, bleu
 
 if TYPE_CHECKING:
     from tunescope.metrics import Floats
@@ -23,13 +23,8 @@ def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase
 
 
 def score(sums: Floats, rows: Floats) -> Floats:
-    """(n, 10) -> (n,) corpus BLEU-4 in percent, without smoothing: 0 where an order has no match."""
-    lengths, matches, totals = sums[:, :2], sums[:, 2:6], sums[:, 6:]
-    matched = matches.min(-1) > 0
-    precision = np.where(matches > 0, matches, 1) / np.where(totals > 0, totals, 1)
-    output, reference = lengths.T
-    penalty = np.exp(np.minimum(0, 1 - reference / np.where(output > 0, output, 1)))
-    return np.where(matched, 100 * penalty * np.exp(np.log(precision).mean(-1)), 0.0)
+    """(n, 10) -> (n,) as `bleu`, but 0 where an order has no match, which `bleu` smooths."""
+    return np.where(sums[:, 2:6].min(-1) > 0, bleu.score(sums, rows), 0.0)
 
 
 METRIC = Metric(
