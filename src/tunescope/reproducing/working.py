@@ -95,9 +95,8 @@ def table(settings: Settings, found: Found) -> Table:
         for metric in settings["metrics"]:
             paper = line["paper"].get(metric, "")
             values = tuple(outcome["scores"].get(metric, ()))
-            cells.append(
-                Cell(values, paper, digits=2, bounds=SCORES) if values else Cell(text=outcome["reason"] or "none")
-            )
+            missing = Cell(text=(outcome["reason"] or "none") if metric == settings["metrics"][0] else "")
+            cells.append(Cell(values, paper, digits=2, bounds=SCORES) if values else missing)
         rows.append((line["label"], cells))
     return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings, found))
 
