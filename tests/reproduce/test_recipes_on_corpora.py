@@ -65,6 +65,15 @@ def webnlg(folder):
     return f"webnlg:{folder}"
 
 
+def stored(folder, **fields):
+    """Three rows a part, the same but for a number where a text has {}."""
+    folder.mkdir()
+    for part in ("train", "dev", "test"):
+        rows = [{name: text.format(index) for name, text in fields.items()} for index in range(3)]
+        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return folder
+
+
 def t5(folder):
     """A tiny T5 whose tokenizer tells RTE's labels apart and has the first sentinel."""
     words = tinyrun.tokenizer()
@@ -106,11 +115,15 @@ def test_a_line_comes_to_what_its_comparison_says(tmp_path):
 
 
 def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path):
-    ask = Ask("unified-main", quick=True, model=t5(tmp_path / "t5"), data=corpus(tmp_path / "rte"))
+    ask = Ask("unified-main", quick=True, model=t5(tmp_path / "t5"), data=e2e(tmp_path / "e2e"))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     full, bias = result["units"]
     assert full["outcome"]["status"] == "done" and bias["outcome"]["status"] == "refused"
-    assert "has no such parameter" in result["table"]["rows"][1]["cells"][2]["text"]
+    first, *rest = result["table"]["rows"][1]["cells"][2:]
+    assert "has no such parameter" in first["text"] and not any(cell["text"] for cell in rest)
+    composed = {**result["settings"], "lines": [{"arm": "prefix+lora"}]}
+    said = "The rate of a composition is its first method's; the others walk their own grids beside it."
+    assert said in working.notes(composed) and said not in result["table"]["notes"]
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -240,12 +253,11 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
 
 def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
-    (tmp_path / "wmt").mkdir()
-    for part in ("train", "dev", "test"):
-        rows = [{"en": f"the big cat {index}", "ro": "big"} for index in range(3)]
-        (tmp_path / "wmt" / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    stored(tmp_path / "wmt", en="the big cat {}", ro="big")
     ask = Ask("unified-sites", "paper", model=folder, data=f"wmt_en_ro:{tmp_path / 'wmt'}")
     settings = find("unified-sites").settings(ask)
+    arms = [line["arm"] for line in settings["lines"]]  # as the authors have it, before the output projection
+    assert "adapter:placement=parallel,sites=attn.heads" in arms and "adapter:sites=attn" in arms
     assert settings["metrics"][0] == "bleu_romanian" and settings["lines"][0]["paper"]["bleu_romanian"] == "35.6"
     training, task = working._training(settings["course"], rows=3), working._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.clip) == (50_000, 360, 1.0)
@@ -326,10 +338,7 @@ def test_full_tuning_has_the_paper_s_own_rate(tmp_path):
 
 def test_a_summary_s_published_lengths_and_the_z_loss_of_prompts_are_kept(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
-    (tmp_path / "xsum").mkdir()
-    for part in ("train", "validation", "test"):
-        rows = [{"document": f"the big cat {index}", "summary": "big"} for index in range(3)]
-        (tmp_path / "xsum" / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    stored(tmp_path / "xsum", document="the big cat {}", summary="big")
     ask = Ask("unified-sites", "paper", model=folder, data=f"xsum:{tmp_path / 'xsum'}")
     task = working._task(find("unified-sites").settings(ask), "{input}")
     assert (task.min_new_tokens, task.max_new_tokens) == (11, 62)

@@ -153,6 +153,7 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
     works["status"] = "done"
     if not lasts:
         running._unit("toy", {"seeds": 1}, {"seed": 0}, path)
+        assert not running._passing(path).exists()
         assert running._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 

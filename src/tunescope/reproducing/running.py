@@ -117,6 +117,7 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
     outcome["seconds"] = round(time.monotonic() - started, 1)
     outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
     lasts = outcome.get("status", "done") in LASTING
+    files.remove(_passing(path))  # of an earlier go
     files.put_json(path if lasts else _passing(path), outcome)
     return f"{', '.join(f'{key} {value}' for key, value in unit.items())} ({outcome['seconds']:.0f} s)"
 
