@@ -33,6 +33,7 @@ def test_a_letter_loses_its_mark_and_no_other_letter_does():
         ("Ştirile şi ţara.", "Stirile si tara ."),
         ("Știrile „de azi”, într-un an", 'Stirile " de azi " , intr-un an'),
         ("R&D: 10 % din dl. Ionescu\u200b", "R & D : 10 % din dl. Ionescu"),
+        ("Apă，da？", "Apa , da ?"),
         ("", ""),
     ],
 )
