@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,4 +22,5 @@ def compiled_anew() -> Iterator[None]:
     try:
         yield
     finally:
-        torch._dynamo.reset()
+        if not sys.is_finalizing():  # a model that is still attached when Python ends
+            torch._dynamo.reset()

@@ -145,34 +145,61 @@ def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, na
     assert len(recipe.units(settings)) == len({json.dumps(unit) for unit in recipe.units(settings)})
 
 
-def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_subset(tmp_path):
+def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_subset(tmp_path, monkeypatch):
     recipe = find("prefix-low-data")
     folder, _ = tinyrun.write(tmp_path)
     settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e"), seeds=2))
-    parts = {line["part"] for line in settings["lines"]}
-    assert parts == {f"{size}/{subset}" for size in recipe.SIZES for subset in range(2)}
-    assert settings["seeds"] == 1 and len(settings["lines"]) == len(parts) * len(recipe.ARMS)
+    assert {line["part"] for line in settings["lines"]} == {str(size) for size in recipe.SIZES}
+    assert settings["seeds"] == 1 and len(settings["lines"]) == len(recipe.SIZES) * len(recipe.ARMS)
     with pytest.raises(ts.UserError, match="500 training rows cannot be drawn from 60"):
-        recipe.work(settings, {"arm": "full", "share": None, "part": "500/0", "template": ""}, tmp_path / "unit")
+        recipe.work(settings, {"arm": "full", "share": None, "part": "500", "template": ""}, tmp_path / "unit")
+    drawn, rates = [], []
+
+    def compared(settings, unit, folder, given):
+        drawn.append([row["input"] + row["target"] for row in given["train"]])
+        rates.append(settings["course"]["rates"])
+        run = {"id": "", "dev": len(drawn), "test": dict.fromkeys(settings["metrics"], float(len(drawn)))}
+        arm = {"status": "done", "reason": "", "told": [folder.name], "learning_rate": 0.5, "trials": [], "runs": [run]}
+        return arm | {"parameters": {"trained": 1, "stored": 1, "live": 1}}
+
+    monkeypatch.setattr(working, "compared", compared)
+    found = [recipe.work(settings, {"arm": arm, "part": "20"}, tmp_path) for arm in ("full", "lora")]
+    assert drawn[0] == drawn[2] and drawn[1] == drawn[3] and len(set(drawn[0]) - set(drawn[1])) > 0
+    assert all(len(rows) == 20 for rows in drawn) and rates == [(), [0.5], (), [0.5]]
+    assert found[1]["scores"]["bleu"] == [3.0, 4.0] and found[1]["dev"] == [3, 4]
+    assert found[1]["told"] == ["subset-0", "subset-1"]
+
+
+def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypatch):
+    recipe = find("prefix-low-data")
+    folder, _ = tinyrun.write(tmp_path)
+    settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e"), seeds=3))
+    many = working.REFUSED | {"status": "diverged", "reason": "seed 0: loss is nan", "told": ["a", "a"]}
+    asked = []
+    monkeypatch.setattr(working, "compared", lambda *given: asked.append(given) or many)
+    outcome = recipe.work(settings, {"arm": "full", "part": "20"}, tmp_path)
+    assert len(asked) == 1 and outcome["scores"] == {} and outcome["told"] == ["a"]
+    assert (outcome["status"], outcome["reason"]) == ("diverged", "seed 0: loss is nan")
 
 
 def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
     recipe = find("prefix-low-data")
     lines = [{"label": label, "paper": {}} for label in ("full tuning", "full tuning", "prefix")]
-    units = [{"part": part} for part in ("50/0", "50/1", "50/0")]
-    found = [(unit, {"scores": {"bleu": [score]}}) for unit, score in zip(units, (1.0, 3.0, 5.0), strict=True)]
+    units = [{"part": part} for part in ("50", "100", "50")]
+    scores = ([1.0, 3.0], [4.0, 6.0], [5.0, 7.0])
+    found = [(unit, {"scores": {"bleu": few}}) for unit, few in zip(units, scores, strict=True)]
+    found.append(({"part": "100"}, {"scores": {"bleu": [8.0]}, "reason": "seed 0: out of memory"}))
+    lines.append(lines[-1])
     course = asdict(published.Course(steps=5, batch_size=2))
-    settings = {"lines": lines, "metrics": ["bleu"], "sizes": [50], "subsets": 2, "course": course, "rows": {}}
+    settings = {"lines": lines, "metrics": ["bleu"], "sizes": [50, 100], "subsets": 2, "course": course, "rows": {}}
     table = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, found)
-    assert [(label, cells[0].values) for label, cells in table.rows] == [
-        ("full tuning", (1.0, 3.0)),
-        ("prefix", (5.0,)),
+    assert [(label, *(cell.values for cell in cells)) for label, cells in table.rows] == [
+        ("full tuning", (1.0, 3.0), (4.0, 6.0)),
+        ("prefix", (5.0, 7.0), (8.0,)),
     ]
-    lost = [*found[:2], ({"part": "50/0"}, {"scores": {}, "reason": "seed 0: out of memory"})]
-    notes = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, lost).notes
-    assert notes[-1] == "prefix, 50 rows: not every subset has a score (seed 0: out of memory)."
+    assert table.notes[-1] == "prefix, 100 rows: not every subset has a score (seed 0: out of memory)."
     (drawn,) = table.pictures.values()
-    assert "full tuning: 50 2.00; prefix: 50 5.00" in drawn
+    assert "full tuning: 50 2.00, 100 5.00; prefix: 50 6.00, 100 8.00" in drawn
 
 
 def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path):

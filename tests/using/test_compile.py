@@ -1,5 +1,8 @@
 """Under torch.compile what is attached is as without it, gradients and all, and never out of date."""
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +114,10 @@ def test_a_bank_runs_as_it_is_under_compile_whatever_rows_come() -> None:
         for rows in (["anna", "ben"], [None, None], ["anna", "anna"], ["ben", None], [None, "anna"]):
             wanted = model(**given, rows=rows).logits
             assert torch.equal(compiled(**given, rows=rows).logits, wanted)
+
+
+def test_python_ends_in_silence_while_a_model_is_attached() -> None:
+    program = "import tiny, tunescope as ts; tuned = ts.attach(tiny.make('llama'), ts.Prefix(length=2))"
+    here = str(Path(__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=True)
+    assert done.stderr == ""

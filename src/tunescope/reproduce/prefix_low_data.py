@@ -1,7 +1,7 @@
 """Few examples: do prefixes lose less than full tuning when there is little to learn from?
 
 Every line is trained on several random subsets of each size, the same for all methods; the development and test rows
-stay. Its interval is over subsets.
+stay. Its rate is chosen on the first subset; its interval is over subsets.
 """
 
 import random
@@ -33,12 +33,7 @@ def settings(ask: Ask) -> Settings:
     sizes = (20, 40) if ask.quick else SIZES
     course = published.course(ask, published.FEW)
     subsets = ask.seeds or (1 if ask.quick else 3 if ask.protocol == "tuned" else 5)
-    lines = [
-        Line(label, arm, share, part=f"{size}/{subset}")
-        for label, (arm, share) in ARMS.items()
-        for size in sizes
-        for subset in range(subsets)
-    ]
+    lines = [Line(label, arm, share, part=str(size)) for label, (arm, share) in ARMS.items() for size in sizes]
     rows = {part: most for part, most in published.rows(ask).items() if part != "train"}
     made = study.settings(ask, lines, course, rows)
     return made | {"seeds": 1, "subsets": subsets, "sizes": list(sizes)}
@@ -48,12 +43,31 @@ worlds, units = working.worlds, study.units
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    size, subset = map(int, unit["part"].split("/"))
-    given = study.parts(settings)
+    size, given = int(unit["part"]), study.parts(settings)
     if size > len(given["train"]):
         raise study.too_few(size, len(given["train"]))
-    given["train"] = Rows(random.Random(subset).sample(given["train"], size), given["train"].notes)
-    return working.outcome(working.compared(settings, unit, folder, given), settings["metrics"], folder)
+    found: list[dict[str, Any]] = []
+    for subset in range(settings["subsets"]):
+        drawn = Rows(random.Random(subset).sample(given["train"], size), given["train"].notes)
+        here = folder / f"subset-{subset}"
+        arm = working.compared(settings, unit, here, {**given, "train": drawn})
+        found.append(working.outcome(arm, settings["metrics"], here))
+        if arm["status"] != "done":
+            break
+        chosen = {"rates": [arm["learning_rate"]], "full": None}
+        settings = settings | {"course": settings["course"] | chosen}
+    return _together(found)
+
+
+def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The outcomes of a line's subsets as one: the scores of each, the trials of the first, what ended the last."""
+    scores = {
+        metric: [one for part in found for one in part["scores"].get(metric, ())] for metric in found[0]["scores"]
+    }
+    told = [note for part in found for note in part["told"]]
+    dev = [one for part in found for one in part["dev"]]
+    ended = {key: found[-1][key] for key in ("status", "reason")}
+    return found[0] | ended | {"scores": scores, "told": list(dict.fromkeys(told)), "dev": dev}
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -62,11 +76,9 @@ def table(settings: Settings, found: Found) -> Table:
     cells: dict[str, dict[int, tuple[float, ...]]] = {}
     lost = dict[str, str]()
     for line, (unit, outcome) in zip(settings["lines"], found, strict=True):
-        size = int(unit["part"].split("/")[0])
-        by_size = cells.setdefault(line["label"], {})
-        values = tuple(outcome["scores"].get(metric, ()))
-        by_size[size] = (*by_size.get(size, ()), *values)
-        if not values:
+        size, values = int(unit["part"]), tuple(outcome["scores"].get(metric, ()))
+        cells.setdefault(line["label"], {})[size] = values
+        if len(values) < settings["subsets"]:
             lost[f"{line['label']}, {size} rows"] = outcome["reason"] or "no score"
     rows = [
         (label, [Cell(by_size[size], digits=2, bounds=working.SCORES) for size in settings["sizes"]])
@@ -74,7 +86,8 @@ def table(settings: Settings, found: Found) -> Table:
     ]
     columns = tuple(f"{size} rows" for size in settings["sizes"])
     told = [
-        f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets.",
+        f"Cells: {metric}; a rate is chosen on the first of {settings['subsets']} random subsets, the intervals are "
+        "over them.",
         *working.notes(settings, found),
     ]
     told += [f"{which}: not every subset has a score ({reason})." for which, reason in lost.items()]
