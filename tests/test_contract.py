@@ -426,3 +426,19 @@ def test_what_is_attached_stays_attached_when_its_handle_is_dropped() -> None:
     assert not torch.equal(outputs(model, given)["logits"], plain["logits"])
     with pytest.raises(ts.UserError, match="attached already"):
         ts.attach(model, ts.Prefix(length=3))
+
+
+def test_what_is_attached_says_what_it_is_and_how_many_parameters_it_has() -> None:
+    model = tiny.make("llama")
+    beside = sum(value.numel() for value in model.parameters())
+    tuned = ts.attach(model, ts.LoRA(rank=2), ts.Full())
+    own = sum(value.numel() for value in tuned.parameters())
+    lora = repr(ts.LoRA(rank=2))
+    told = f"LlamaForCausalLM: {lora}, Full(); {own:,} parameters to tune beside the model's {beside:,}>"
+    assert repr(tuned) == f"<Attached to {told}"
+    values = own - beside
+    assert (
+        repr(tuned.artifacts[0]) == f"<Artifact {lora}: {values:,} values in {len(tuned.artifacts[0].tensors)} tensors>"
+    )
+    tuned.detach()
+    assert repr(tuned) == f"<Detached from {told}"

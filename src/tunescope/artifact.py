@@ -214,7 +214,7 @@ class KVContext(Context):
         return torch.arange(n_keys)
 
 
-@dataclass
+@dataclass(repr=False)
 class Artifact:
     """A spec with its tensors: what is trained, saved, loaded and attached.
 
@@ -227,6 +227,10 @@ class Artifact:
     base: str | None = None
     tokenizer: str | None = None
     in_force: str | None = None
+
+    def __repr__(self) -> str:
+        values = sum(value.numel() for value in self.tensors.values())
+        return f"<Artifact {self.spec}: {values:,} values in {len(self.tensors)} tensors>"
 
     def fold(self) -> Artifact:
         """The form to store for inference: without the network that only trains (Li & Liang's MLP)."""

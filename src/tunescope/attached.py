@@ -55,6 +55,7 @@ class Attached:
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
+        self._beside = sum(value.numel() for value in model.parameters())
         self.positions = sum(positions_of(model, artifact) for artifact in contexts)
         self._stack = ExitStack()
         self._enter_or_leave()
@@ -83,6 +84,13 @@ class Attached:
         for artifact in self.artifacts:
             if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites == ("pooled",):
                 enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))
+
+    def __repr__(self) -> str:
+        where = "Attached to" if self.model.__dict__.get("_tunescope_attached") is self else "Detached from"
+        specs = ", ".join(str(artifact.spec) for artifact in self.artifacts)
+        own = sum(value.numel() for value in self.parameters())
+        beside = f"{own:,} parameters to tune beside the model's {self._beside:,}"
+        return f"<{where} {type(self.model).__name__}: {specs}; {beside}>"
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise, by "INDEX.NAME": float leaves, the same objects that the artifacts hold."""
