@@ -1,7 +1,9 @@
 """What every artifact promises on every family. A new file in contexts/, deltas/ or families/ is run unasked."""
 
+import copy
 import gc
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -442,3 +444,42 @@ def test_what_is_attached_says_what_it_is_and_how_many_parameters_it_has() -> No
     )
     tuned.detach()
     assert repr(tuned) == f"<Detached from {told}"
+
+
+@pytest.mark.parametrize("arm", ["lora:rank=2", "prefix:length=2", "full+soft:length=2"])
+def test_a_model_does_not_lose_what_is_attached_by_being_saved_or_copied(arm: str, tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    with ts.attach(model, *parse(arm)) as tuned:
+        with pytest.raises(ts.UserError, match="would save this LlamaForCausalLM without what is attached"):
+            model.save_pretrained(tmp_path)
+        with tuned.registered():
+            model.save_pretrained(tmp_path / "registered")
+        with pytest.raises(ts.UserError, match="detach"):
+            model.save_pretrained(tmp_path)
+        with pytest.raises(ts.UserError, match="has artifacts attached and cannot be copied so: detach"):
+            copy.deepcopy(model)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["registered"]
+    model.save_pretrained(tmp_path / "bare")
+    assert (tmp_path / "bare/config.json").exists() and not {"save_pretrained", "__deepcopy__"} & model.__dict__.keys()
+    assert type(copy.deepcopy(model)) is type(model)
+
+
+def test_what_is_tuned_in_the_model_s_own_parameters_is_saved_with_them(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    given = tiny.batch(model)
+    with ts.attach(model, *tiny.away(model, "full")):
+        expected = model(**given).logits
+        model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path, dtype=torch.float64)
+    torch.testing.assert_close(again(**given).logits, expected, rtol=0, atol=1e-12)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(model(**given).logits, expected)
+
+
+def test_a_model_with_a_bank_is_not_saved_without_it(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    bank = ts.attach(model, ts.Bank({"anna": ts.LoRA(rank=2)}))
+    with pytest.raises(ts.UserError, match="without what is attached"):
+        model.save_pretrained(tmp_path)
+    bank.detach()
+    assert not any(name.startswith("_tunescope") or name == "save_pretrained" for name in model.__dict__)

@@ -31,6 +31,7 @@ from tunescope.fitting import at_site, initialised, site_uses
 from tunescope.hooks import acting, frozen, logits_at, patched, pooled
 from tunescope.lean import lean
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
+from tunescope.marking import ATTACHED, marked
 from tunescope.placing import placed
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached
@@ -68,11 +69,12 @@ class Attached:
             raise
 
     def _enter(self) -> None:
-        if "_tunescope_attached" in self.model.__dict__:
+        if ATTACHED in self.model.__dict__:
             raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
-        enter(_marked(self))
+        in_weights = all(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
+        enter(marked(self.model, self, wants_output_start=self.wants_output_start, in_weights=in_weights))
         enter(compiled_anew())
         enter(unpacked(self.model))
         enter(frozen(self.model))
@@ -86,7 +88,7 @@ class Attached:
                 enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))
 
     def __repr__(self) -> str:
-        where = "Attached to" if self.model.__dict__.get("_tunescope_attached") is self else "Detached from"
+        where = "Attached to" if self.model.__dict__.get(ATTACHED) is self else "Detached from"
         specs = ", ".join(str(artifact.spec) for artifact in self.artifacts)
         own = sum(value.numel() for value in self.parameters())
         beside = f"{own:,} parameters to tune beside the model's {self._beside:,}"
@@ -224,15 +226,3 @@ def positions_of(model: Any, artifact: Artifact) -> int:
         stack = "encoder" if kind(model) == "encoder" else "decoder"
         made = artifact.spec.keys_values(artifact.tensors, stack, projector(model))
     return artifact.spec.reach(next((key.shape[1] for key, _ in made.values()), 0))
-
-
-@contextmanager
-def _marked(tuned: Attached) -> Iterator[None]:
-    """The model holds what is attached to it, so that it stays attached when nobody else does."""
-    own = tuned.model.__dict__
-    own["_tunescope_attached"] = tuned
-    own["_tunescope_wants_output_start"] = tuned.wants_output_start
-    try:
-        yield
-    finally:
-        del own["_tunescope_attached"], own["_tunescope_wants_output_start"]

@@ -10,6 +10,7 @@ from tunescope.artifact import Artifact, PatchDelta, SiteDelta, Spec
 from tunescope.errors import UserError
 from tunescope.fitting import check_fits, site_uses
 from tunescope.hooks import named_parameters
+from tunescope.marking import ATTACHED
 from tunescope.quantised import is_quantised
 from tunescope.sites import is_transposed
 
@@ -20,7 +21,7 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
     Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
     a whole block, whose input and output no one weight connects.
     """
-    if "_tunescope_attached" in model.__dict__:
+    if ATTACHED in model.__dict__:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
     for artifact in artifacts:
         if not can_merge(artifact.spec):

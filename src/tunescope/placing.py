@@ -15,6 +15,7 @@ from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import argument_names, entries, trains
 from tunescope.lowered import embedder, extras_of
+from tunescope.marking import WANTS_OUTPUT_START
 from tunescope.reach import reached, switched
 from tunescope.sites import kind
 
@@ -63,7 +64,7 @@ def _keys_placed(
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
         tell_asked(model, given, [module.__dict__[STATE] for module in places.values()])
-        if model.__dict__["_tunescope_wants_output_start"] and given.get("use_cache") is False:
+        if model.__dict__[WANTS_OUTPUT_START] and given.get("use_cache") is False:
             check_output_start(given)
         return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
 

@@ -39,6 +39,7 @@ def registered(model: Any, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]
             _check_same(tree, tensors)
 
     handle = model.register_forward_pre_hook(check)
+    before = {name: model.__dict__[name] for name in own if name in model.__dict__}
     try:
         model._modules[REGISTERED] = tree
         model.__dict__.update(own)
@@ -49,6 +50,7 @@ def registered(model: Any, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]
         model._modules.pop(REGISTERED, None)
         for name in own:
             model.__dict__.pop(name, None)
+        model.__dict__.update(before)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.lean import lean
+from tunescope.marking import ATTACHED, marked
 from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_asked
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
@@ -60,12 +61,10 @@ class Banked:
             raise
 
     def _enter(self) -> None:
-        own = self.model.__dict__
-        if "_tunescope_attached" in own:
+        if ATTACHED in self.model.__dict__:
             raise UserError("This model has artifacts attached already: detach() first.")
-        own["_tunescope_attached"], own["_tunescope_wants_output_start"] = self, kind(self.model) == "decoder"
-        self._stack.callback(lambda: [own.pop(f"_tunescope_{name}") for name in ("attached", "wants_output_start")])
         enter = self._stack.enter_context
+        enter(marked(self.model, self, wants_output_start=kind(self.model) == "decoder", in_weights=False))
         enter(compiled_anew())
         enter(unpacked(self.model))
         enter(frozen(self.model))

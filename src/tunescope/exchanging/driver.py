@@ -15,6 +15,7 @@ from tunescope.artifact import Artifact, fingerprint
 from tunescope.errors import UserError
 from tunescope.exchanging.outgoing import Exported, Incoming, Outgoing
 from tunescope.fitting import check_fits
+from tunescope.marking import ATTACHED
 from tunescope.saving import tokenizer_hash
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -91,7 +92,7 @@ def _outgoing(
 
 
 def _check_bare(model: Any) -> None:
-    if "_tunescope_attached" in model.__dict__:
+    if ATTACHED in model.__dict__:
         raise UserError("This model has artifacts attached: detach() first.")
 
 

@@ -15,6 +15,7 @@ from tunescope.hooks import argument_names, entries
 from tunescope.looking.maps import maps, vocabulary
 from tunescope.looking.seen import Layer, Seen
 from tunescope.lowered import embedder
+from tunescope.marking import ATTACHED
 from tunescope.placing import first_position, text_positions
 from tunescope.reach import reached, resting
 from tunescope.record import Call, record, record_calls, replay
@@ -84,7 +85,7 @@ def _runs(model: Any, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[
 @contextmanager
 def _tuned(model: Any, what: What, tokenizer: Any) -> Iterator[Attached | None]:
     """The model with it attached, its dropout at rest; None where there is nothing to attach."""
-    if isinstance(what, Attached) and model.__dict__.get("_tunescope_attached") is what:
+    if isinstance(what, Attached) and model.__dict__.get(ATTACHED) is what:
         training, what.training = what.training, False
         try:
             yield what

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tunescope.marking import WANTS_OUTPUT_START
+
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
     """(ids, mask), both (rows, longest) int64; the mask is 1 on real tokens."""
@@ -38,7 +40,7 @@ def decoder_keywords(model: Any, mask: Tensor, starts: Tensor | None, n_last: in
     if "position_ids" in inspect.signature(model.forward).parameters:
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         keywords["position_ids"] = positions if n_last is None else positions[:, -n_last:]
-    if starts is not None and getattr(model, "_tunescope_wants_output_start", False):
+    if starts is not None and getattr(model, WANTS_OUTPUT_START, False):
         keywords["output_start"] = starts
     return keywords
 

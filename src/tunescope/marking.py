@@ -1,0 +1,42 @@
+"""A model says what is attached to it, and refuses what would lose that without a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from tunescope.errors import UserError
+
+ATTACHED = "_tunescope_attached"
+WANTS_OUTPUT_START = "_tunescope_wants_output_start"
+
+
+@contextmanager
+def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool) -> Iterator[None]:
+    """The model holds what is attached to it, so that it stays attached when nobody else does.
+
+    in_weights: all of it stands in the model's own parameters, which its `save_pretrained` then saves as they are.
+    """
+
+    def save_pretrained(*_: Any, **__: Any) -> NoReturn:
+        raise UserError(
+            f"save_pretrained would save this {type(model).__name__} without what is attached to it. To keep that: "
+            "ts.save(FOLDER, artifacts, model=model), or detach() and ts.merge(model, *artifacts) first. To save "
+            "the bare model: detach() first."
+        )
+
+    def deepcopy(*_: Any) -> NoReturn:
+        raise UserError(
+            f"This {type(model).__name__} has artifacts attached and cannot be copied so: detach(), copy it, and "
+            "attach to both."
+        )
+
+    own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, "__deepcopy__": deepcopy}
+    own |= {} if in_weights else {"save_pretrained": save_pretrained}
+    model.__dict__.update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            model.__dict__.pop(name, None)
