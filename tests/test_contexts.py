@@ -187,13 +187,28 @@ def test_decoders_generate_the_same_padded_or_not_cached_or_not_greedy_or_beam(f
         full = eager_tokens(eager, artifact, arm, plain["input_ids"][0], search)
         with ts.attach(model, artifact), torch.no_grad():
             for use_cache in (True, False):
-                if arm.startswith("infix") and not use_cache:
-                    continue  # without a cache and without output_start, all that is given is input
                 got = model.generate(**padded, **GREEDY, **search, use_cache=use_cache)
                 assert [row[7:].tolist() for row in got] == expected
                 got = model.generate(**plain, **GREEDY, **search, use_cache=use_cache)
                 assert got[0, 7:].tolist() == full
     assert is_soft or "key" in next(iter(artifact.tensors))
+
+
+@pytest.mark.parametrize(
+    "arm", ["prefix:length=3", "prefix:length=3,positions=after", f"soft:length={N}", "infix:length=3"]
+)
+@pytest.mark.parametrize("family", DECODERS)
+def test_other_caches_and_ways_of_decoding_write_the_same(family: str, arm: str) -> None:
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    artifact = strong(model, arm)
+    row = torch.tensor([5, 6, 7, 5, 6, 8, 5])
+    expected = eager_tokens(eager, artifact, arm, row, {})
+    given = {"input_ids": row[None], "attention_mask": torch.ones(1, 7, dtype=torch.long)}
+    ways = ({"cache_implementation": "static"}, {"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 3})
+    with ts.attach(model, artifact), torch.no_grad():
+        for how in ways:
+            assert model.generate(**given, **GREEDY, **how)[0, 7:].tolist() == expected, how
+    assert not any(name.startswith("_tunescope") or name == "generate" for name in model.__dict__)
 
 
 def eager_tokens(model: Any, artifact: Artifact, arm: str, row: Tensor, search: dict[str, Any]) -> list[int]:
@@ -261,7 +276,13 @@ def test_a_cache_continued_in_steps_equals_one_pass(family: str) -> None:
             first = model(input_ids=text[:, :5], use_cache=True, **more)
             second = model(input_ids=text[:, 5:8], past_key_values=first.past_key_values, use_cache=True)
             third = model(input_ids=text[:, 8:], past_key_values=second.past_key_values, use_cache=True)
+            parts = (text[:, :3], text[:, 3:6], text[:, 6:])  # cut within the input, which is then told every time
+            cache, cut = None, []
+            for part in parts:
+                out = model(input_ids=part, past_key_values=cache, use_cache=True, **more)
+                cache, cut = out.past_key_values, [*cut, out.logits]
         close(torch.cat([first.logits, second.logits, third.logits], 1), whole)
+        close(torch.cat(cut, 1), whole)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert", "bart", "t5"])
@@ -438,7 +459,7 @@ def test_an_infix_without_a_cache_asks_where_the_output_begins() -> None:
     ids = torch.randint(3, tiny.VOCAB, (1, 5))
     with ts.attach(model, ts.Infix(length=2)):
         with pytest.raises(ts.UserError, match="An infix without a cache needs output_start"):
-            model.generate(input_ids=ids, use_cache=False, max_new_tokens=2, pad_token_id=0)
+            model(input_ids=ids, use_cache=False)
         model(input_ids=ids, use_cache=False, output_start=torch.tensor([3]))
 
 

@@ -483,3 +483,18 @@ def test_a_model_with_a_bank_is_not_saved_without_it(tmp_path: Path) -> None:
         model.save_pretrained(tmp_path)
     bank.detach()
     assert not any(name.startswith("_tunescope") or name == "save_pretrained" for name in model.__dict__)
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
+def test_another_attention_set_while_a_context_is_attached_is_refused_for_it_would_not_see_it(family: str) -> None:
+    model = tiny.make(family)
+    given = tiny.batch(model)
+    before = model.config._attn_implementation
+    with ts.attach(model, *tiny.away(model, "prefix:length=2")):
+        expected = tiny.output(model, given)
+        model.set_attn_implementation("eager")
+        with pytest.raises(ts.UserError, match="attention was set to 'eager' since, which does not see it"):
+            tiny.output(model, given)
+        model.set_attn_implementation("tunescope")
+        torch.testing.assert_close(tiny.output(model, given), expected, rtol=0, atol=0)
+    assert model.config._attn_implementation == before

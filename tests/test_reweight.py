@@ -235,7 +235,11 @@ def test_the_demonstrations_are_run_once_while_only_it_trains(monkeypatch: pytes
 def test_decoding_step_by_step_with_a_cache_is_decoding_the_whole_text(form: str) -> None:
     model, query = tiny.make("llama"), queries()[0][None]
     with torch.no_grad(), ts.attach(model, text(), behind(model, form)):
-        out = model.generate(input_ids=query, max_new_tokens=5, do_sample=False, eos_token_id=-1, pad_token_id=0)
+        greedy = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": -1, "pad_token_id": 0}
+        out = model.generate(input_ids=query, **greedy)
+        ways = ({"use_cache": False}, {"cache_implementation": "static"}, {"prefill_chunk_size": 2})
+        for how in (*ways, {"prompt_lookup_num_tokens": 2}):
+            assert torch.equal(model.generate(input_ids=query, **greedy, **how), out), how
         whole, start = query, torch.tensor([query.shape[1] - 1])
         for _ in range(5):
             logits = model(input_ids=whole, output_start=start, use_cache=False).logits

@@ -14,7 +14,7 @@ from tunescope.artifact import Artifact, AttentionDelta, Context, KVContext, Par
 from tunescope.attention import STATE, Edit, LayerState
 from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
-from tunescope.extras import is_output
+from tunescope.extras import output
 from tunescope.hooks import entries, trains
 from tunescope.lowered import embedder, projector
 from tunescope.reach import Reached, reached
@@ -113,7 +113,7 @@ def _uses(model: Any, artifacts: Sequence[Artifact], index: int) -> list[_Use]:
             key.rpartition(".")[2]: value for key, value in artifact.tensors.items() if key.startswith(f"{place.name}.")
         }
         columns = torch.tensor([sum(wide[:at]) + column for column in spec.columns()])
-        edit = _edit(spec, tensors, columns, sum(wide) if is_decoder else None)
+        edit = _edit(spec, tensors, columns, in_decoder=is_decoder)
         uses.append(_Use(spec, tensors, place.module, edit))
     return uses
 
@@ -150,20 +150,15 @@ def _widths(model: Any, artifact: Artifact, names: Sequence[str]) -> Mapping[str
     return {name: made[name][0].shape[1] if name in made else 0 for name in names}
 
 
-def _edit(spec: AttentionDelta, tensors: Params, columns: Tensor, n_context: int | None) -> Edit:
-    """The delta as a change of one module's attention.
-
-    n_context: how many columns contexts have there, which tells a text given whole from a step of decoding; None
-        where every query is output, as in a decoder that reads an encoder.
-    """
+def _edit(spec: AttentionDelta, tensors: Params, columns: Tensor, *, in_decoder: bool) -> Edit:
+    """The delta as a change of one module's attention; of a decoder that reads an encoder every query is output."""
 
     def changed(attention: Tensor, keywords: dict[str, Any]) -> Tensor:
         at = columns.to(attention.device)
         before = attention[..., at]
         after = spec.apply(tensors, before).to(attention.dtype)
-        queries = attention.shape[2]
-        if n_context is not None and attention.shape[3] - n_context == queries:
-            acts = is_output(queries, keywords.get("output_start"), attention.device)
+        acts = output(attention.shape[2], keywords, attention.device) if in_decoder else None
+        if acts is not None:
             after = torch.where(acts[:, None, :, None], after, before)
         return attention.index_copy(-1, at, after)
 

@@ -51,6 +51,8 @@ class LayerState:
     keep: Callable[[nn.Module, dict[str, Tensor | None]], None] | None = None
     keeps_weights: bool = True  # False: `keep` has no use for the attention weights, so they need not be made
     asked: bool = False  # the model was called with output_attentions, which some families do not pass on
+    seen: int = 0  # columns of the text that earlier calls had
+    output_start: int | None = None  # the column of the input's last token, where `generate` is what runs
     edits: tuple[Edit, ...] = ()
 
 
@@ -72,6 +74,9 @@ def attention(
     """
     state: LayerState = module.__dict__.get(STATE) or LayerState()
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if state.edits or any(extra.infix for extra in state.extras):  # the numbers change with every step of decoding
+        start = kwargs.get("output_start")
+        kwargs |= {"output_start": state.output_start if start is None else start, "seen": state.seen}
     bias, softcap = kwargs.get("position_bias"), kwargs.get("softcap")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
@@ -82,7 +87,7 @@ def attention(
     weights: Tensor | None = None
     few = few or bias is not None
     if wants_weights or softcap is not None or (state.extras and few) or _is_slow_to_train(query, key):
-        hidden = context_visible(state.extras, query, key, kwargs)
+        hidden = context_visible(state.extras, query, kwargs)
         scores = _scores(query, key, attention_mask, state.extras, hidden, scaling, bias, softcap)
         scores, weights = _weights(scores, query.dtype, state.edits, kwargs)
         weights = F.dropout(weights, dropout, dropout > 0)
@@ -191,7 +196,7 @@ def _fused(
     if bias is not None:
         mask = bias if mask is None else _additive(mask, bias.dtype) + bias
     if extras:
-        visible = context_visible(extras, query, key, kwargs)
+        visible = context_visible(extras, query, kwargs)
         n_context = sum(extra.key.shape[-2] for extra in extras)
         if mask is not None or visible is not None:
             mask = _joined_mask(mask, visible, (query.shape[0], query.shape[2], n_context, key.shape[2]), query)

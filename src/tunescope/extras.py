@@ -18,7 +18,7 @@ class Extra:
     key: (kv_heads, n, d_key), or (batch, kv_heads, n, d_key); value: likewise, with d_value; after rotary positions.
     at: (n,) or (batch, n), the position of each key, for keys that stand at positions; None for free ones, which no
     window hides.
-    infix: seen only from `output_start` on.
+    infix: seen only by the output; see `output`.
     filled: (batch, n), False where a row has fewer keys than the longest; None where all have as many.
     """
 
@@ -29,9 +29,9 @@ class Extra:
     filled: Tensor | None = None
 
 
-def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+def context_visible(extras: tuple[Extra, ...], query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
     """(batch or 1, 1, query, n_context), True where a context's key is seen; None where all are seen by all."""
-    parts = [_extra_visible(extra, query, key, kwargs) for extra in extras]
+    parts = [_extra_visible(extra, query, kwargs) for extra in extras]
     if all(part is None for part in parts):
         return None
     rows = max(part.shape[0] for part in parts if part is not None)
@@ -45,30 +45,46 @@ def context_visible(extras: tuple[Extra, ...], query: Tensor, key: Tensor, kwarg
     return torch.cat(whole, -1)
 
 
-def _extra_visible(extra: Extra, query: Tensor, key: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
-    length = query.shape[2]
-    seen = None if extra.filled is None else extra.filled.to(query.device)[:, None, None]
-    if extra.infix and length == key.shape[2]:  # a later step of decoding lies after the infix as a whole
-        after = is_output(length, kwargs.get("output_start"), query.device)[:, None, :, None]
-        return after if seen is None else seen & after
+def _extra_visible(extra: Extra, query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+    near = _by_output(query, kwargs) if extra.infix else _in_window(extra, query, kwargs)
+    if extra.filled is None:
+        return near
+    filled = extra.filled.to(query.device)[:, None, None]
+    return filled if near is None else filled & near
+
+
+def _by_output(query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+    after = output(query.shape[2], kwargs, query.device)
+    return None if after is None else after[:, None, :, None]
+
+
+def _in_window(extra: Extra, query: Tensor, kwargs: dict[str, Any]) -> Tensor | None:
+    """Where the context's positions are near enough; None where no window hides any."""
     window = kwargs.get("sliding_window")
     if extra.at is None or window is None:
-        return seen
+        return None
     positions = kwargs.get("position_ids")
     if positions is None:
         raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
     at = extra.at.to(query.device).view(-1, 1, 1, extra.at.shape[-1])
     near: Tensor = positions[:, None, :, None] - at < window
-    return near if seen is None else seen & near
+    return near
 
 
-def is_output(length: int, output_start: Tensor | None, device: torch.device) -> Tensor:
-    """(batch or 1, length), True from the last token of each row's input on; that is the last column if none is told.
+def output(length: int, kwargs: dict[str, Any], device: torch.device) -> Tensor | None:
+    """(batch or 1, length), True from the last token of each row's input on; None where all of them are output.
 
-    For a text given whole; what is given in a later step of decoding is output altogether.
+    kwargs: of the call of attention. output_start, a number or (batch,), is the column of that token; seen, how many
+    columns earlier calls had. Without the first it is the last column of a text, and all that comes in later calls.
     """
-    start = torch.tensor([length - 1]) if output_start is None else output_start
-    found: Tensor = torch.arange(length, device=device) >= start.to(device)[:, None]
+    start, seen = kwargs.get("output_start"), kwargs.get("seen", 0)
+    if start is None:
+        start = 0 if seen else length - 1
+    if isinstance(start, int):
+        if seen >= start:
+            return None
+        start = torch.tensor([start])
+    found: Tensor = torch.arange(seen, seen + length, device=device) >= start.to(device)[:, None]
     return found
 
 

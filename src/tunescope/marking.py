@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -10,6 +10,7 @@ from tunescope.errors import UserError
 
 ATTACHED = "_tunescope_attached"
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
+OUTPUT_START = "_tunescope_output_start"  # the column of the input's last token, while `generate` runs
 
 
 @contextmanager
@@ -32,11 +33,28 @@ def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool
             "attach to both."
         )
 
-    own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, "__deepcopy__": deepcopy}
+    own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, OUTPUT_START: None, "__deepcopy__": deepcopy}
     own |= {} if in_weights else {"save_pretrained": save_pretrained}
+    own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     model.__dict__.update(own)
     try:
         yield
     finally:
         for name in own:
             model.__dict__.pop(name, None)
+
+
+def _generate(model: Any) -> Callable[..., Any]:
+    """The model's own, which tells where the output begins: not every cache and way of decoding lets one see it."""
+
+    def generate(*args: Any, **kwargs: Any) -> Any:
+        text = kwargs.get("inputs_embeds")
+        text = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None)) if text is None else text
+        before = model.__dict__[OUTPUT_START]
+        model.__dict__[OUTPUT_START] = 0 if text is None else text.shape[1] - 1
+        try:
+            return type(model).generate(model, *args, **kwargs)
+        finally:
+            model.__dict__[OUTPUT_START] = before
+
+    return generate

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
-from tunescope.attention import STATE, LayerState
+from tunescope.attention import NAME, STATE, LayerState
 from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import argument_names, entries, trains
 from tunescope.lowered import embedder, extras_of
-from tunescope.marking import WANTS_OUTPUT_START
+from tunescope.marking import OUTPUT_START, WANTS_OUTPUT_START
 from tunescope.reach import reached, switched
 from tunescope.sites import kind
 
@@ -63,9 +63,9 @@ def _keys_placed(
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
-        tell_asked(model, given, [module.__dict__[STATE] for module in places.values()])
-        if model.__dict__[WANTS_OUTPUT_START] and given.get("use_cache") is False:
-            check_output_start(given)
+        tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
+        if model.__dict__[WANTS_OUTPUT_START]:
+            check_output_start(model, given)
         return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
 
     with entered(entry, uncompiled(enter), places):
@@ -75,30 +75,57 @@ def _keys_placed(
 @contextmanager
 def entered(entry: nn.Module, enter: Callable[..., Any], places: Mapping[str, nn.Module]) -> Iterator[None]:
     """`enter` is asked before each pass of a stack, whose attention modules have a state that it can fill."""
-    handle = entry.register_forward_pre_hook(enter, with_kwargs=True)
+    configs = list({id(one): one for one in (getattr(module, "config", None) for module in places.values())}.values())
+
+    def check(*_: Any) -> None:
+        for config in configs:
+            _check_ours(getattr(config, "_attn_implementation", NAME))
+
+    handles = [
+        entry.register_forward_pre_hook(uncompiled(check)),
+        entry.register_forward_pre_hook(enter, with_kwargs=True),
+    ]
     try:
         for module in places.values():
             module.__dict__[STATE] = LayerState()
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
         for module in places.values():
             module.__dict__.pop(STATE, None)
 
 
-def tell_asked(model: Any, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
-    """Whether this call asks for attention weights."""
+def _check_ours(implementation: str) -> None:
+    """Another attention would not see the contexts, and say nothing."""
+    if implementation != NAME:
+        raise UserError(
+            f"A context is attached, and attention was set to {implementation!r} since, which does not see it. Set "
+            f"that before attach(), or back by model.set_attn_implementation({NAME!r})."
+        )
+
+
+def tell_call(model: Any, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
+    """Whether this call asks for attention weights, and where in the text it stands."""
     asked = given.get("output_attentions")
     for state in states:
         state.asked = bool(model.config.output_attentions if asked is None else asked)
+        state.seen, state.output_start = _seen(given), model.__dict__.get(OUTPUT_START)
 
 
-def check_output_start(given: dict[str, Any]) -> None:
-    """Without a cache every step of decoding reads the whole text again, and cannot tell where the output began."""
-    if given.get("output_start") is None:
+def _seen(given: Mapping[str, Any]) -> int:
+    """How many columns of the text lie in the cache."""
+    past = given.get("past_key_values")
+    return int(past.get_seq_length()) if past is not None else 0
+
+
+def check_output_start(model: Any, given: Mapping[str, Any]) -> None:
+    """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told."""
+    told = given.get("output_start") is not None or model.__dict__.get(OUTPUT_START) is not None
+    if given.get("use_cache") is False and not told:
         raise UserError(
             "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "
-            "does a reweight; in generate() leave use_cache on."
+            "does a reweight; generate() tells it."
         )
 
 
@@ -111,8 +138,7 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: Any, takes: Sequen
         raise UserError(f"Family {model.config.model_type!r} takes no positions: use Prefix(positions='same').")
     text = given.get("inputs_embeds") if given.get("input_ids") is None else given["input_ids"]
     assert text is not None
-    past = given.get("past_key_values")
-    seen = int(past.get_seq_length()) if past is not None else 0
+    seen = _seen(given)
     positions = given.get("position_ids")
     first = first_position(model) if kind(model) == "encoder" else 0
     if positions is None:

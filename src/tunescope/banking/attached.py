@@ -19,7 +19,7 @@ from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.lean import lean
 from tunescope.marking import ATTACHED, marked
-from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_asked
+from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_call
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
 from tunescope.registering import in_training
@@ -110,14 +110,15 @@ class Banked:
 
         def generate(*args: Any, rows: Names | None = None, **kwargs: Any) -> Any:
             if rows is None:
-                return type(model).generate(model, *args, **kwargs)
+                return inner(*args, **kwargs)
             with self.rows(rows):
-                return type(model).generate(model, *args, **kwargs)
+                return inner(*args, **kwargs)
 
         handles = [
             model.register_forward_pre_hook(before, with_kwargs=True),
             model.register_forward_hook(after, always_call=True),
         ]
+        inner: Any = getattr(model, "generate", None)
         own = {"forward": uncompiled(model.forward)}  # hooks change with the rows, which it would not see
         if hasattr(type(model), "generate"):
             own["generate"] = generate
@@ -183,9 +184,9 @@ class Banked:
 
     def _tell_states(self, places: dict[str, nn.Module], given: dict[str, Any]) -> None:
         states = [module.__dict__[STATE] for module in places.values()]
-        tell_asked(self.model, given, states)
-        if given.get("use_cache") is False and any(extra.infix for state in states for extra in state.extras):
-            check_output_start(given)
+        tell_call(self.model, given, states)
+        if any(extra.infix for state in states for extra in state.extras):
+            check_output_start(self.model, given)
 
     def _act(self, batch: Batch) -> None:
         self._rest()

@@ -18,8 +18,9 @@ class Infix(KVContext):
     """`length` keys and values for every layer of a decoder, seen only by what follows the input.
 
     They are seen by the input's last token, which predicts the first token of the output, and by all after it. Pass
-    output_start=(batch,), the index of that token in each padded row, to the model; without it, the whole text given
-    is input. The text keeps its positions. Initialised with noise at the scale of the model's own keys and values.
+    output_start=(batch,), the index of that token in each padded row, to every call of the model; without it, the whole
+    text of the first call is input, and that of calls with its cache output. `generate` tells it by itself. The text
+    keeps its positions. Initialised with noise at the scale of the model's own keys and values.
     """
 
     size: ClassVar[str] = "length"
