@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import transformers
 from torch import Tensor
 
 import tunescope as ts
@@ -498,3 +499,29 @@ def test_another_attention_set_while_a_context_is_attached_is_refused_for_it_wou
         model.set_attn_implementation("tunescope")
         torch.testing.assert_close(tiny.output(model, given), expected, rtol=0, atol=0)
     assert model.config._attn_implementation == before
+
+
+@pytest.mark.parametrize("arm", ["prefix:length=2", "lora:rank=2", "adapter:bottleneck=3"])
+def test_the_encoder_of_an_encoder_decoder_alone_is_as_within_the_whole(arm: str) -> None:
+    whole = tiny.make("t5")
+    given = {name: value for name, value in tiny.batch(whole).items() if not name.startswith("decoder")}
+    alone = transformers.T5EncoderModel(tiny.configs()["t5"]).to(torch.float64).eval()
+    alone.load_state_dict({name: whole.state_dict()[name] for name in alone.state_dict()})
+    (both,) = tiny.away(whole, arm)
+    (half,) = tiny.away(alone, arm)
+    half.tensors = {name: both.tensors[name] for name in half.tensors}
+    assert all(name.startswith("encoder.") for name in half.tensors)
+    with ts.attach(whole, both), torch.no_grad():
+        expected = whole(**tiny.batch(whole)).encoder_last_hidden_state
+    with ts.attach(alone, half), torch.no_grad():
+        got = alone(**given).last_hidden_state
+        bare = whole.get_encoder()(**given).last_hidden_state
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    assert (got - bare).abs().max() > 1e-3
+
+
+def test_the_decoder_of_an_encoder_decoder_alone_is_refused() -> None:
+    alone = transformers.BartForCausalLM(tiny.configs()["bart"])
+    for spec in (ts.Prefix(length=2), ts.LoRA(rank=2), ts.Soft(length=2)):
+        with pytest.raises(ts.UserError, match="A BartForCausalLM is the decoder of an encoder-decoder alone"):
+            ts.attach(alone, spec)

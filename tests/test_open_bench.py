@@ -1,12 +1,23 @@
-"""What a comparison opens: parts cut from one file."""
+"""What a comparison opens: parts cut from one file, and a model whose weights are all there."""
 
 import json
 from functools import partial
 
+import pytest
+import tiny
 import tinyrun
+import transformers
 
-from tunescope.comparing.bench import open_bench
+import tunescope as ts
+from tunescope.comparing.bench import load_model, open_bench
 from tunescope.comparing.plan import Plan
+
+WHOLE = [
+    ("llama", "LlamaModel", "lm_head.weight"),
+    ("gpt2", "GPT2Model", ""),  # its head is its embeddings
+    ("t5", "T5EncoderModel", "decoder"),
+    ("bert", "BertForMaskedLM", ""),  # a pooler is all that is not there
+]
 
 
 def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_are_written(tmp_path):
@@ -18,3 +29,16 @@ def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_
     inputs = [{row["input"] for row in part} for part in opened().splits.parts().values()]
     assert not inputs[0] & inputs[1] and not inputs[0] & inputs[2] and not inputs[1] & inputs[2]
     assert sum(map(len, inputs)) == 20
+
+
+@pytest.mark.parametrize(("whole", "part", "lacks"), WHOLE)
+def test_weights_that_a_checkpoint_lacks_are_refused_and_not_made_up(whole, part, lacks, tmp_path):
+    config = tiny.configs()[whole]
+    config.tie_word_embeddings = whole != "llama"
+    getattr(transformers, part)(config).save_pretrained(tmp_path)
+    tinyrun.tokenizer().save_pretrained(tmp_path)
+    if not lacks:
+        assert load_model(str(tmp_path))[0].config.model_type == whole
+        return
+    with pytest.raises(ts.UserError, match=f"is no whole .*: its checkpoint lacks {lacks}.*, which would be random"):
+        load_model(str(tmp_path))

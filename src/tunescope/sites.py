@@ -99,11 +99,21 @@ class Site:
 
 
 def kind(model: Any) -> str:
-    """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not."""
+    """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not.
+
+    Raises UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests.
+    """
     config = getattr(model, "config", model)
     if config.is_encoder_decoder:
         return "encoder-decoder"
     family = families.find(config.model_type)
+    if family is not None and family.kind == "encoder-decoder":
+        if config.is_decoder:
+            raise UserError(
+                f"A {type(model).__name__} is the decoder of an encoder-decoder alone, which is not mapped: load the "
+                "whole model, with AutoModelForSeq2SeqLM."
+            )
+        return "encoder"
     if family is not None:
         return family.kind
     named = [type(model).__name__, *(config.architectures or [])]
@@ -123,7 +133,10 @@ def resolve(model: Any) -> dict[str, Site]:
             "Without a map: bias and full, and text, soft and prefix where its attention is reached."
         )
     sites: dict[str, Site] = {}
+    half = kind(model) if family.kind == "encoder-decoder" else "encoder-decoder"
     for name, stack in family.stacks.items():
+        if half not in (name, "encoder-decoder"):
+            continue
         for index, layer in enumerate(model.base_model.get_submodule(stack.layers)):
             for site in _layer_sites(layer, stack, f"{name}.{index}"):
                 sites[site.name] = site

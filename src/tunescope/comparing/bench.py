@@ -230,14 +230,27 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         logging.set_verbosity(told)
         if bars:
             logging.enable_progress_bar()
-    if in_words and kind(config) == "encoder" and report["missing_keys"]:
-        raise UserError(
-            f"{name} has no masked-language-model head: its checkpoint lacks {sorted(report['missing_keys'])[0]} and "
-            f"{len(report['missing_keys']) - 1} more. Answers in words need a masked language model; or type: --by head"
-        )
+    _check_whole(name, model, sorted(report["missing_keys"]), in_words and kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
     return model, tokenizer
+
+
+def _check_whole(name: str, model: Any, missing: list[str], in_words: bool) -> None:
+    """UserError for weights of a checkpoint that transformers makes up; a pooler is left out, for few methods read it."""
+    missing = [key for key in missing if "pooler" not in key]
+    if not missing:
+        return
+    lacks = f"its checkpoint lacks {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+    if in_words:
+        raise UserError(
+            f"{name} has no masked-language-model head: {lacks}. Answers in words need a masked language model; or "
+            "type: --by head"
+        )
+    raise UserError(
+        f"{name} is no whole {type(model).__name__}: {lacks}, which would be random. Give the whole model, with "
+        "the head that it was pretrained with."
+    )
 
 
 def _cannot_load(name: str, problem: Exception) -> str:
