@@ -237,7 +237,7 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
 
 
 def _check_whole(name: str, model: Any, missing: list[str], in_words: bool) -> None:
-    """UserError for weights of a checkpoint that transformers makes up; a pooler is left out, for few methods read it."""
+    """UserError for weights that a checkpoint lacks and would be random; a pooler, which few methods read, may lack."""
     missing = [key for key in missing if "pooler" not in key]
     if not missing:
         return
