@@ -202,6 +202,16 @@ def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
     assert "full tuning: 50 2.00, 100 5.00; prefix: 50 6.00, 100 8.00" in drawn
 
 
+def test_an_interval_of_a_share_ends_at_one():
+    course = asdict(published.Course(steps=5, batch_size=2))
+    settings = {"lines": [{"label": "full", "paper": {}}], "course": course, "rows": {}, "parameters": 1, "seeds": 3}
+    for metric, high in (("accuracy", 1.0), ("exact_match", 1.0), ("bleu", 1.550)):
+        outcome = {"stored": 1, "rate": "", "reason": "", "scores": {metric: [0.5, 1.0, 1.0]}}
+        table = working.table(settings | {"metrics": [metric], "choose": False}, [({}, outcome)])
+        (interval,) = [cell.interval for cell in table.rows[0][1] if cell.values]
+        assert interval == pytest.approx((0.116, high), abs=1e-3)  # by hand: 4.303 standard errors of .1667 about .8333
+
+
 def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path):
     from tunescope.metrics import find as metric
 

@@ -81,7 +81,7 @@ def table(settings: Settings, found: Found) -> Table:
         if len(values) < settings["subsets"]:
             lost[f"{line['label']}, {size} rows"] = outcome["reason"] or "no score"
     rows = [
-        (label, [Cell(by_size[size], digits=2, bounds=working.SCORES) for size in settings["sizes"]])
+        (label, [Cell(by_size[size], digits=2, bounds=working.bounds(metric)) for size in settings["sizes"]])
         for label, by_size in cells.items()
     ]
     columns = tuple(f"{size} rows" for size in settings["sizes"])

@@ -76,7 +76,7 @@ def table(settings: Settings, found: Found) -> Table:
             values = tuple(one[column] for one in outcome["domains"] if column in one)
             paper = line["paper"].get(column, "")
             cells.append(
-                Cell(values, paper, digits=2, bounds=working.SCORES)
+                Cell(values, paper, digits=2, bounds=working.bounds("bleu"))
                 if values
                 else Cell(text=outcome["reason"] or "none")
             )

@@ -17,7 +17,7 @@ from tunescope.reproducing.study import parts
 from tunescope.train import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
-SCORES = (0.0, math.inf)  # what any of the metrics can be
+SHARES = {"accuracy", "exact_match"}
 PARTS = {"train", "dev", "test"}
 REFUSED: dict[str, Any] = {
     "status": "refused",
@@ -96,9 +96,14 @@ def table(settings: Settings, found: Found) -> Table:
             paper = line["paper"].get(metric, "")
             values = tuple(outcome["scores"].get(metric, ()))
             missing = Cell(text=(outcome["reason"] or "none") if metric == settings["metrics"][0] else "")
-            cells.append(Cell(values, paper, digits=2, bounds=SCORES) if values else missing)
+            cells.append(Cell(values, paper, digits=2, bounds=bounds(metric)) if values else missing)
         rows.append((line["label"], cells))
     return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings, found))
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """What a score can be."""
+    return 0.0, 1.0 if metric in SHARES else math.inf
 
 
 def notes(settings: Settings, found: Found = ()) -> list[str]:
