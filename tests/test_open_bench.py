@@ -16,7 +16,10 @@ WHOLE = [
     ("llama", "LlamaModel", "lm_head.weight"),
     ("gpt2", "GPT2Model", ""),  # its head is its embeddings
     ("t5", "T5EncoderModel", "decoder"),
+    ("bart", "BartModel", ""),
+    ("mbart", "MBartModel", ""),
     ("bert", "BertForMaskedLM", ""),  # a pooler is all that is not there
+    ("roberta", "RobertaForMaskedLM", ""),
 ]
 
 
@@ -38,7 +41,9 @@ def test_weights_that_a_checkpoint_lacks_are_refused_and_not_made_up(whole, part
     getattr(transformers, part)(config).save_pretrained(tmp_path)
     tinyrun.tokenizer().save_pretrained(tmp_path)
     if not lacks:
-        assert load_model(str(tmp_path))[0].config.model_type == whole
+        model, tokenizer = load_model(str(tmp_path))
+        assert model.config.model_type == whole and getattr(model, "pooler", None) is None
+        model(**tokenizer("the film was good", return_tensors="pt"))
         return
     with pytest.raises(ts.UserError, match=f"is no whole .*: its checkpoint lacks {lacks}.*, which would be random"):
         load_model(str(tmp_path))

@@ -99,7 +99,10 @@ def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
             raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
         _check_classifier(model, spec)
         if spec.reads == "pooler" and getattr(model.base_model, "pooler", None) is None:
-            raise UserError(f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel.")
+            raise UserError(
+                f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel, from a "
+                "checkpoint that has one."
+            )
         width = int(model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
     chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)

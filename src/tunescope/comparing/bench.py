@@ -1,7 +1,7 @@
 """What the arm runs of one process share: the model, the data, the task."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -230,15 +230,17 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         logging.set_verbosity(told)
         if bars:
             logging.enable_progress_bar()
-    _check_whole(name, model, sorted(report["missing_keys"]), in_words and kind(config) == "encoder")
+    _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
     return model, tokenizer
 
 
-def _check_whole(name: str, model: Any, missing: list[str], in_words: bool) -> None:
-    """UserError for weights that a checkpoint lacks and would be random; a pooler, which few methods read, may lack."""
-    missing = [key for key in missing if "pooler" not in key]
+def _check_whole(name: str, model: Any, missing: Iterable[str], in_words: bool) -> None:
+    """UserError for weights that the checkpoint lacks, and transformers makes up; of a pooler the model is rid."""
+    if any("pooler" in key for key in missing):
+        model.base_model.pooler = None
+    missing = sorted(key for key in missing if "pooler" not in key)
     if not missing:
         return
     lacks = f"its checkpoint lacks {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
