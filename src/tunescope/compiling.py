@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +16,17 @@ def uncompiled(function: Any) -> Any:
 
 @contextmanager
 def compiled_anew() -> Iterator[None]:
-    """What torch has compiled is compiled anew within and afterwards: compiled code does not look for new hooks."""
+    """What torch has compiled is compiled anew within and afterwards: compiled code does not look for new hooks.
+
+    Not where a model is collected that was never detached, which may happen amid compiled code: torch would free what
+    is running, and crash.
+    """
     torch._dynamo.reset()
     try:
         yield
-    finally:
-        if not sys.is_finalizing():  # a model that is still attached when Python ends
-            torch._dynamo.reset()
+    except GeneratorExit:
+        raise
+    except BaseException:
+        torch._dynamo.reset()
+        raise
+    torch._dynamo.reset()

@@ -1,5 +1,6 @@
 """Under torch.compile what is attached is as without it, gradients and all, and never out of date."""
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +122,19 @@ def test_python_ends_in_silence_while_a_model_is_attached() -> None:
     here = str(Path(__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+def test_a_model_collected_while_attached_resets_nothing_for_compiled_code_may_be_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resets: list[int] = []
+    monkeypatch.setattr(torch._dynamo, "reset", lambda: resets.append(1))
+    kept = ts.attach(tiny.make("llama"), ts.LoRA(rank=2))
+    ts.attach(tiny.make("llama"), ts.LoRA(rank=2))
+    gc.collect()
+    assert len(resets) == 2  # one for each that was attached
+    kept.detach()
+    assert len(resets) == 3
+    with pytest.raises(KeyError), ts.attach(kept.model, ts.LoRA(rank=2)):
+        raise KeyError
+    assert len(resets) == 5
