@@ -118,8 +118,15 @@ def test_the_two_forms_agree_with_everything_at_once(monkeypatch: pytest.MonkeyP
 def test_queries_of_a_later_step_see_all_that_stands_before(queries: int, form: str) -> None:
     extras = (extra(3), extra(2, seed=3, infix=True))
     q, k, v = inputs(queries)
-    got, _ = attention(module(*extras), q, k, v, causal(queries))
+    layer = module(*extras)
+    layer.__dict__[ours.STATE].seen = T - queries
+    got, _ = attention(layer, q, k, v, causal(queries))
     close(got, oracle(q, k, v, causal(queries), extras))
+    layer.__dict__[ours.STATE].output_start = T - 1  # as `generate` tells it: a prompt filled in parts
+    got, _ = attention(layer, q, k, v, causal(queries))
+    seen = torch.ones(1, 1, queries, 5, dtype=torch.bool)
+    seen[..., :-1, 3:] = False
+    close(got, oracle(q, k, v, causal(queries), extras, context_seen=seen))
 
 
 def test_an_infix_is_seen_from_its_row_s_start_on(form: str) -> None:
