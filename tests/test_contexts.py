@@ -454,6 +454,22 @@ def test_attentions_are_given_where_they_are_asked_for_however_long_the_text(nam
     torch.testing.assert_close(given[0].sum(-1), torch.ones_like(given[0][..., 0]))
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_texts_packed_into_one_row_are_as_alone_and_refused_by_an_infix(family: str) -> None:
+    model = tiny.make(family)
+    texts = [torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[9, 7, 6]])]
+    packed = {"input_ids": torch.cat(texts, 1), "position_ids": torch.tensor([[0, 1, 2, 3, 4, 0, 1, 2]])}
+    for arm in ("prefix:length=3", "prefix:length=3,positions=after", f"soft:length={N}", "lora:rank=2"):
+        with ts.attach(model, *tiny.away(model, arm)), torch.no_grad():
+            close(model(**packed, use_cache=False).logits, torch.cat([model(input_ids=one).logits for one in texts], 1))
+    told = {"output_start": torch.tensor([2])}
+    with (
+        ts.attach(model, ts.Infix(length=2)),
+        pytest.raises(ts.UserError, match="several texts has more than one such"),
+    ):
+        model(**packed, **told, use_cache=False)
+
+
 def test_an_infix_without_a_cache_asks_where_the_output_begins() -> None:
     model = tiny.make("gpt2")
     ids = torch.randint(3, tiny.VOCAB, (1, 5))

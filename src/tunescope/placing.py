@@ -120,12 +120,21 @@ def _seen(given: Mapping[str, Any]) -> int:
 
 
 def check_output_start(model: Any, given: Mapping[str, Any]) -> None:
-    """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told."""
+    """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
+
+    Raises UserError where it is not, and for texts packed into one row.
+    """
     told = given.get("output_start") is not None or model.__dict__.get(OUTPUT_START) is not None
     if given.get("use_cache") is False and not told:
         raise UserError(
             "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "
             "does a reweight; generate() tells it."
+        )
+    positions = given.get("position_ids")
+    if positions is not None and given.get("attention_mask") is None and bool((positions.diff(dim=-1) < 0).any()):
+        raise UserError(
+            "An infix, and a reweight, act from where a row's output begins, and a row of several texts has more than "
+            "one such place. Give each text a row of its own, padded."
         )
 
 
