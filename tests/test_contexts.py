@@ -171,9 +171,10 @@ def test_an_infix_is_seen_from_the_input_s_last_token_on(family: str) -> None:
         assert difference[seen].min() > 1e-6
 
 
-@pytest.mark.parametrize(
-    "arm", ["prefix:length=3", "prefix:length=3,positions=after", f"soft:length={N}", "infix:length=3"]
-)
+WRITING = ["prefix:length=3", "prefix:length=3,positions=after", f"soft:length={N}", "infix:length=3"]
+
+
+@pytest.mark.parametrize("arm", WRITING)
 @pytest.mark.parametrize("family", DECODERS)
 def test_decoders_generate_the_same_padded_or_not_cached_or_not_greedy_or_beam(family: str, arm: str) -> None:
     model, eager = tiny.make(family), tiny.make(family, attention="eager")
@@ -194,9 +195,7 @@ def test_decoders_generate_the_same_padded_or_not_cached_or_not_greedy_or_beam(f
     assert is_soft or "key" in next(iter(artifact.tensors))
 
 
-@pytest.mark.parametrize(
-    "arm", ["prefix:length=3", "prefix:length=3,positions=after", f"soft:length={N}", "infix:length=3"]
-)
+@pytest.mark.parametrize("arm", WRITING)
 @pytest.mark.parametrize("family", DECODERS)
 def test_other_caches_and_ways_of_decoding_write_the_same(family: str, arm: str) -> None:
     model, eager = tiny.make(family), tiny.make(family, attention="eager")
@@ -208,6 +207,8 @@ def test_other_caches_and_ways_of_decoding_write_the_same(family: str, arm: str)
     with ts.attach(model, artifact), torch.no_grad():
         for how in ways:
             assert model.generate(**given, **GREEDY, **how)[0, 7:].tolist() == expected, how
+        embedded = {"inputs_embeds": model.get_input_embeddings()(row[None]), "attention_mask": given["attention_mask"]}
+        assert model.generate(**embedded, **GREEDY, cache_implementation="static")[0].tolist() == expected
     assert not any(name.startswith("_tunescope") or name == "generate" for name in model.__dict__)
 
 

@@ -525,3 +525,15 @@ def test_the_decoder_of_an_encoder_decoder_alone_is_refused() -> None:
     for spec in (ts.Prefix(length=2), ts.LoRA(rank=2), ts.Soft(length=2)):
         with pytest.raises(ts.UserError, match="A BartForCausalLM is the decoder of an encoder-decoder alone"):
             ts.attach(alone, spec)
+
+
+@pytest.mark.parametrize(("name", "family"), [("BartForCausalLM", "bart"), ("T5EncoderModel", "t5")])
+def test_full_tuning_needs_no_map_of_half_a_model(name: str, family: str) -> None:
+    alone, other = (getattr(transformers, name)(tiny.configs()[family]).to(torch.float64).eval() for _ in range(2))
+    other.load_state_dict(alone.state_dict())
+    ids = torch.tensor([[5, 6, 7, 2]])
+    with torch.no_grad(), ts.attach(alone, ts.Full()) as tuned:
+        for key, value in tuned.named_parameters().items():
+            value.add_(0.1)
+            other.base_model.get_parameter(key.removeprefix("0.")).add_(0.1)
+        torch.testing.assert_close(alone(input_ids=ids)[0], other(input_ids=ids)[0], rtol=0, atol=1e-12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -23,8 +23,8 @@ def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool
     def save_pretrained(*_: Any, **__: Any) -> NoReturn:
         raise UserError(
             f"save_pretrained would save this {type(model).__name__} without what is attached to it. To keep that: "
-            "ts.save(FOLDER, artifacts, model=model), or detach() and ts.merge(model, *artifacts) first. To save "
-            "the bare model: detach() first."
+            "ts.save(FOLDER, artifacts, model=model), or, for changes of weights, detach() and ts.merge(model, "
+            "*artifacts) first. To save the bare model: detach() first."
         )
 
     def deepcopy(*_: Any) -> NoReturn:
@@ -36,12 +36,21 @@ def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool
     own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, OUTPUT_START: None, "__deepcopy__": deepcopy}
     own |= {} if in_weights else {"save_pretrained": save_pretrained}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
+    with standing_in(model, own):
+        yield
+
+
+@contextmanager
+def standing_in(model: Any, own: Mapping[str, Any]) -> Iterator[None]:
+    """These are attributes of the model itself for the time being; afterwards those that were."""
+    before = {name: model.__dict__[name] for name in own if name in model.__dict__}
     model.__dict__.update(own)
     try:
         yield
     finally:
         for name in own:
             model.__dict__.pop(name, None)
+        model.__dict__.update(before)
 
 
 def _generate(model: Any) -> Callable[..., Any]:

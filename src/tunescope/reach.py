@@ -17,7 +17,7 @@ from tunescope.artifact import LayerShape
 from tunescope.attention import NAME, STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.quantised import unpacked
-from tunescope.sites import kind
+from tunescope.sites import kind, refuse_half
 
 _SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
 
@@ -48,8 +48,10 @@ _REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Reached, ...]] = weakref.We
 def reached(model: Any) -> tuple[Reached, ...]:
     """The attention modules that contexts can stand in, by stack, kind and depth; the model is left as it was.
 
-    Raises UserError for a family that keeps attention to itself, or shares one module over layers.
+    Raises UserError for a family that keeps attention to itself, or shares one module over layers, and for a decoder
+    that lacks its encoder.
     """
+    refuse_half(model)
     if model not in _REACHED:
         _REACHED[model] = _probe(model)
     return _REACHED[model]

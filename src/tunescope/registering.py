@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tunescope.artifact import REGISTERED
 from tunescope.errors import UserError
+from tunescope.marking import standing_in
 
 WEIGHTS = "model.safetensors"  # where transformers' Trainer looks for a checkpoint's tensors
 
@@ -39,18 +40,14 @@ def registered(model: Any, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]
             _check_same(tree, tensors)
 
     handle = model.register_forward_pre_hook(check)
-    before = {name: model.__dict__[name] for name in own if name in model.__dict__}
     try:
         model._modules[REGISTERED] = tree
-        model.__dict__.update(own)
-        yield tree
-        _check_same(tree, tensors)
+        with standing_in(model, own):
+            yield tree
+            _check_same(tree, tensors)
     finally:
         handle.remove()
         model._modules.pop(REGISTERED, None)
-        for name in own:
-            model.__dict__.pop(name, None)
-        model.__dict__.update(before)
 
 
 @contextmanager

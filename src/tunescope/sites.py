@@ -101,30 +101,36 @@ class Site:
 def kind(model: Any) -> str:
     """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not.
 
-    Raises UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests.
+    The half of an encoder-decoder that stands alone is what it is.
     """
     config = getattr(model, "config", model)
     if config.is_encoder_decoder:
         return "encoder-decoder"
     family = families.find(config.model_type)
     if family is not None and family.kind == "encoder-decoder":
-        if config.is_decoder:
-            raise UserError(
-                f"A {type(model).__name__} is the decoder of an encoder-decoder alone, which is not mapped: load the "
-                "whole model, with AutoModelForSeq2SeqLM."
-            )
-        return "encoder"
+        return "decoder" if config.is_decoder else "encoder"
     if family is not None:
         return family.kind
     named = [type(model).__name__, *(config.architectures or [])]
     return "decoder" if any(name.endswith(CAUSAL_HEADS) for name in named) else "encoder"
 
 
+def refuse_half(model: Any) -> None:
+    """UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests."""
+    family = families.find(model.config.model_type)
+    if family is not None and family.kind == "encoder-decoder" and kind(model) == "decoder":
+        raise UserError(
+            f"A {type(model).__name__} is the decoder of an encoder-decoder alone, which is not mapped: load the whole "
+            "model, with AutoModelForSeq2SeqLM. Bias and full can be attached to it as it is."
+        )
+
+
 def resolve(model: Any) -> dict[str, Site]:
     """Every site of the model by name ("decoder.0.ffn.in"), in order of depth.
 
-    Raises UserError for a family that is not mapped.
+    Raises UserError for a family that is not mapped, and for a decoder that lacks its encoder.
     """
+    refuse_half(model)
     model_type = model.config.model_type
     family = families.find(model_type)
     if family is None:

@@ -56,6 +56,21 @@ def test_generation_of_each_row_is_as_alone(family: str, beams: int) -> None:
         assert together[index].tolist() == alone[0].tolist(), name
 
 
+@pytest.mark.parametrize("way", [{"cache_implementation": "static"}, {"prefill_chunk_size": 3}, {"use_cache": False}])
+def test_an_infix_of_a_bank_knows_where_the_output_begins_however_it_is_written(way: dict[str, Any]) -> None:
+    model = tiny.make("llama")
+    given, rows = {"input_ids": tiny.ids(3, 7)}, ["infix", None, "prefix"]
+    held = members(model, {"infix": "infix:length=3", "prefix": "prefix:length=2"})
+    how: dict[str, Any] = {"max_new_tokens": 6, "do_sample": False, "min_new_tokens": 6, "pad_token_id": 0}
+    with ts.attach(model, ts.Bank(held)):
+        together = model.generate(**given, rows=rows, **how, **way)
+    alone = [model.generate(input_ids=given["input_ids"][1:2], **how)]
+    for index, name in ((0, "infix"), (2, "prefix")):
+        with ts.attach(model, *held[name]):
+            alone.insert(index, model.generate(input_ids=given["input_ids"][index : index + 1], **how))
+    assert together.tolist() == torch.cat(alone).tolist()
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "bert"])
 def test_gradients_of_each_member_are_as_alone(family: str, checkpointing: bool) -> None:

@@ -18,7 +18,7 @@ from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import acting, argument_names, entries, frozen, pooled
 from tunescope.lean import lean
-from tunescope.marking import ATTACHED, marked
+from tunescope.marking import ATTACHED, marked, standing_in
 from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_call
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
@@ -122,12 +122,10 @@ class Banked:
         own = {"forward": uncompiled(model.forward)}  # hooks change with the rows, which it would not see
         if hasattr(type(model), "generate"):
             own["generate"] = generate
-        model.__dict__.update(own)
         try:
-            yield
+            with standing_in(model, own):
+                yield
         finally:
-            for name in own:
-                model.__dict__.pop(name, None)
             for handle in handles:
                 handle.remove()
 
