@@ -342,6 +342,9 @@ def test_soft_prompts_start_where_they_say() -> None:
     close(labels[:2], torch.stack([(table[4] + table[5]) / 2, table[6]]))
     for row in [*rows(length=6), labels[2]]:
         assert (table == row).all(-1).any()
+    every = rows(length=len(table) - 4)  # all words there are, each once: not the three specials, nor the unknown one
+    assert torch.equal(every.sort(0).values, table[4:].sort(0).values)
+    assert torch.equal(rows(length=len(table))[:4], rows(length=len(table))[-4:])  # and over again from the first
     normal = rows(length=60, init_from="normal")
     assert float(normal.std() / table.std()) == pytest.approx(1, abs=0.15)
 

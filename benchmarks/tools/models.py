@@ -35,7 +35,7 @@ FULL = Scale("full", 5, gpt2=(12, 768, 12, 50_257), llama=(8, 512, 8, 2, 32_000)
 TINY = Scale(
     "tiny",
     2,
-    gpt2=(2, 24, 3, 400),
+    gpt2=(2, 24, 3, 600),
     llama=(2, 24, 4, 2, 400),
     rows=2,
     tokens=16,

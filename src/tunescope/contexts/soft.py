@@ -21,10 +21,11 @@ COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens 
 class Soft(TokenContext):
     """`length` embeddings, trained; they stand at positions of their own and the text follows.
 
-    init_from: "vocabulary" (embeddings of tokens sampled among the 5,000 most common), "normal" (at the scale of the
-    embedding table), "uniform" (in [-.5, .5], as the paper has it; its code draws from [0, .5)), "labels" (of the
-    label words in `text`, separated by "/": one row each, its tokens averaged; then sampled vocabulary) or "text" (of
-    the tokens of `text`, cut or repeated to the length).
+    init_from: "vocabulary" (embeddings of different tokens sampled among the 5,000 most common; with the tokenizer at
+    hand none of them is a special one), "normal" (at the scale of the embedding table), "uniform" (in [-.5, .5], as
+    the paper has it; its code draws from [0, .5)), "labels" (of the label words in `text`, separated by "/": one row
+    each, its tokens averaged; then sampled vocabulary) or "text" (of the tokens of `text`, cut or repeated to the
+    length).
     """
 
     size: ClassVar[str] = "length"
@@ -41,7 +42,7 @@ class Soft(TokenContext):
 
     def init(self, base: Base) -> Params:
         (shape,) = self.shapes(base).values()
-        common = torch.randint(min(COMMON, base.vocabulary), (self.length,))
+        common = self._common(base)
         if self.init_from == "normal":
             sample = base.embed(torch.randint(base.vocabulary, (1000,)))
             return {"embeddings": sample.std() * torch.randn(shape, dtype=sample.dtype)}
@@ -59,6 +60,12 @@ class Soft(TokenContext):
             raise UserError(f"Soft(init_from='labels', text={self.text!r}): a word between the '/' has no tokens.")
         rows = [base.embed(torch.tensor(ids)).mean(0) for ids in words][: self.length]
         return {"embeddings": torch.cat([torch.stack(rows), base.embed(common)[len(rows) :]])}
+
+    def _common(self, base: Base) -> Tensor:
+        """(length,) ids, none twice while there are enough of them."""
+        special = set() if base.tokenizer is None else set(base.tokenizer.all_special_ids)
+        ids = torch.tensor([one for one in range(min(COMMON, base.vocabulary)) if one not in special])
+        return ids[torch.randperm(len(ids))].repeat(-(-self.length // len(ids)))[: self.length]
 
     @property
     def formula(self) -> Form:
