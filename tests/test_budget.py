@@ -74,7 +74,7 @@ def test_counts_by_hand_on_a_small_grouped_decoder() -> None:
 def test_what_is_counted_is_what_is_made(family: str) -> None:
     model = tiny.make(family)
     for name in methods():
-        for arm in (name, f"{name}:length=3,mlp=4" if name == "prefix" else name):
+        for arm in (name, f"{name}:length=3,mlp=4" if name in ("prefix", "infix") else name):
             specs = parse("text:text=w3 w4") if arm == "text" else parse(arm)
             try:
                 counts = count(model, specs, tiny.tokenizer())

@@ -298,6 +298,37 @@ def test_the_reparametrising_network_is_li_and_liang_s(family: str) -> None:
         close(folded.tensors[name], value)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+def test_a_network_is_fitted_to_words_as_li_and_liang_s(family: str) -> None:
+    """500 steps of Adam at 1e-4 on the mean squared error, taken by the reference's network from the same start."""
+    model = tiny.make(family)
+
+    def begun(**fields: Any) -> Artifact:
+        return initialised(model, [ts.Prefix(length=2, **fields)], tiny.tokenizer(), 0)[0]
+
+    text = {"init_from": "text", "text": "w5 w6"}
+    words, found = begun(**text), begun(mlp=5, **text)
+    given = {name: value.clone().requires_grad_() for name, value in begun(mlp=5).tensors.items()}
+    optimizer = torch.optim.Adam(given.values(), 1e-4)
+    wanted = torch.cat([value.flatten() for value in words.tensors.values()])
+    for _ in range(500):
+        made = prefix_mlp.keys_values(given, length=2)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(torch.cat([made[name].flatten() for name in words.tensors]), wanted).backward()
+        optimizer.step()
+    for name, value in given.items():
+        torch.testing.assert_close(found.tensors[name], value.detach(), atol=1e-4, rtol=0)  # it is fitted in float32
+    assert found.fold().spec == ts.Prefix(length=2)
+
+
+def test_an_infix_has_the_same_network() -> None:
+    artifact = strong(tiny.make("llama"), "infix:length=3,mlp=5")
+    expected, folded = prefix_mlp.keys_values(artifact.tensors, length=3), artifact.fold()
+    assert folded.spec == ts.Infix(length=3) and folded.tensors.keys() == expected.keys()
+    for name, value in expected.items():
+        close(folded.tensors[name], value)
+
+
 def test_a_prefix_from_text_is_the_model_s_own_keys_and_values() -> None:
     for family in ("gpt2", "llama", "bert"):
         model = tiny.make(family, attention="eager")

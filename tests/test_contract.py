@@ -36,7 +36,7 @@ VARIANTS = {
         "soft:length=3,init_from=labels,text=w4 w5/w6",
     ),
     "text": ("text:text=w5 w6 w7 w8",),
-    "infix": ("infix:length=2",),
+    "infix": ("infix:length=2", "infix:length=2,mlp=3"),
     "anchors": (
         "anchors:text=w5 w6 w7 w8 w9,length=5,keep=1,4",
         "anchors:text=w5 w6 w7 w8 w9,length=5,keep=0,2,3,positions=packed",

@@ -294,7 +294,7 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
         (ts.Head(n_labels=1), "tells at least two labels apart"),
         (ts.Prefix(length=0), r"Prefix\(length=0\): a prefix has at least one position"),
         (ts.Soft(length=0), r"Soft\(length=0\): a soft prompt has at least one token"),
-        (ts.Prefix(mlp=5, init_from="tokens"), "starts from noise; init_from='tokens' needs mlp=None"),
+        (ts.Prefix(mlp=5, init_from="zero"), "has a network, which makes no zeros; init_from='zero' needs mlp=None"),
         (ts.Prefix(init_from="text"), r"needs text=\.\.\. and the model's tokenizer"),
         (ts.Prefix(init_from="text", text="w3 w4", length=5), "the text has only 2 tokens"),
         (ts.Soft(init_from="text"), r"needs text=\.\.\. and the model's tokenizer"),

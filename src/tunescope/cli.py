@@ -154,9 +154,8 @@ def reproduce(
         steps: for recipes on a given model: updates of every line, instead of the protocol's.
         precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
-        workers: processes, each with one thread (0: one a core).
+        workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
     """
-    from tunescope import machine
     from tunescope.reproducing import running
     from tunescope.reproducing.recipe import Ask, listing
 
@@ -165,7 +164,7 @@ def reproduce(
         return
     ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision)
     folder = Path(out) if out else running.default_folder(ask)
-    running.reproduce(ask, folder, workers or machine.cores(), lambda line: print(line, flush=True))
+    running.reproduce(ask, folder, workers or running.default_workers(ask), lambda line: print(line, flush=True))
     print(f"\nresult: {folder / 'result.json'}")
 
 

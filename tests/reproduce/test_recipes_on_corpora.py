@@ -1,19 +1,21 @@
 """Recipes on a given model and corpus: the data they draw, what a line comes to, and lines that a model cannot have."""
 
+import importlib
 import json
 import random
 from dataclasses import asdict, replace
 
+import mbart
 import pytest
 import tinyrun
 import torch
 import transformers
 
 import tunescope as ts
-from tunescope import store
+from tunescope import machine, store
 from tunescope.budget import count
 from tunescope.registry import parse
-from tunescope.reproducing import curve, published, study, working
+from tunescope.reproducing import curve, published, running, study, working
 from tunescope.reproducing.recipe import Ask, check, find, recipes
 from tunescope.reproducing.running import command, reproduce
 
@@ -38,9 +40,9 @@ def corpus(folder, sizes=(("train", 40), ("dev", 8), ("test", 10))):
     return f"rte:{folder}"
 
 
-def e2e(folder):
+def e2e(folder, count=60):
     folder.mkdir()
-    for name, size in (("trainset.csv", 60), ("devset.csv", 12), ("testset_w_refs.csv", 16)):
+    for name, size in (("trainset.csv", count), ("devset.csv", 12), ("testset_w_refs.csv", 16)):
         rows = [f'"name[film], eatType[plot {n // 2}]",the film was good {n}\n' for n in range(size)]
         (folder / name).write_text("mr,ref\n" + "".join(rows))
     return f"e2e:{folder}"
@@ -72,6 +74,15 @@ def stored(folder, **fields):
         rows = [{name: text.format(index) for name, text in fields.items()} for index in range(3)]
         (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     return folder
+
+
+def bert(folder):
+    config = transformers.BertConfig(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    )
+    transformers.BertModel(config).save_pretrained(folder)
+    tinyrun.tokenizer().save_pretrained(folder)
+    return str(folder)
 
 
 def t5(folder):
@@ -133,12 +144,12 @@ def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, na
     folder, _ = tinyrun.write(tmp_path)
     if name == "prompt-bases":
         pytest.skip("it takes encoder-decoders, see below")
-    data = webnlg(tmp_path / "webnlg") if name == "prefix-unseen" else corpus(tmp_path / "rte")
-    model = tinyrun.model()
+    sizes = (("train", 600), ("dev", 8), ("test", 10))
+    data = webnlg(tmp_path / "webnlg") if name == "prefix-unseen" else corpus(tmp_path / "rte", sizes)
+    wide = transformers.GPT2Config(vocab_size=16, n_embd=128, n_layer=1, n_head=2)  # published ranks are above 100
+    model = transformers.GPT2LMHeadModel(wide)
     settings = recipe.settings(Ask(name, protocol, model=folder, data=data))
-    assert (
-        settings["course"]["rates"] or protocol == "tuned" or name in ("prefix-length", "prefix-depth", "prefix-init")
-    )
+    assert settings["course"]["rates"] or protocol == "tuned"
     for line in settings["lines"]:
         parts = parse(line["arm"])
         assert count(model, parts, tinyrun.tokenizer()).stored > 0
@@ -148,11 +159,11 @@ def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, na
 def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_subset(tmp_path, monkeypatch):
     recipe = find("prefix-low-data")
     folder, _ = tinyrun.write(tmp_path)
-    settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e"), seeds=2))
+    settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e", 520), seeds=2))
     assert {line["part"] for line in settings["lines"]} == {str(size) for size in recipe.SIZES}
     assert settings["seeds"] == 1 and len(settings["lines"]) == len(recipe.SIZES) * len(recipe.ARMS)
     with pytest.raises(ts.UserError, match="500 training rows cannot be drawn from 60"):
-        recipe.work(settings, {"arm": "full", "share": None, "part": "500", "template": ""}, tmp_path / "unit")
+        recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "few")))
     drawn, rates = [], []
 
     def compared(settings, unit, folder, given):
@@ -173,7 +184,7 @@ def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_
 def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypatch):
     recipe = find("prefix-low-data")
     folder, _ = tinyrun.write(tmp_path)
-    settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e"), seeds=3))
+    settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e", 520), seeds=3))
     many = working.REFUSED | {"status": "diverged", "reason": "seed 0: loss is nan", "told": ["a", "a"]}
     asked = []
     monkeypatch.setattr(working, "compared", lambda *given: asked.append(given) or many)
@@ -276,12 +287,7 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     task = working._task(settings, "{input}")
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.z_loss) == (6, 3, 0.1, 0.0)
     assert "every method, labels smoothed by 0.1; beam search of 6" in working.notes(settings)[1]
-    config = transformers.BertConfig(
-        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
-    transformers.BertModel(config).save_pretrained(tmp_path / "bert")
-    tinyrun.tokenizer().save_pretrained(tmp_path / "bert")
-    settings = recipe.settings(Ask("unified-sites", "paper", model=str(tmp_path / "bert"), data=data))
+    settings = recipe.settings(Ask("unified-sites", "paper", model=bert(tmp_path / "bert"), data=data))
     training = working._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
     assert settings["course"]["rates"] == (1e-4,) and settings["metrics"] == ["accuracy"]
@@ -294,13 +300,107 @@ def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_p
     ask = Ask("unified-sites", "paper", model=folder, data=f"wmt_en_ro:{tmp_path / 'wmt'}")
     settings = find("unified-sites").settings(ask)
     arms = [line["arm"] for line in settings["lines"]]  # as the authors have it, before the output projection
-    assert "adapter:placement=parallel,sites=attn.heads" in arms and "adapter:sites=attn" in arms
+    assert "adapter:placement=parallel,sites=attn.heads,bottleneck=200,norm=in,start=bert" in arms
+    assert "adapter:sites=attn,bottleneck=30,norm=in,start=bert" in arms and "prefix:mlp=800,length=30" in arms
+    last = settings["lines"][-1]
+    assert last["label"] == "prefix without its gate, 30" and last["paper"]["bleu_romanian"] == "34.9"
     assert settings["metrics"][0] == "bleu_romanian" and settings["lines"][0]["paper"]["bleu_romanian"] == "35.6"
     training, task = working._training(settings["course"], rows=3), working._task(settings, "{input}")
-    assert (training.steps, training.batch_size, training.clip) == (50_000, 360, 1.0)
+    assert (training.steps, training.batch_size, training.accumulate, training.clip) == (50_000, 360, 4, 1.0)
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.min_new_tokens) == (5, 0, 0.1, 0)
     plain = find("unified-sites").settings(replace(ask, data=f"wmt:{tmp_path / 'wmt'}"))
     assert plain["course"]["steps"] == 100_000 and plain["metrics"][0] == "bleu"
+
+
+def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
+    settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
+    training, task = working._training(settings["course"], rows=480), working._task(settings, "{input}")
+    assert (training.steps, training.batch_size, training.accumulate) == (300, 48, 3)  # 30 times 480 in batches of 48
+    assert (task.beams, task.min_new_tokens, task.max_new_tokens) == (6, 11, 62)
+    assert settings["course"]["rates"] == (5e-5,) and "prefix:mlp=800" in {line["arm"] for line in settings["lines"]}
+    assert settings["lines"][0]["paper"] == {"rouge_1": "45.14", "rouge_2": "22.27", "rouge_l": "37.25"}
+    settings = find("prefix-length").settings(
+        Ask("prefix-length", "paper", model=folder, data=webnlg(tmp_path / "webnlg"))
+    )
+    assert (settings["course"]["batch_size"], settings["course"]["rates"]) == (5, (5e-5,))
+
+
+def test_published_sizes_are_those_of_the_model_s_kind(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    data = corpus(tmp_path / "rte")
+    settings = find("unified-main").settings(Ask("unified-main", "paper", model=folder, data=data))
+    arms = {line["arm"]: line["share"] for line in settings["lines"]}
+    parallel = "adapter:placement=parallel,sites=ffn,scale=4.0,bottleneck=512"
+    assert {parallel, f"prefix:mlp=800,length=30+{parallel}", "prefix:mlp=800,length=200"} <= arms.keys()
+    assert "lora:sites=ffn.in,ffn.out,rank=102,alpha=408.0" in arms and set(arms.values()) == {None}
+    settings = find("unified-main").settings(Ask("unified-main", model=bert(tmp_path / "bert"), data=data))
+    arms = {line["arm"]: line["share"] for line in settings["lines"]}
+    assert arms["prefix:length=16+adapter:placement=parallel,sites=ffn,scale=2.0"] == arms["prefix"] == 0.005
+    settings = find("unified-main").settings(Ask("unified-main", "paper", model=bert(tmp_path / "own"), data=data))
+    mam = "prefix:mlp=800,length=16+adapter:placement=parallel,sites=ffn,scale=2.0,bottleneck=16"
+    assert settings["lines"][-1]["arm"] == mam and settings["lines"][-1]["share"] is None
+    lines = find("unified-scale").settings(Ask("unified-scale", model=bert(tmp_path / "scaled"), data=data))["lines"]
+    assert [line["label"] for line in lines[2:]] == [f"parallel adapter, s = {one}" for one in ("1", "2", "learned")]
+
+
+def test_few_examples_begin_as_published_from_words_through_a_network(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    data = corpus(tmp_path / "rte", (("train", 520), ("dev", 8), ("test", 10)))
+    for name in ("prefix-low-data", "prefix-init"):
+        arms = [line["arm"] for line in find(name).settings(Ask(name, "paper", model=folder, data=data))["lines"]]
+        assert "prefix:mlp=512,length=1,init_from=text,text=table-to-text:" in arms  # one word, one token here
+    settings = find("prefix-depth").settings(Ask("prefix-depth", "paper", model=folder, data=data))
+    assert {"infix:mlp=512,length=10", "soft:length=10"} <= {line["arm"] for line in settings["lines"]}
+
+
+def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_path, monkeypatch):
+    from tunescope import metrics
+
+    folder, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-main", model=folder, data=e2e(tmp_path / "e2e"))
+    found = metrics.find
+
+    def lacks():
+        raise ts.UserError("no such thing here")
+
+    def without(gone):
+        return lambda name: replace(found(name), needs=lacks) if name == gone else found(name)
+
+    monkeypatch.setattr(metrics, "find", without("nist"))
+    settings = find("prefix-main").settings(ask)
+    assert "nist" not in settings["metrics"] and "Not scored: no such thing here" in working.notes(settings)
+    monkeypatch.setattr(metrics, "find", without("bleu"))
+    with pytest.raises(ts.UserError, match="no such thing here"):
+        find("prefix-main").settings(ask)
+
+
+def test_a_row_without_a_target_is_named_by_its_own_file(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    data = e2e(tmp_path / "e2e")
+    path = tmp_path / "e2e" / "devset.csv"
+    path.write_text(path.read_text() + '"name[film]",\n')
+    settings = find("prefix-main").settings(Ask("prefix-main", model=folder, data=data))
+    with pytest.raises(ts.UserError, match=r"devset\.csv line 14: the target is empty"):
+        study.parts(settings)
+
+
+def test_languages_of_a_corpus_reach_a_tokenizer_that_marks_them(tmp_path):
+    data = f"multi30k:{stored(tmp_path / 'multi30k', en='the film {}', de='der film')}"
+    folder, _ = tinyrun.write(tmp_path)
+    assert find("unified-main").settings(Ask("unified-main", model=folder, data=data))["languages"] == {}
+    assert study._languages(mbart.write(tmp_path / "mbart"), importlib.import_module("tunescope.corpora.multi30k")) == {
+        "source_language": "en",
+        "target_language": "de",
+    }
+
+
+def test_a_recipe_s_folder_names_its_model_and_data_and_processes_are_as_many_as_have_room(tmp_path):
+    ask = Ask("prefix-main", "paper", model="/x/gpt2-medium", data="e2e:/y/e2e")
+    assert str(running.default_folder(ask)).endswith("reproduce/prefix-main-paper-gpt2-medium-e2e")
+    assert running.default_workers(ask) == 1  # its size is not known
+    assert running.default_workers(Ask("petrov-table1")) == machine.cores()
 
 
 def test_what_is_published_stands_beside_its_own_corpus_alone(tmp_path):
@@ -316,7 +416,8 @@ def test_what_is_published_stands_beside_its_own_corpus_alone(tmp_path):
 def test_development_rows_are_cut_once_and_stay_whatever_subset_is_drawn(tmp_path):
     model, _ = tinyrun.write(tmp_path)
     data = corpus(tmp_path / "rte", (("train", 60), ("test", 10)))
-    settings = find("prefix-low-data").settings(Ask("prefix-low-data", model=model, data=data, seeds=1))
+    settings = find("prefix-low-data").settings(Ask("prefix-low-data", model=model, data=data, seeds=1, quick=True))
+    settings["rows"] = {}
     parts = study.parts(settings)
     assert {part: len(rows) for part, rows in parts.items()} == {"train": 54, "dev": 6, "test": 10}
     assert not {row["input"] for row in parts["train"]} & {row["input"] for row in parts["dev"]}

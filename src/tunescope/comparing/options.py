@@ -41,6 +41,8 @@ class TaskOptions:
         length_penalty: for generation, of beams: above 0 longer answers gain (default: 1).
         min_new_tokens: for generation, the shortest answer.
         no_repeat_ngram: for generation, no run of so many tokens twice in an answer.
+        source_language: for generation by a model whose tokenizer marks languages (mBART), of the inputs: en_XX, or en.
+        target_language: the same, of the answers.
     """
 
     task: str = "classification"
@@ -61,6 +63,8 @@ class TaskOptions:
     length_penalty: float | None = None
     min_new_tokens: int | None = None
     no_repeat_ngram: int | None = None
+    source_language: str | None = None
+    target_language: str | None = None
 
 
 @Parameter(name="*")
@@ -183,6 +187,8 @@ def _task(options: TaskOptions) -> dict[str, Any]:
             "length_penalty": options.length_penalty,
             "min_new_tokens": options.min_new_tokens,
             "no_repeat_ngram": options.no_repeat_ngram,
+            "source_language": options.source_language,
+            "target_language": options.target_language,
         },
         "reasoning": {**written, "steps": options.steps_field, "lead": options.lead, "read": options.read},
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
-from tunescope.artifact import Base, KeysValues, KVContext, Params, Project
+from tunescope import network
+from tunescope.artifact import Base, Context, KeysValues, KVContext, Params, Project
 from tunescope.contexts.prefix import direct_shapes, paired, sample_size
 from tunescope.errors import UserError
 from tunescope.forms import Form
@@ -20,7 +21,9 @@ class Infix(KVContext):
     They are seen by the input's last token, which predicts the first token of the output, and by all after it. Pass
     output_start=(batch,), the index of that token in each padded row, to every call of the model; without it, the whole
     text of the first call is input, and that of calls with its cache output. `generate` tells it by itself. The text
-    keeps its positions. Initialised with noise at the scale of the model's own keys and values.
+    keeps its positions. Initialised with noise at the scale of the model's own keys and values, or by a network.
+
+    mlp: width of the network that makes them while training, as of `Prefix`; folded away for inference.
     """
 
     size: ClassVar[str] = "length"
@@ -28,15 +31,20 @@ class Infix(KVContext):
     infix: ClassVar[bool] = True
 
     length: int = 10
+    mlp: int | None = None
 
     def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
         if base.kind != "decoder":
             raise UserError(f"Infix stands between input and output of a decoder; this model is an {base.kind}.")
         if self.length < 1:
             raise UserError(f"Infix(length={self.length}): an infix has at least one position.")
+        if self.mlp is not None:
+            return network.shapes(base, self.length, self.mlp)
         return direct_shapes(base.layers, self.length)
 
     def init(self, base: Base) -> Params:
+        if self.mlp is not None:
+            return network.begun(self.shapes(base))
         own = base.keys_values(torch.randint(base.vocabulary, (sample_size(base),)))
         scales = {
             f"{site}.{which}": pair[i].std() for site, pair in own.items() for i, which in enumerate(("key", "value"))
@@ -51,4 +59,10 @@ class Infix(KVContext):
         )
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
-        return paired(p, stack)
+        return paired(self.fold(p), stack)
+
+    def folded(self) -> Context:
+        return replace(self, mlp=None)
+
+    def fold(self, p: Params) -> Params:
+        return p if self.mlp is None else network.output(p)

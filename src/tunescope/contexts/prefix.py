@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from tunescope.artifact import Base, Context, KeysValues, KVContext, LayerShape, Params, Project
+from tunescope import network
+from tunescope.artifact import Base, Context, KeysValues, KVContext, Params, Project
 from tunescope.contexts.text import token_ids
 from tunescope.errors import UserError
 from tunescope.forms import Form
@@ -21,8 +21,9 @@ class Prefix(KVContext):
 
     mlp: width of the network that makes them while training (Li & Liang, section 4.3), one for each of encoder self,
     decoder self and cross attention; folded away for inference. None trains them directly.
-    init_from: "noise" (at the scale of the model's own keys and values), "text" (the model's keys and values of
-    `text`), "tokens" (of as many sampled tokens) or "zero". With an MLP, "noise" alone.
+    init_from: "noise" (at the scale of the model's own keys and values; a network begins as torch's layers do), "text"
+    (the model's keys and values of `text`), "tokens" (of as many sampled tokens) or "zero" (not with a network). A
+    network is first fitted to keys and values of text or tokens, which it comes near to, and no more.
     positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
     """
@@ -43,22 +44,23 @@ class Prefix(KVContext):
             raise UserError(f"Prefix(positions='after') moves one text; this model is an {base.kind}.")
         if self.mlp is None:
             return direct_shapes(base.layers, self.length)
-        return mlp_shapes(base, self.length, self.mlp)
+        return network.shapes(base, self.length, self.mlp)
 
     def init(self, base: Base) -> Params:
         shapes = self.shapes(base)
-        if self.mlp is not None:
-            if self.init_from != "noise":
-                raise UserError(
-                    f"Prefix(mlp={self.mlp}) starts from noise; init_from={self.init_from!r} needs mlp=None."
-                )
-            return {name: _mlp_weight(name, shape) for name, shape in shapes.items()}
+        if self.mlp is not None and self.init_from == "zero":
+            raise UserError(
+                f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."
+            )
+        if self.mlp is not None and self.init_from == "noise":
+            return network.begun(shapes)
         if self.init_from == "zero":
             return {name: torch.zeros(shape) for name, shape in shapes.items()}
         own = base.keys_values(self._ids(base))
         if self.init_from == "noise":
             return {name: _pick(own, name).std() * torch.randn(shape) for name, shape in shapes.items()}
-        return {name: _pick(own, name).clone() for name in shapes}
+        words = {name: _pick(own, name).clone() for name in direct_shapes(base.layers, self.length)}
+        return words if self.mlp is None else network.fitted(network.begun(shapes), words)
 
     @property
     def formula(self) -> Form:
@@ -66,20 +68,13 @@ class Prefix(KVContext):
         return Form("softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads", gated)
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
-        if self.mlp is not None:
-            p = {name: value for name, value in self.fold(p).items() if name.startswith(stack)}
-        return paired(p, stack)
+        return paired(self.fold(p), stack)
 
     def folded(self) -> Context:
         return replace(self, mlp=None, init_from="noise", text="")
 
     def fold(self, p: Params) -> Params:
-        if self.mlp is None:
-            return p
-        made: Params = {}
-        for name in [name for name in p if name.endswith(".embedding")]:
-            made |= _unroll(p, name.removesuffix(".embedding"))
-        return made
+        return p if self.mlp is None else network.output(p)
 
     def _ids(self, base: Base) -> Tensor:
         if self.init_from == "noise":
@@ -123,43 +118,3 @@ def _pick(own: KeysValues, name: str) -> Tensor:
     site, _, which = name.rpartition(".")
     key, value = own[site]
     return key if which == "key" else value
-
-
-def mlp_shapes(base: Base, length: int, width: int) -> dict[str, tuple[int, ...]]:
-    """Embedding (length, width of a token) -> tanh -> all layers' keys and values, for each kind of attention."""
-    sets: dict[str, dict[str, LayerShape]] = {}
-    for name, layer in base.layers.items():
-        stack, _, which = name.split(".")
-        sets.setdefault(f"{stack}.{which}", {})[name] = layer
-    shapes: dict[str, tuple[int, ...]] = {}
-    for group, layers in sets.items():
-        shapes |= {
-            f"{group}.embedding": (length, base.width),
-            f"{group}.down": (width, base.width),
-            f"{group}.down_bias": (width,),
-        }
-        for name, layer in layers.items():
-            for which, d in (("key", layer.d_key), ("value", layer.d_value)):
-                shapes[f"{name}.{which}.up"] = (layer.kv_heads, d, width)
-                shapes[f"{name}.{which}.up_bias"] = (layer.kv_heads, d)
-    return shapes
-
-
-def _mlp_weight(name: str, shape: tuple[int, ...]) -> Tensor:
-    """torch's own initialisation of nn.Embedding and nn.Linear."""
-    if name.endswith(".embedding"):
-        return torch.randn(shape)
-    if name.endswith("_bias"):
-        return torch.zeros(shape)
-    return (2 * torch.rand(shape) - 1) / math.sqrt(shape[-1])
-
-
-def _unroll(p: Params, group: str) -> Params:
-    hidden = torch.tanh(p[f"{group}.embedding"] @ p[f"{group}.down"].T + p[f"{group}.down_bias"])
-    stack, which = group.split(".")
-    made = {}
-    for name in p:
-        if name.endswith(".up") and name.startswith(f"{stack}.") and name.split(".")[2] == which:
-            target = name.removesuffix(".up")
-            made[target] = torch.einsum("nw,hdw->hnd", hidden, p[name]) + p[f"{name}_bias"][:, None]
-    return made

@@ -1,7 +1,7 @@
 """How a prefix begins: noise, or the model's own keys and values of words, any words or those of the task.
 
-The paper fits the network that makes the prefix to the activations of the words; here the prefix is trained without a
-network, and begins as those activations.
+As published, the network that makes the prefix is first fitted to the activations of the words; under the tuned
+protocol there is no network, and the prefix begins as those activations.
 """
 
 from tunescope.reproducing import published, study, working

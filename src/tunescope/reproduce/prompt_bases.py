@@ -21,11 +21,13 @@ TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision")
 KEEPS = True
 
 COLUMNS = ("prompt", "prompt, sentinel", "full tuning")
-LINES = (
-    Line(COLUMNS[0], "soft:length=20", template="{input}"),
-    Line(COLUMNS[1], "soft:length=20", template="{input} {mask}"),
-    Line(COLUMNS[2], "full", template="{input}"),
-)
+LENGTHS = {"tuned": 20, "paper": 100}
+
+
+def _lines(protocol: str) -> tuple[Line, ...]:
+    prompt = f"soft:length={LENGTHS[protocol]}"
+    arms = ((prompt, "{input}"), (prompt, "{input} {mask}"), ("full", "{input}"))
+    return tuple(Line(label, arm, template=template) for label, (arm, template) in zip(COLUMNS, arms, strict=True))
 
 
 def settings(ask: Ask) -> Settings:
@@ -34,13 +36,14 @@ def settings(ask: Ask) -> Settings:
     from tunescope.comparing.bench import load_model
     from tunescope.tasks import masking
 
+    lines = _lines(ask.protocol)
     course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
     each = [
-        study.settings(replace(ask, model=model, others=()), LINES, course, rows, ("encoder-decoder",), choose=True)
+        study.settings(replace(ask, model=model, others=()), lines, course, rows, ("encoder-decoder",), choose=True)
         for model in ask.models
     ]
     for base in each:  # one without sentinels would fail at the second line
-        masking.place(LINES[1].template, load_model(base["model"])[1], "encoder-decoder")
+        masking.place(lines[1].template, load_model(base["model"])[1], "encoder-decoder")
     return each[0] | {"bases": [{key: one[key] for key in study.OF_MODEL} for one in each]}
 
 

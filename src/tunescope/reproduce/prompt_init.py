@@ -17,20 +17,21 @@ TAKES = study.TAKES
 KEEPS = True
 
 NEAREST = 5
-LENGTH = 20
+LENGTHS = {"tuned": 20, "paper": 100}
 
 
 def settings(ask: Ask) -> Settings:
+    length = LENGTHS[ask.protocol]
     made = study.settings(ask, (), published.course(ask, published.PROMPT_TUNING), published.rows(ask))
     labels = sorted({str(row["target"]) for row in study.parts(made)["train"]})
-    if len(labels) > LENGTH:
-        raise study.no_labels(ask.name, len(labels), LENGTH)
+    if len(labels) > length:
+        raise study.no_labels(ask.name, len(labels), length)
     begun = {
         "uniform noise": "init_from=uniform",
         "sampled vocabulary": "init_from=vocabulary",
         "class labels": f"init_from=labels,text={'/'.join(labels)}",
     }
-    lines = [Line(label, f"soft:length={LENGTH},{how}") for label, how in begun.items()]
+    lines = [Line(label, f"soft:length={length},{how}") for label, how in begun.items()]
     return made | {"labels": labels, "lines": study.kept(ask, lines, made["course"]["network"])}
 
 

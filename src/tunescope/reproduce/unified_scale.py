@@ -1,31 +1,42 @@
-"""How what is added is weighed: as it is, times a fixed number, times a learned one."""
+"""How what is added is weighed: as it is, times a fixed number, times a learned one.
+
+The fixed number is the paper's of XSum, and of GLUE for an encoder. As published the sizes are a rank of 102 and a
+bottleneck of 512; under the tuned protocol, and for encoders, all have one share of the parameters.
+"""
 
 from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
 TITLE = "The weight of what is added: simple, scaled, learned"
-SOURCE = "He et al. 2022 (arXiv:2110.04366), table 5 (XSum, ROUGE-2, BART-large, feed-forward)"
+SOURCE = "He et al. 2022 (arXiv:2110.04366), table 5 (XSum, BART-large, feed-forward)"
 TAKES = study.TAKES
 KEEPS = True
 
-SHARE = 0.06
 ADAPTER, LORA = "adapter:placement=parallel,sites=ffn", "lora:sites=ffn.in,ffn.out"
-ADAPTERS = {"1": ("", "20.98"), "4": (",scale=4.0", "21.54"), "learned": (",scale=learned", "21.29")}
-LORAS = {1: "20.83", 4: "21.31"}
+RANK, BOTTLENECK = 102, 512
+FORMS = {"encoder": (2, 0.005)}  # the scale, and the share
+OTHERWISE = (4, 0.06)
+PAPER = {
+    "LoRA, s = 1": "44.17/20.83/35.74",
+    "LoRA, s = 4": "44.59/21.31/36.25",
+    "parallel adapter, s = 1": "44.35/20.98/35.98",
+    "parallel adapter, s = 4": "44.85/21.54/36.58",
+    "parallel adapter, s = learned": "44.56/21.31/36.29",
+}
 
 
 def settings(ask: Ask) -> Settings:
     made = study.settings(ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), study.ALL)
-    rank = study.size(made, LORA, SHARE)
-    lines = [
-        Line(f"LoRA, s = {scale}", f"{LORA},rank={rank},alpha={float(scale * rank)}", paper=published.unified(paper))
-        for scale, paper in LORAS.items()
-    ]
-    lines += [
-        Line(f"parallel adapter, s = {scale}", ADAPTER + how, SHARE, paper=published.unified(paper))
-        for scale, (how, paper) in ADAPTERS.items()
-    ]
+    scale, share = FORMS.get(made["kind"], OTHERWISE)
+    is_typed = ask.protocol == "paper" and made["kind"] != "encoder"
+    typed = {one: (f"{LORA},rank={RANK},alpha={float(one * RANK)}", None) for one in (1, scale)}
+    loras = typed if is_typed else {one: study.scaled_lora(made, LORA, share, one) for one in (1, scale)}
+    arms: dict[str, tuple[str, float | None]] = {f"LoRA, s = {one}": lora for one, lora in loras.items()}
+    size = (f",bottleneck={BOTTLENECK}", None) if is_typed else ("", share)
+    for one, how in (("1", ""), (str(scale), f",scale={float(scale)}"), ("learned", ",scale=learned")):
+        arms[f"parallel adapter, s = {one}"] = (ADAPTER + how + size[0], size[1])
+    lines = [Line(label, *arm, paper=published.unified(PAPER.get(label, ""))) for label, arm in arms.items()]
     return made | {"lines": study.kept(ask, lines, made["course"]["network"])}
 
 

@@ -1,34 +1,63 @@
-"""Sequential against parallel, attention against feed-forward: the same budget at different places of a layer."""
+"""Sequential against parallel, attention against feed-forward: the same budget at different places of a layer.
+
+As published a length or a bottleneck is 200 or 30 at every place, and the adapters at attention have a norm in front
+and start as BERT's layers do; under the tuned protocol every form has the same share of the parameters.
+"""
+
+from typing import NamedTuple
 
 from tunescope.reproducing import published, study, working
 from tunescope.reproducing.recipe import Ask, Settings
 from tunescope.reproducing.study import Line
 
 TITLE = "Where a change of one size goes: sequential or parallel, attention or feed-forward"
-SOURCE = (
-    "He et al. 2022 (arXiv:2110.04366), table 3 (XSum, ROUGE-2, BART-large; WMT16, BLEU, mBART; feed-forward at 2.4 %)"
-)
+SOURCE = "He et al. 2022 (arXiv:2110.04366), section 4 (XSum, BART-large; WMT16, mBART)"
 TAKES = study.TAKES
 KEEPS = True
 
+
+class Form(NamedTuple):
+    """An arm, what is published of it at 200 (XSum, WMT16) and at 30 (WMT16), and how the paper's differs."""
+
+    arm: str
+    summaries: str = ""
+    large: str = ""
+    small: str = ""
+    own: str = ""
+
+
+HEADS, AT_ATTENTION = "sites=attn.heads", ",norm=in,start=bert"
 FORMS = {
-    "prefix": ("prefix", "20.46", "35.6"),
-    "sequential adapter, attention": ("adapter:sites=attn", "19.30", "35.3"),
-    "sequential adapter, feed-forward": ("adapter:sites=ffn", "19.98", "35.6"),
-    "parallel adapter, attention": ("adapter:placement=parallel,sites=attn.heads", "20.31", "35.6"),
-    "parallel adapter, feed-forward": ("adapter:placement=parallel,sites=ffn", "20.66", "36.4"),
-    "multi-head parallel adapter": ("adapter:placement=multi-head,sites=attn.heads", "", "35.8"),
+    "prefix": Form("prefix", "43.40/20.46/35.51", "35.6", "35.2"),
+    "sequential adapter, attention": Form("adapter:sites=attn", "42.01/19.30/34.40", "35.3", own=AT_ATTENTION),
+    "sequential adapter, feed-forward": Form("adapter:sites=ffn", "43.21/19.98/35.08", "35.6"),
+    "parallel adapter, attention": Form(
+        f"adapter:placement=parallel,{HEADS}", "43.58/20.31/35.34", "35.6", "33.7", AT_ATTENTION
+    ),
+    "parallel adapter, feed-forward": Form("adapter:placement=parallel,sites=ffn", "43.93/20.66/35.63", "36.4", "33.0"),
+    "multi-head parallel adapter": Form(f"adapter:placement=multi-head,{HEADS}", "", "35.8", "35.3"),
 }
+UNGATED = {"prefix without its gate": Form(f"adapter:placement=multi-head,{HEADS},activation=softmax", small="34.9")}
 SHARES = {"3.6 %": 0.036, "1 %": 0.01}
+SIZES = {"200": 200, "30": 30}
 
 
 def settings(ask: Ask) -> Settings:
+    sizes = SIZES if ask.protocol == "paper" else SHARES
     lines = [
-        Line(f"{label}, {size}", arm, share, paper=published.unified(*paper) if size == "3.6 %" else {})
-        for size, share in SHARES.items()
-        for label, (arm, *paper) in FORMS.items()
+        _line(f"{label}, {size}", form, value, is_small=index == 1)
+        for index, (size, value) in enumerate(sizes.items())
+        for label, form in (FORMS | UNGATED if index else FORMS).items()
     ]
     return study.settings(ask, lines, published.course(ask, published.SUMMARIES), published.rows(ask), study.ALL)
+
+
+def _line(label: str, form: Form, size: float, *, is_small: bool) -> Line:
+    paper = published.unified(translation=form.small) if is_small else published.unified(form.summaries, form.large)
+    if isinstance(size, float):
+        return Line(label, form.arm, size, paper=paper)
+    typed = f"length={size}" if form.arm == "prefix" else f"bottleneck={size}{form.own}"
+    return Line(label, f"{form.arm}{',' if ':' in form.arm else ':'}{typed}", paper=paper)
 
 
 worlds, units, work, table = working.worlds, study.units, working.work, working.table

@@ -43,8 +43,8 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
     found, _ = load_model(model)
     if kind(found) not in kinds:
         raise UserError(
-            f"{asker} needs a {' or '.join(kinds)}, and --model {model} is an {kind(found)}. Give another, or leave "
-            "--model out."
+            f"{asker} is about a model of another kind ({' or '.join(kinds)}), and --model {model} is of kind "
+            f"{kind(found)}. Give another."
         )
     return {
         "model": model,

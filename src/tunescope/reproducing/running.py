@@ -112,7 +112,7 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
 
     started, worked = time.monotonic(), time.process_time()
     recipe = importlib.import_module(name)
-    own = (path.with_suffix(""),) if getattr(recipe, "KEEPS", False) else ()
+    own = (path.with_suffix(""),) if _compares(recipe) else ()
     outcome = recipe.work(settings, unit, *own)
     outcome["seconds"] = round(time.monotonic() - started, 1)
     outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
@@ -120,6 +120,11 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
     files.remove(_passing(path))  # of an earlier go
     files.put_json(path if lasts else _passing(path), outcome)
     return f"{', '.join(f'{key} {value}' for key, value in unit.items())} ({outcome['seconds']:.0f} s)"
+
+
+def _compares(recipe: Any) -> bool:
+    """Whether its pieces are comparisons, each in a folder of its own, on the device that these take."""
+    return bool(getattr(recipe, "KEEPS", False))
 
 
 def _result(ask: Ask, recipe: Any, settings: Settings, table: Table, found: Found) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _result(ask: Ask, recipe: Any, settings: Settings, table: Table, found: Foun
         "table": as_json(table),
         "units": [{"unit": unit, "outcome": outcome} for unit, outcome in found],
         "versions": machine.versions(),
-        "machine": machine.describe(torch.device("cpu"), 1),
+        "machine": machine.describe(machine.default_device() if _compares(recipe) else torch.device("cpu"), 1),
     }
 
 
@@ -154,8 +159,16 @@ def command(ask: Ask) -> str:
     return shlex.join(parts)
 
 
+def default_workers(ask: Ask) -> int:
+    """One a core, or as many as have room where models are given."""
+    from tunescope import machine
+
+    return min([machine.cores(), *(machine.default_workers(Path(model)) for model in ask.models)])
+
+
 def default_folder(ask: Ask) -> Path:
-    """runs/reproduce/NAME, the protocol and size in the name where they are not the usual ones."""
+    """runs/reproduce/NAME with models and data, and with the protocol and size where they are not the usual ones."""
     tags = [ask.name, *([ask.protocol] if ask.protocol != "tuned" else []), *(["quick"] if ask.quick else [])]
     tags += [Path(model).name for model in ask.models]
+    tags += [shown(ask.data).partition(":")[0]] if ask.data else []
     return Path("runs") / "reproduce" / "-".join(tags)

@@ -72,6 +72,7 @@ def settings(
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
     course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
+    metrics, not_scored = (["accuracy"], []) if choose else _metrics(_module(spec.name))
     if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone
         course = replace(course, label_smoothing=0.0, z_loss=0.0)
     return {
@@ -82,7 +83,9 @@ def settings(
         "rows": dict(rows),
         "lines": kept(ask, lines, course.network),
         "choose": choose,
-        "metrics": ["accuracy"] if choose else _metrics(_module(spec.name)),
+        "metrics": metrics,
+        "not_scored": not_scored,
+        "languages": {} if choose else _languages(ask.model, _module(spec.name)),
         "lengths": {} if choose or ask.protocol != "paper" else getattr(_module(spec.name), "LENGTHS", {}),
         "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
@@ -100,8 +103,17 @@ def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str,
     return [arm | {"paper": paper} for arm, paper in zip(arms, papers, strict=True)]
 
 
-def size(settings: Settings, arm: str, share: float) -> int:
-    """The rank, length or bottleneck at which the arm stores that share of the model's parameters, at most."""
+def scaled_lora(settings: Settings, arm: str, share: float, scale: float) -> tuple[str, float | None]:
+    """A LoRA times `scale` whose rank stores that share of the parameters; with the share where no rank does, which
+    its line then tells."""
+    try:
+        rank = _size(settings, arm, share)
+    except UserError:
+        return arm, share
+    return f"{arm},rank={rank},alpha={scale * rank}", None
+
+
+def _size(settings: Settings, arm: str, share: float) -> int:
     from tunescope.budget import solve
     from tunescope.comparing.bench import load_model
     from tunescope.registry import explicit, parse
@@ -120,10 +132,12 @@ def parts(settings: Settings) -> "dict[str, Rows]":
     """The corpus's rows, no more of each part than settings["rows"] says, drawn once for all lines and seeds.
 
     Of a corpus without development rows a tenth of the training rows are, whatever is drawn of these later.
+    Raises UserError for a row without a target.
     """
     from tunescope.gathering.parts import Rows, expanded, read
     from tunescope.gathering.spec import parsed
     from tunescope.tasks import splitting
+    from tunescope.tasks.reading import place
 
     specs = {part: parsed(text) for part, text in expanded({"train": settings["data"]}).items()}
     found = {part: read(spec) for part, spec in specs.items() if spec is not None}
@@ -131,6 +145,10 @@ def parts(settings: Settings) -> "dict[str, Rows]":
         cut = splitting.split(found["train"], None, found["test"], by=("input",))
         notes = (*found["train"].notes, *cut.notes)
         found |= {"train": Rows(cut.train, notes), "dev": Rows(cut.dev, ())}
+    for rows in found.values():
+        for index, row in enumerate(rows):
+            if not str(row["target"]).strip():
+                raise UserError(f"{place(row, index)}: the target is empty. Fill it in or delete the row.")
     most = settings["rows"]
     return {part: Rows(reduced(rows, most.get(part), part), rows.notes) for part, rows in found.items()}
 
@@ -154,27 +172,44 @@ def no_labels(name: str, count: int, most: int) -> UserError:
 
 
 def _by_network(arm: str, width: int | None) -> str:
-    """A prefix in front of an arm, made by a network of that width."""
-    prefix, plus, rest = arm.partition("+")
-    if width is None or not prefix.startswith("prefix") or "init_from" in prefix:
+    """A prefix in front of an arm, or an infix, made by a network of that width."""
+    first, plus, rest = arm.partition("+")
+    method, _, fields = first.partition(":")
+    if width is None or method not in ("prefix", "infix"):
         return arm
-    return f"{prefix}{',' if ':' in prefix else ':'}mlp={width}{plus}{rest}"
+    return f"{method}:mlp={width}{',' if fields else ''}{fields}{plus}{rest}"
 
 
 def _module(corpus: str) -> Any:
     return importlib.import_module(f"tunescope.corpora.{corpus}")
 
 
-def _metrics(module: Any) -> list[str]:
-    """Those of the corpus that can run here; of one with labels, exact matches."""
-    return [name for name in getattr(module, "METRICS", ("exact_match",)) if _runs(name)]
+def _metrics(module: Any) -> tuple[list[str], list[str]]:
+    """Those of the corpus that can run here, and why the others cannot; of one with labels, exact matches.
 
-
-def _runs(metric: str) -> bool:
+    Raises UserError where the first cannot, which decides.
+    """
     from tunescope.metrics import find
 
-    try:
-        find(metric).needs()
-    except UserError:
-        return False
-    return True
+    first, *others = getattr(module, "METRICS", ("exact_match",))
+    find(first).needs()
+    runs, lacking = [first], []
+    for name in others:
+        try:
+            find(name).needs()
+            runs.append(name)
+        except UserError as reason:
+            lacking.append(str(reason))
+    return runs, lacking
+
+
+def _languages(model: str, module: Any) -> dict[str, str]:
+    """Those of the corpus, for a model whose tokenizer marks them."""
+    from transformers import AutoTokenizer
+
+    from tunescope.tasks import languages
+
+    sides = getattr(module, "SIDES", None)
+    if sides is None or not languages.has_languages(AutoTokenizer.from_pretrained(model, trust_remote_code=False)):
+        return {}
+    return dict(zip(languages.SIDES, sides, strict=True))

@@ -126,6 +126,7 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
         f"{seeds}. Most inputs of a part: {some}.",
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
         *([walked] if composed and not course["rates"] else []),
+        *(f"Not scored: {reason}" for reason in settings.get("not_scored", ())),
         *dict.fromkeys(note for _, outcome in found for note in outcome.get("told", ())),
     ]
 
@@ -156,6 +157,7 @@ def _task(settings: Settings, template: str) -> Any:
         no_repeat_ngram=course["no_repeat_ngram"],
         label_smoothing=course["label_smoothing"],
         z_loss=course["z_loss"],
+        **settings["languages"],
         **settings["lengths"],
     )
 
@@ -165,6 +167,7 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
     return Training(
         steps=steps,
         batch_size=course["batch_size"],
+        accumulate=course["accumulate"],
         optimizer=course["optimizer"],
         schedule=course["schedule"],
         weight_decay=course["weight_decay"],

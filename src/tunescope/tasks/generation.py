@@ -34,6 +34,7 @@ class Generation(Task):
     also: further metrics, told of the test outputs.
     beams, length_penalty, min_new_tokens, no_repeat_ngram: see `Writing`.
     label_smoothing, z_loss: of the training, see `Objective`; losses that are told include them.
+    source_language, target_language: for a tokenizer that marks them, see `languages`; "" leaves it as it is.
     """
 
     input: str = "input"
@@ -49,6 +50,8 @@ class Generation(Task):
     no_repeat_ngram: int = 0
     label_smoothing: float = 0.0
     z_loss: float = 0.0
+    source_language: str = ""
+    target_language: str = ""
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
     writes: ClassVar[bool] = True
@@ -185,6 +188,8 @@ class Generation(Task):
             **asdict(self.writing()),
             "label_smoothing": self.label_smoothing,
             "z_loss": self.z_loss,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
             "compared": metrics.find(self.metric).described(self.lowercase),
             "also_compared": {name: metrics.find(name).described(self.lowercase) for name in self.also},
             "notes": list(self.notes),

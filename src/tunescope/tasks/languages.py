@@ -1,0 +1,63 @@
+"""Tokenizers that put the language of a text beside it, as those of mBART, M2M100 and NLLB do."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tunescope.errors import UserError
+
+CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]+")  # ro_RO of mBART, ron_Latn of NLLB
+SIDES = {"source_language": "src_lang", "target_language": "tgt_lang"}
+
+
+def told(tokenizer: Any, task: Any) -> tuple[Any, str]:
+    """The tokenizer, or a copy that knows the task's languages, and a note on which it takes; "" of one without any.
+
+    Raises:
+        UserError: the tokenizer has no languages, or not those of the task.
+    """
+    asked = {side: getattr(task, side) for side in SIDES if getattr(task, side, "")}
+    if not has_languages(tokenizer):
+        if asked:
+            raise UserError(
+                f"{' and '.join(map(_option, asked))}: the tokenizer of this model ({type(tokenizer).__name__}) marks "
+                "no language, so this would have no effect. Leave it out, or give a model such as mBART."
+            )
+        return tokenizer, ""
+    tokenizer = copy.deepcopy(tokenizer)
+    for side, given in asked.items():
+        setattr(tokenizer, SIDES[side], _code(tokenizer, given, side))
+    return tokenizer, _note(tokenizer, asked)
+
+
+def has_languages(tokenizer: Any) -> bool:
+    """Whether what stands around a text depends on its language."""
+    return hasattr(tokenizer, "set_tgt_lang_special_tokens")
+
+
+def _code(tokenizer: Any, given: str, side: str) -> str:
+    """ "ro_RO" as it is, and for "ro" the one code of that language."""
+    codes = _codes(tokenizer)
+    found = [given] if given in codes else [code for code in codes if code.partition("_")[0] == given]
+    if len(found) != 1:
+        raise UserError(f"{_option(side)} {given}: the tokenizer of this model knows {', '.join(codes)}.")
+    return found[0]
+
+
+def _codes(tokenizer: Any) -> list[str]:
+    known: Mapping[str, str] | None = getattr(tokenizer, "lang_code_to_token", None)  # of M2M100: ro for __ro__
+    return sorted(known or filter(CODE.fullmatch, tokenizer.get_vocab()))
+
+
+def _note(tokenizer: Any, asked: Mapping[str, str]) -> str:
+    source, target = (getattr(tokenizer, name, None) for name in SIDES.values())
+    said = f"Languages, as the tokenizer marks them: {source} to {target or source}."
+    missing = [_option(side) for side in SIDES if side not in asked]
+    return said + (f" If that is wrong, give {' and '.join(missing)}." if missing else "")
+
+
+def _option(side: str) -> str:
+    return f"--{side.replace('_', '-')}"

@@ -1,0 +1,69 @@
+"""Languages that a tokenizer marks: the codes around inputs and answers, and where an answer begins."""
+
+import json
+
+import mbart
+import pytest
+import tinyrun
+import transformers as tf
+
+import tunescope as ts
+from tunescope.comparing.bench import open_bench
+from tunescope.comparing.plan import Plan
+from tunescope.tasks import languages
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return mbart.write(tmp_path_factory.mktemp("mbart"))
+
+
+def opened(model, folder, **languages):
+    rows = [{"input": f"the film {'was ' * n}good", "target": f"filmul {'era ' * n}bun"} for n in range(1, 9)]
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {part: str(path) for part in ("train", "dev", "test")}
+    task = {"kind": "generation", "template": "{input}", **languages}
+    return open_bench(Plan(model=model, data=data, task=task, arms=("zero-shot",)))
+
+
+def test_inputs_end_and_answers_begin_and_end_in_the_languages_that_are_asked(folder, tmp_path, monkeypatch):
+    bench = opened(folder, tmp_path, source_language="en", target_language="ro_RO")
+    (row, *_) = bench.encoded("test", bos=True, room=None)
+    shown = bench.tokenizer.convert_ids_to_tokens
+    assert shown(row.input_ids) == ["▁the", "▁film", "▁was", "▁good", "</s>", "en_XX"]
+    assert shown(row.target_ids) == ["▁filmul", "▁era", "▁bun", "</s>", "ro_RO"]
+    begun = []
+    generate = bench.model.generate
+
+    def spy(**given):
+        begun.append(generate(**given))
+        return begun[-1]
+
+    monkeypatch.setattr(bench.model, "generate", spy)
+    bench.task.predict(bench.model, [row], bench.tokenizer)
+    assert shown(begun[0][0, :1].tolist()) == ["ro_RO"]
+    assert bench.task.notes[-1] == "Languages, as the tokenizer marks them: en_XX to ro_RO."
+
+
+def test_languages_that_are_not_asked_stay_and_are_told(folder, tmp_path):
+    bench = opened(folder, tmp_path)
+    said = "en_XX to en_XX. If that is wrong, give --source-language and --target-language."
+    assert bench.task.notes[-1].endswith(said)
+    (row, *_) = bench.encoded("test", bos=True, room=None)
+    assert bench.tokenizer.convert_ids_to_tokens(row.target_ids[-1]) == "en_XX"
+
+
+def test_the_tokenizer_that_is_given_keeps_its_own_languages(folder):
+    given = tf.AutoTokenizer.from_pretrained(folder)
+    told, _ = languages.told(given, ts.tasks.Generation(target_language="ro"))
+    assert (told.tgt_lang, given.tgt_lang) == ("ro_RO", None)
+
+
+def test_a_language_that_the_tokenizer_lacks_or_does_not_mark_is_refused(folder):
+    given = tf.AutoTokenizer.from_pretrained(folder)
+    with pytest.raises(ts.UserError, match=r"--target-language xx: the tokenizer of this model knows ar_AR, cs_CZ, "):
+        languages.told(given, ts.tasks.Generation(target_language="xx"))
+    task = ts.tasks.Generation(source_language="en", target_language="ro")
+    with pytest.raises(ts.UserError, match=r"--source-language and --target-language: .* marks no language"):
+        languages.told(tinyrun.tokenizer(), task)
