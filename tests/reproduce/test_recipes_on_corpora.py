@@ -253,12 +253,21 @@ def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path):
     assert str(tmp_path) not in json.dumps(result)
 
 
+class _Words:
+    def convert_ids_to_tokens(self, ids):
+        return [f"w{one}" for one in ids]
+
+
 def test_labels_are_found_near_a_prompt_that_begins_as_them(tmp_path):
     recipe = find("prompt-init")
     table = torch.eye(6)
     assert recipe._share(table[[0, 1]], table, {0, 1, 2}) >= 2 / 3
     words = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
     assert recipe._share(words[[3]], words, {3, 30}) in (0.5, 1.0)
+    near = recipe._words(torch.stack([words[3] + 0.1 * words[4], words[7]]), words, _Words())
+    assert [word for word, _ in near] == ["w7", "w3"] and near[0][1] == pytest.approx(1.0) and near[1][1] < 1
+    outcome = {"read": {"words": near}}
+    assert recipe._told("labels", outcome).endswith(f": w7 1.00, w3 {near[1][1]:.2f}.")
     folder, _ = tinyrun.write(tmp_path)
     with pytest.raises(ts.UserError, match="the targets are 60 different texts, no labels; it takes at most 20"):
         recipe.settings(Ask("prompt-init", model=folder, data=e2e(tmp_path / "e2e")))
@@ -417,7 +426,6 @@ def test_development_rows_are_cut_once_and_stay_whatever_subset_is_drawn(tmp_pat
     model, _ = tinyrun.write(tmp_path)
     data = corpus(tmp_path / "rte", (("train", 60), ("test", 10)))
     settings = find("prefix-low-data").settings(Ask("prefix-low-data", model=model, data=data, seeds=1, quick=True))
-    settings["rows"] = {}
     parts = study.parts(settings)
     assert {part: len(rows) for part, rows in parts.items()} == {"train": 54, "dev": 6, "test": 10}
     assert not {row["input"] for row in parts["train"]} & {row["input"] for row in parts["dev"]}
@@ -513,3 +521,5 @@ def test_a_curve_says_its_numbers_and_draws_a_line_a_method():
     drawn = curve.drawn({"full": {50: (1.0, 2.0), 100: (3.0, 4.0)}, "prefix <b>": {50: (2.0,)}}, ("rows", "BLEU"))
     assert drawn.count("<circle") == 3 and "prefix &lt;b&gt;" in drawn and "<b>" not in drawn
     assert "full: 50 1.50, 100 3.50" in drawn
+    wide = curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", "BLEU"))
+    assert ">150<" in wide  # Student's interval ends at 15 + 12.7 * 10

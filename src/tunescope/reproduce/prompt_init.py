@@ -1,7 +1,8 @@
 """How a soft prompt begins, and whether what it began as can still be read in it.
 
 Uniform noise, tokens of the vocabulary, or the words of the labels. The last columns are about reading: of the tokens
-of the labels, how many are among the five nearest of some virtual token, before and after training.
+of the labels, how many are among the five nearest of some virtual token, before and after training. Below the table are
+the tokens that the trained prompt is nearest to. `tunescope probe neighbours` on a line's artifact has all of them.
 """
 
 from pathlib import Path
@@ -17,6 +18,7 @@ TAKES = study.TAKES
 KEEPS = True
 
 NEAREST = 5
+SHOWN = 12
 LENGTHS = {"tuned": 20, "paper": 100}
 
 
@@ -43,8 +45,8 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     return found | ({"read": _read(settings, unit["arm"], folder)} if found["status"] == "done" else {})
 
 
-def _read(settings: Settings, arm: str, folder: Path) -> dict[str, float]:
-    """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's."""
+def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
+    """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's; its "words"."""
     import tunescope as ts
     from tunescope.comparing.bench import load_model
     from tunescope.registry import parse
@@ -52,12 +54,13 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, float]:
     model, words = load_model(settings["model"])
     asked = [words(label, add_special_tokens=False)["input_ids"] for label in settings["labels"]]
     labels = {token for ids in asked for token in ids}
-    shares = {}
+    table = model.get_input_embeddings().weight.detach()
+    found: dict[str, Any] = {}
     for name, artifacts in (("begun", parse(arm)), ("trained", ts.load(folder / "run" / "best"))):
         with ts.attach(model, *artifacts, tokenizer=words, seed=0) as tuned:
             rows = next(iter(tuned.named_parameters().values())).detach()
-        shares[name] = _share(rows, model.get_input_embeddings().weight.detach(), labels)
-    return shares
+        found[name] = _share(rows, table, labels)
+    return found | {"words": _words(rows, table, words)}
 
 
 def _share(rows: Any, table: Any, labels: set[int]) -> float:
@@ -65,6 +68,15 @@ def _share(rows: Any, table: Any, labels: set[int]) -> float:
 
     near = set(neighbours(rows, table, NEAREST).ids.flatten().tolist())
     return len(labels & near) / len(labels)
+
+
+def _words(rows: Any, table: Any, tokenizer: Any) -> list[tuple[str, float]]:
+    """The token nearest to each virtual token and its cosine; those that are nearest of all."""
+    from tunescope.probes.neighbours import neighbours
+
+    near = neighbours(rows, table, 1)
+    pairs = zip(tokenizer.convert_ids_to_tokens(near.ids[:, 0].tolist()), near.cosine[:, 0].tolist(), strict=True)
+    return sorted(pairs, key=lambda pair: -pair[1])[:SHOWN]
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -79,4 +91,10 @@ def table(settings: Settings, found: Found) -> Table:
         f"Near it: the share of the labels' tokens among the {NEAREST} nearest, by cosine, of some virtual token; of "
         "the best seed."
     )
-    return Table(columns, rows, [*whole.notes, note])
+    nearest = [_told(line["label"], outcome) for line, (_, outcome) in zip(settings["lines"], found, strict=True)]
+    return Table(columns, rows, [*whole.notes, note, *filter(None, nearest)])
+
+
+def _told(label: str, outcome: dict[str, Any]) -> str:
+    words = ", ".join(f"{word} {cosine:.2f}" for word, cosine in outcome.get("read", {}).get("words", ()))
+    return words and f"{label}: the tokens nearest to a virtual token each, and their cosines: {words}."

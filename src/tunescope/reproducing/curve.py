@@ -16,7 +16,7 @@ COLOURS = ("#0068a8", "#b3261e", "#2e7d32", "#8a5a00", "#6a1b9a", "#37474f")
 def drawn(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str, str]) -> str:
     """An SVG file. lines: method -> size -> values, one a seed; names: of the size, on a log axis, and of the score."""
     sizes = sorted({size for values in lines.values() for size in values})
-    highest = max((value for one in lines.values() for values in one.values() for value in values), default=1.0)
+    highest = max((_top(values) for one in lines.values() for values in one.values() if values), default=1.0)
     x = svg.Axis(sizes[0] / 1.1, sizes[-1] * 1.1, LEFT, LEFT + WIDTH, log=True)
     y = svg.Axis(0.0, highest * 1.1 or 1.0, TOP + HEIGHT, TOP)
     parts: list[Markup] = [svg.y_axis(y, LEFT, LEFT + WIDTH, [(tick, f"{tick:g}") for tick in y.ticks()])]
@@ -31,6 +31,12 @@ def drawn(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str
         parts.append(svg.label(end + 32, down + 4, label, "tick", "start"))
     size = (LEFT + WIDTH + KEY, TOP + HEIGHT + 52)
     return standalone(svg.figure(size, _told(lines, names), *parts, class_="grid"))
+
+
+def _top(values: tuple[float, ...]) -> float:
+    """The highest that is drawn of some values."""
+    interval = Cell(values).interval
+    return max(*values, *(interval or ()), 0.0)
 
 
 def _line(values: Mapping[int, tuple[float, ...]], x: svg.Axis, y: svg.Axis, colour: str) -> list[Markup]:
