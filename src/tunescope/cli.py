@@ -165,7 +165,7 @@ def reproduce(
     ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision)
     folder = Path(out) if out else running.default_folder(ask)
     running.reproduce(ask, folder, workers or running.default_workers(ask), lambda line: print(line, flush=True))
-    print(f"\nresult: {folder / 'result.json'}")
+    print(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
 
 
 @app.command(help_epilogue="Probes:\n\n" + "\n\n".join(probe_list.lines()))

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
+from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
 from tunescope.looking.finding import AttentionMap, HeatMap, Pair, Picture
@@ -34,7 +34,7 @@ def html(results: dict[str, Any]) -> str:
     v = view(results)
     style = file("page.css") + file("pictures.css") + file("outputs.css")
     script = file("page.js") + file("outputs.js")
-    page: str = _template().render(
+    page: str = template("page.html.j2").render(
         v=v,
         style=Markup(style),
         script=Markup(script),
@@ -86,8 +86,9 @@ def file(name: str) -> str:
 
 
 @cache
-def _template() -> Any:
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+def template(name: str) -> Any:
+    """One of this folder, with what it includes from there; whatever it is given is escaped."""
+    environment = Environment(loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "count": text.count,
         "rate": text.rate,
@@ -97,4 +98,4 @@ def _template() -> Any:
         "fact": text.fact,
         "named": text.metric,
     }
-    return environment.from_string(file("page.html.j2"))
+    return environment.get_template(name)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
 from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +16,7 @@ from tunescope import files
 from tunescope.looking.finding import AttentionMap, Cell, Finding, Pair
 from tunescope.report import text
 from tunescope.report.drawing import number
-from tunescope.report.page import file, policy
+from tunescope.report.page import file, policy, template
 from tunescope.report.pictures import draw
 
 
@@ -33,9 +32,7 @@ def page(
     heading: of the page; the first finding's, if not given.
     """
     style = file("page.css") + file("pictures.css") + file("probe.css")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"fact": text.fact}
-    made: str = environment.from_string(file("probe.html.j2")).render(
+    made: str = template("probe.html.j2").render(
         policy=policy(style),
         style=Markup(style),
         heading=text.clean(heading or findings[0].heading),

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from tunescope.report import svg
-from tunescope.report.probe import standalone
 
 SIDE, LEFT, TOP = 300.0, 48.0, 16.0
 
 
-def diagram(bins: Sequence[Mapping[str, float]]) -> str:
-    """An SVG file: a dot a bin, the larger the more forecasts, and the line on which a forecaster is calibrated."""
+def diagram(bins: Sequence[Mapping[str, float]]) -> Markup:
+    """The <svg>: a dot a bin, the larger the more forecasts, and the line on which a forecaster is calibrated."""
     x, y = svg.Axis(0, 1, LEFT, LEFT + SIDE), svg.Axis(0, 1, TOP + SIDE, TOP)
     parts: list[Markup] = [
         svg.tag("rect", x=LEFT, y=TOP, width=SIDE, height=SIDE, class_="s-none"),
@@ -33,5 +32,4 @@ def diagram(bins: Sequence[Mapping[str, float]]) -> str:
     parts.append(svg.label(LEFT + SIDE / 2, TOP + SIDE + 40, "forecast probability", "side", "middle"))
     parts.append(svg.label(LEFT, TOP - 4, "share that came true", "side", "start"))
     told = "; ".join(f"forecast {one['mean']:.2f}, came true {one['came_true']:.2f}" for one in bins)
-    drawn = svg.figure((LEFT + SIDE + 20, TOP + SIDE + 52), f"Reliability of forecasts: {told}.", *parts, class_="grid")
-    return standalone(drawn)
+    return svg.figure((LEFT + SIDE + 20, TOP + SIDE + 52), f"Reliability of forecasts: {told}.", *parts, class_="grid")

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from markupsafe import Markup
+
 from tunescope import files
 from tunescope.errors import UserError
 from tunescope.lab.models import Shape
@@ -137,19 +139,18 @@ def _cell(values: Iterable[Any], paper: str) -> Cell:
     return Cell(known, paper, bounds=(0.0, 1.0)) if known else Cell(paper=paper, text="undefined")
 
 
-def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, str]:
+def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
     """The shares of flow by layer over all seeds, and the arcs of the first seed."""
     from tunescope.anchors.sections import flow
     from tunescope.report.pictures import draw
-    from tunescope.report.probe import standalone
 
     found = {}
     for layers, outcomes in columns.items():
         curves, *arcs = flow.told([one["flow"] for one in outcomes]).pictures
         name = f"{layers}-layers" if layers else "model"
-        found[f"flow-{name}.svg"] = standalone(draw(curves))
+        found[f"flow-{name}.svg"] = draw(curves)
         for layer, picture in zip(outcomes[0]["flow"]["between"], arcs, strict=True):
-            found[f"arcs-{name}-layer-{layer}.svg"] = standalone(draw(picture))
+            found[f"arcs-{name}-layer-{layer}.svg"] = draw(picture)
     return found
 
 

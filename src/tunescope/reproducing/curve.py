@@ -6,15 +6,14 @@ from statistics import fmean
 from markupsafe import Markup
 
 from tunescope.report import svg
-from tunescope.report.probe import standalone
 from tunescope.reproducing.recipe import Cell
 
 WIDTH, HEIGHT, LEFT, TOP, KEY = 420.0, 240.0, 56.0, 16.0, 200.0
 COLOURS = ("#0068a8", "#b3261e", "#2e7d32", "#8a5a00", "#6a1b9a", "#37474f")
 
 
-def drawn(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str, str]) -> str:
-    """An SVG file. lines: method -> size -> values, one a seed; names: of the size, on a log axis, and of the score."""
+def drawn(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str, str]) -> Markup:
+    """The <svg>. lines: method -> size -> values, one a seed; names: of the size, on a log axis, and of the score."""
     sizes = sorted({size for values in lines.values() for size in values})
     highest = max((_top(values) for one in lines.values() for values in one.values() if values), default=1.0)
     x = svg.Axis(sizes[0] / 1.1, sizes[-1] * 1.1, LEFT, LEFT + WIDTH, log=True)
@@ -30,7 +29,7 @@ def drawn(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str
         parts.append(_stroke((end, down), (end + 24, down), COLOURS[number % len(COLOURS)], 2))
         parts.append(svg.label(end + 32, down + 4, label, "tick", "start"))
     size = (LEFT + WIDTH + KEY, TOP + HEIGHT + 52)
-    return standalone(svg.figure(size, _told(lines, names), *parts, class_="grid"))
+    return svg.figure(size, _told(lines, names), *parts, class_="grid")
 
 
 def _top(values: tuple[float, ...]) -> float:

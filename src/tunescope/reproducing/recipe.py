@@ -22,6 +22,8 @@ from operator import getitem
 from statistics import fmean, stdev
 from typing import Any
 
+from markupsafe import Markup
+
 from tunescope.errors import UserError
 from tunescope.registry import names
 
@@ -83,14 +85,14 @@ class Cell:
 class Table:
     """Rows of cells under columns, what is to be said under them, and what only the result file holds.
 
-    pictures: file name -> SVG, written beside the result.
+    pictures: file name -> <svg>, written beside the result and drawn on its page.
     """
 
     columns: tuple[str, ...]
     rows: list[tuple[str, list[Cell]]]
     notes: list[str] = field(default_factory=list)
     numbers: dict[str, Any] = field(default_factory=dict)
-    pictures: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, Markup] = field(default_factory=dict)
 
 
 def at(outcome: Any, path: Iterable[str]) -> Any:

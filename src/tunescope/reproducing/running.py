@@ -13,6 +13,8 @@ from typing import Any
 from tunescope import files, store
 from tunescope.comparing.plan import model_name
 from tunescope.gathering.spec import shown
+from tunescope.report.probe import standalone
+from tunescope.reproducing import pages
 from tunescope.reproducing.given import portable
 from tunescope.reproducing.recipe import Ask, Found, Settings, Table, check, find
 from tunescope.reproducing.showing import as_json, told
@@ -22,7 +24,7 @@ LASTING = ("done", "diverged", "refused")  # statuses that another attempt would
 
 
 def reproduce(ask: Ask, out: Path, workers: int, say: Say = print) -> dict[str, Any]:
-    """Run the recipe in the folder `out`, or go on with it there; writes and returns result.json.
+    """Run the recipe in the folder `out`, or go on with it there; writes report.html and result.json, and returns this.
 
     Raises:
         UserError: no such recipe, an option it does not take, or a folder that holds another configuration.
@@ -43,7 +45,8 @@ def reproduce(ask: Ask, out: Path, workers: int, say: Say = print) -> dict[str, 
     result["seconds_of_this_go"] = round(time.monotonic() - started, 1)
     files.put_json(out / "result.json", result)
     for name, drawn in table.pictures.items():
-        files.put(out / name, drawn.encode())
+        files.put(out / name, standalone(drawn).encode())
+    files.put(out / "report.html", pages.page(result, settings, table, found, out).encode())
     say(told(recipe.TITLE, table))
     return result
 
