@@ -122,9 +122,7 @@ def test_a_line_comes_to_what_its_comparison_says(tmp_path):
         assert one["outcome"]["stored"] == arm["parameters"]["stored"]
         assert len(one["outcome"]["scores"]["nist"]) == len(arm["runs"]) == 1
     page = (tmp_path / "run/report.html").read_text()
-    assert "Outputs side by side" in page and page.count('<td class="arm-name">') == 2 * page.count(
-        '<th scope="rowgroup'
-    )
+    assert page.count('<td class="arm-name">') == 2 * page.count('<th scope="rowgroup"') > 0
     assert f'href="units/{store.identity(result["units"][0]["unit"])}/run/report.html"' in page
     small = result["units"][1]["outcome"]
     assert small["stored"] <= 0.03 * result["settings"]["parameters"]
