@@ -13,6 +13,7 @@ from tunescope.comparing import comparison, examples, plan
 from tunescope.comparing.bench import open_bench
 from tunescope.errors import UserError
 from tunescope.measuring import coco
+from tunescope.searching import driver
 from tunescope.tasks.metrics import aggregate, statistics
 
 TASK = {
@@ -139,3 +140,30 @@ def test_the_command_names_all_metrics_and_how_answers_are_looked_for(material):
     words = plan.command(question(material, no_repeat_ngram=3))
     assert "--metric chrf bleu ter" in words
     assert "--beams 2 --no-repeat-ngram 3" in words
+
+
+def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_arm(tmp_path):
+    """Inputs are cut for answers of max_new_tokens; with a longer answer behind them not every row has positions."""
+    model, _ = tinyrun.write(tmp_path)
+    rows = [{"text": "film " * 80 + str(n), "label": "good " * (9 if n % 2 else 2)} for n in range(12)]
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = train.Settings(steps=2, batch_size=4, eval_every=1)
+    asked = plan.Plan(
+        model=model, data={part: str(path) for part in ("train", "dev", "test")}, task=TASK, seeds=(0,), trials=1,
+        settings=settings, arms=("lora:rank=1", "soft:length=2"),
+    )  # fmt: skip
+    found = comparison.run(asked, tmp_path / "run", lambda: open_bench(asked), by_name=True, quiet=True)
+    assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]
+    looked = [arm["runs"][0]["mechanism"] for arm in found.results["arms"]]
+    assert all(one["reason"] == "" and one["content_pattern_shift"] is not None for one in looked), looked
+    bench = open_bench(asked)
+    scored = driver.scored(bench, "film", (5,), [0, 1])
+    assert np.isfinite(scored.loss)
+
+
+def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):
+    model, data = material
+    asked = plan.Plan(model=model, data={"train": data["train"]}, task=TASK | {"template": "{txt} Label:"})
+    with pytest.raises(UserError, match=r"train\.jsonl line 1 has no field 'txt'\. Did you mean 'text'\?"):
+        open_bench(asked)

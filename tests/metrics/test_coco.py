@@ -80,6 +80,20 @@ def test_meteor_takes_the_reference_that_fits_and_its_own_separator_in_a_text_is
     assert 0 < parted < 60  # three tokens more
 
 
+@needs_jars
+def test_meteor_of_a_set_with_whole_rows_is_pycocoevalcaps():
+    from pycocoevalcap.meteor.meteor import Meteor
+
+    references = [["the cat sat on the mat"], ["a dog ran home"], ["the pub is in the city", "a pub near the river"]]
+    part = ["the cat sat on the mat", "a dog ran home", "the pub is near a river"]
+    oracle = Meteor()
+    with oracle.meteor_p as program:
+        for outputs in (part, [one[0] for one in references]):
+            said, _ = oracle.compute_score(dict(enumerate(references)), {at: [one] for at, one in enumerate(outputs)})
+            assert score("meteor", outputs, references) == pytest.approx(100 * said, abs=1e-9)
+        program.kill()
+
+
 def test_what_is_not_installed_is_told_in_one_line_before_anything_is_trained(monkeypatch):
     monkeypatch.setattr(coco, "find_spec", lambda name: None)
     rows = [Row({"input": "a", "target": "b"}, "train.jsonl", 1)]

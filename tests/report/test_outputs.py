@@ -57,6 +57,14 @@ def test_every_arms_output_stands_beside_the_input_its_references_and_its_own_sc
     assert "All 3 test rows. Every arm at its first seed (lora-2 at seed 3)" in " ".join(html.split())
 
 
+def test_paths_and_joiners_of_the_data_stay_as_they_are():
+    results = written()
+    said = "see /usr/local/bin/x, C:\\Users\\me and m\u200cn \u202e"
+    results["examples"]["rows"][0] |= {"input": said, "references": [said], "outputs": [said, said]}
+    html = report.html(results)
+    assert html.count("see /usr/local/bin/x, C:\\Users\\me and m\u200cn \\u202e") == 4
+
+
 def test_rows_that_are_left_out_are_counted():
     assert "3 of 1,234 test rows, spread evenly." in report.html(written(of=1234))
 

@@ -139,6 +139,8 @@ def greedily(network, prompt):
 def test_settings_without_effect_or_sense_are_refused():
     with pytest.raises(UserError, match=r"^Generation\(beams=0\) must be at least 1; 1 is greedy\.$"):
         Generation(beams=0)
+    with pytest.raises(UserError, match=r"length_penalty=nan\) is no number; type: --length-penalty 1"):
+        Generation(length_penalty=float("nan"), beams=2)
     with pytest.raises(UserError, match=r"length_penalty=2\) has no effect on one beam; type: --beams 5"):
         Generation(length_penalty=2.0)
     with pytest.raises(UserError, match=r"min_new_tokens=-1, no_repeat_ngram=0\): neither may be below 0"):

@@ -112,6 +112,8 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
         _check_head(model, task)
     draws = _draws(plan, task, parts)
     same = task.fields() if task.writes else None  # several references of one input go to one part
+    for rows in parts.values():
+        _check_fields(rows, same or ())
     cut = partial(tasks.split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
     splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
@@ -121,7 +123,39 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))
+    _check_answers(bench)
     return bench
+
+
+def _check_fields(rows: Any, fields: Iterable[str]) -> None:
+    """UserError for a row without one of the fields, which would be cut as if all were equal."""
+    from tunescope.tasks.reading import value
+
+    for index, row in enumerate(rows):
+        for name in fields:
+            value(row, name, index)
+
+
+def _check_answers(bench: Bench) -> None:
+    """UserError for an answer longer than the decoder of an encoder-decoder has positions, or that may become so."""
+    limit = room(bench, 0)
+    if limit is None or bench.kind != "encoder-decoder" or not bench.task.writes:
+        return
+    for part in PARTS:
+        rows = getattr(bench.splits, part)
+        encoded = bench.encoded(part, bos=True, room=limit)
+        longest = max(encoded, key=lambda row: len(row.target_ids), default=None)
+        if longest is not None and len(longest.target_ids) > limit:
+            name = getattr(rows[0], "file", part)
+            raise UserError(
+                f"{name} line {longest.row}: the answer has {len(longest.target_ids)} tokens, and the decoder of "
+                f"{bench.model.config.model_type!r} {limit} positions. Shorten the answer or leave the row out."
+            )
+    if bench.task.max_new_tokens > limit:
+        raise UserError(
+            f"Answers of {bench.task.max_new_tokens} tokens are more than the {limit} positions of "
+            f"{bench.model.config.model_type!r}; type: --max-new-tokens {limit}"
+        )
 
 
 def _told(splits: Any, parts: Mapping[str, Any]) -> Any:

@@ -20,17 +20,34 @@ LONGEST = 32  # tokens of the pictured row
 
 
 def mechanism(bench: Bench, rows: Sequence[Any], tuned: Any) -> dict[str, Any]:
-    """`probing.mechanism` on the first rows, input and target together as in training.
+    """`probing.mechanism` on the first rows that have room for it, input and target together as in training.
 
     Where they cannot be looked at, None and the reason: the arm's score does not hang on it.
     """
     from tunescope.looking import probing
 
     try:
-        found = probing.mechanism(bench.model, tuned, _inputs(bench, rows[:ROWS], with_target=True))
+        found = probing.mechanism(bench.model, tuned, _inputs(bench, _whole(bench, rows, tuned), with_target=True))
     except UserError as refusal:
         found = {"content_pattern_shift": None, "context_share": None, "reason": str(refusal)}
     return {name: found[name] for name in ("content_pattern_shift", "context_share", "reason")}
+
+
+def _whole(bench: Bench, rows: Sequence[Any], tuned: Any) -> list[Any]:
+    """Rows are cut for decoding: with an answer longer than that allows for, not every one has a place in the model."""
+    from tunescope.comparing.bench import room
+
+    most = room(bench, tuned.positions)
+    joined = bench.kind == "decoder"
+
+    def length(row: Any) -> int:
+        answer = len(row.target_ids) + len(row.lead)
+        return len(row.input_ids) + answer - 1 if joined else max(len(row.input_ids), answer)
+
+    fit = [row for row in rows if most is None or length(row) <= most][:ROWS]
+    if not fit:
+        raise UserError(f"no development row fits into {most} positions with its answer")
+    return fit
 
 
 def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase
     """(rows, 23), as the program writes them.
 
     Words, and function words among them, of output and reference in turn; for each stage the content words that match,
-    then the function words, each of output and reference; chunks; words that match, of both.
+    then the function words, each of output and reference; chunks; words that match, of both. Of a row whose words all
+    match in one piece it adds no chunk to a set's sum, so there are none here.
     """
     written, others = coco.prepared(outputs, references)
     parts = [["SCORE", *own, output] for output, own in zip(written, others, strict=True)]
@@ -43,7 +44,9 @@ def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase
     rows = [[float(number) for number in line.split()] for line in found]
     if len(rows) != len(outputs) or any(len(row) != WIDTH for row in rows):
         raise UserError(f"METEOR gave {len(rows)} lines for {len(outputs)} outputs; update Java.")
-    return np.asarray(rows, dtype=np.float64)
+    made = np.asarray(rows, dtype=np.float64).reshape(-1, WIDTH)
+    made[(made[:, 21:23] == made[:, 0:2]).all(-1) & (made[:, 20] == 1), 20] = 0
+    return made
 
 
 def score(sums: Floats, rows: Floats) -> Floats:
@@ -56,8 +59,7 @@ def score(sums: Floats, rows: Floats) -> Floats:
     below = ALPHA * precision + (1 - ALPHA) * recall
     f = precision * recall / np.where(below > 0, below, 1)
     chunks, matches = sums[:, 20], sums[:, 21:23]
-    whole = (matches == words).all(-1) & (chunks == 1)
-    broken = np.where(whole, 0, chunks / np.maximum(matches.mean(-1), 1))
+    broken = chunks / np.maximum(matches.mean(-1), 1)
     return np.asarray(100 * f * (1 - GAMMA * broken**BETA))
 
 

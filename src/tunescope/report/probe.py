@@ -39,7 +39,7 @@ def page(
         findings=[_shown(one) for one in findings],
         level=2 if len(findings) == 1 else 3,
         facts=text.clean(dict(facts)),
-        texts=text.clean(list(texts)),
+        texts=text.said(list(texts)),
         command=text.clean(command),
     )
     return made

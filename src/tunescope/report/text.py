@@ -11,6 +11,7 @@ from tunescope.tasks import metrics
 
 LIMIT = 2000
 _PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
+JOINERS = "\u200c\u200d"  # of Persian, Hindi and emoji
 _SECRET = re.compile(r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|A(?:KIA|SIA)[0-9A-Z]{16})\b")
 
 
@@ -28,6 +29,15 @@ def clean(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [clean(one) for one in value]
     return value
+
+
+def said(value: Any) -> Any:
+    """The same for what data and models say, where a path is part of the text, and joiners are part of a word."""
+    if isinstance(value, str):
+        return _harmless(value, JOINERS)
+    if isinstance(value, dict):
+        return {key: said(one) for key, one in value.items()}
+    return [said(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def has_secret(text: str) -> bool:
@@ -114,8 +124,12 @@ def memory(megabytes: float | None) -> str:
 
 
 def _clean(text: str) -> str:
-    text = _SECRET.sub("[redacted]", _PATH.sub(_last_part, text[: 2 * LIMIT]))
-    text = "".join(map(_visible, text))
+    return _harmless(_PATH.sub(_last_part, text[: 2 * LIMIT]))
+
+
+def _harmless(text: str, kept: str = "") -> str:
+    text = _SECRET.sub("[redacted]", text[: 2 * LIMIT])
+    text = "".join(one if one in kept else _visible(one) for one in text)
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 

@@ -60,7 +60,8 @@ def view(results: Json) -> View:
     if not results.get("arms"):
         raise UserError("The results hold no arms. Run `tunescope compare` with at least one arm.")
     verdict = text.clean(results.get("verdict") or decide(results))
-    raw = text.clean({key: value for key, value in results.items() if key != "arms"})
+    raw = text.clean({key: value for key, value in results.items() if key not in ("arms", "examples")})
+    raw["examples"] = text.said(results.get("examples"))
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
         raw[section] = raw.get(section) or {}
     metric = str(raw["task"].get("metric") or "score")

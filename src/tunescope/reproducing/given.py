@@ -43,7 +43,7 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
     found, _ = load_model(model)
     if kind(found) not in kinds:
         raise UserError(
-            f"{asker} is about a model of another kind ({' or '.join(kinds)}), and --model {model} is of kind "
+            f"{asker} needs {_article(kinds[0])} {' or '.join(kinds)}, and --model {model} is {_article(kind(found))} "
             f"{kind(found)}. Give another."
         )
     return {
@@ -52,6 +52,10 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
         "weights": fingerprint(found),
         "parameters": found.num_parameters(),
     }
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
 
 
 def data_settings(data: str) -> dict[str, Any]:

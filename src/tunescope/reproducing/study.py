@@ -200,7 +200,7 @@ def _metrics(module: Any) -> tuple[list[str], list[str]]:
             runs.append(name)
         except UserError as reason:
             lacking.append(str(reason))
-    return runs, lacking
+    return runs, list(dict.fromkeys(lacking))
 
 
 def _languages(model: str, module: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -28,6 +28,7 @@ from tunescope.searching.vocabulary import vocabulary
 from tunescope.tasks import metrics
 from tunescope.tasks.batching import batches, evaluating
 from tunescope.tasks.prompts import Ids
+from tunescope.tasks.task import Encoded
 
 LOOKS = 20
 LEAST, MOST = 16, 256  # development rows
@@ -136,12 +137,20 @@ class _Looks:
         return Found(best.text, template, words, best.dev, goal.passes, tuple(self.trace), counts)
 
 
+def _with_room(row: Encoded, most: int | None, kind: str) -> Encoded:
+    """The row, with as much of its answer as a decoder has positions for: it was cut for decoding, not for scoring."""
+    if most is None or kind != "decoder" or len(row.input_ids) + len(row.target_ids) - 1 <= most:
+        return row
+    return replace(row, target_ids=row.target_ids[: most - len(row.input_ids) + 1])
+
+
 def scored(bench: Bench, text: str, ids: Ids, rows: list[int]) -> Scored:
     """The task's metric and mean loss of some development rows behind a text, as attached."""
     made: dict[str, Any] = {"ids": torch.tensor(ids, dtype=torch.long)}
     with attach(bench.model, Artifact(Text(text=text), made), tokenizer=bench.tokenizer) as tuned:
-        encoded = bench.encoded("dev", bos=False, room=room(bench, tuned.positions))
-        some = [encoded[index] for index in rows]
+        most = room(bench, tuned.positions)
+        encoded = bench.encoded("dev", bos=False, room=most)
+        some = [_with_room(encoded[index], most, bench.kind) for index in rows]
         predictions = bench.task.predict(bench.model, some, bench.tokenizer)
         stats = [prediction.stats for prediction in predictions]
         total = 0.0

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunescope.tasks.batching import batches, evaluating, pad_id, padded
+from tunescope.tasks.languages import has_languages
+from tunescope.tasks.prompts import edges
+from tunescope.tasks.scoring import shifted_right
 from tunescope.tasks.task import Encoded
 from tunescope.tasks.writing import Writing
 
@@ -83,7 +86,8 @@ def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[
         use_cache=True,
         pad_token_id=pad,
         eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=_start(model, batch) if encoder_decoder else None,
+        decoder_start_token_id=_start(model, batch, pad) if encoder_decoder else None,
+        forced_bos_token_id=_language(tokenizer) if encoder_decoder else None,
     )
     with _only(model, config):
         begun = 1 if encoder_decoder else ids.shape[1]
@@ -103,10 +107,16 @@ def _rules(no_repeat: int, begun: int) -> Any:
     return LogitsProcessorList([lambda ids, scores: rule(ids[:, begun:], scores)])
 
 
-def _start(model: Any, batch: Sequence[Encoded]) -> int:
+def _language(tokenizer: Any) -> int | None:
+    """The token that an answer begins with, where that is its language: training has it there, and decoding is told."""
+    front = edges(tokenizer, target=True)[0] if has_languages(tokenizer) else ()
+    return front[0] if front else None
+
+
+def _start(model: Any, batch: Sequence[Encoded], pad: int) -> int:
     """The decoder's first token, which is the one the model puts before the same targets in training."""
     labels, _ = padded([batch[0].target_ids], -100, model.device, left=False)
-    return int(model.prepare_decoder_input_ids_from_labels(labels=labels)[0, 0])
+    return int(shifted_right(model, labels, pad)[0, 0])
 
 
 @contextmanager

@@ -130,6 +130,15 @@ def decoder_start(model: Any) -> int:
     )
 
 
+def shifted_right(model: Any, labels: Tensor, pad: int) -> Tensor:
+    """What the decoder reads where these are its targets, as the model itself has it; -100 is no target."""
+    if hasattr(model, "prepare_decoder_input_ids_from_labels"):
+        made: Tensor = model.prepare_decoder_input_ids_from_labels(labels=labels)
+        return made
+    start = labels.new_full((len(labels), 1), decoder_start(model))  # M2M100's own, which has no such method
+    return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, pad)], 1)
+
+
 def _decoder_inputs(model: Any, batch: Sequence[Encoded], pad: int, start: int | None) -> tuple[dict[str, Any], Tensor]:
     """Prompt and target without its last token, padded right; True where a target token is predicted."""
     rows = [item.input_ids + item.target_ids[:-1] for item in batch]
@@ -145,7 +154,7 @@ def _encoder_decoder_inputs(
     ids, mask = padded([item.input_ids for item in batch], pad, model.device, left=False)
     labels, real = padded([item.target_ids for item in batch], -100, model.device, left=False)
     if start is None:
-        decoder_ids = model.prepare_decoder_input_ids_from_labels(labels=labels)
+        decoder_ids = shifted_right(model, labels, pad)
     else:
         before = [start, *batch[0].lead]
         decoder_ids = F.pad(labels[:, :-1], (1, 0), value=before[-1]).masked_fill(~real.bool(), pad)

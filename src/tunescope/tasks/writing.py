@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ class Writing:
                 f"Generation(min_new_tokens={self.min_new_tokens}, no_repeat_ngram={self.no_repeat_ngram}): neither "
                 "may be below 0, which sets no such limit."
             )
+        if self.length_penalty is not None and not math.isfinite(self.length_penalty):
+            raise UserError(f"Generation(length_penalty={self.length_penalty}) is no number; type: --length-penalty 1")
         if self.length_penalty is not None and self.beams == 1:
             raise UserError(
                 f"Generation(length_penalty={self.length_penalty:g}) has no effect on one beam; type: --beams 5"
