@@ -93,7 +93,7 @@ def test_languages_that_are_not_asked_stay_and_are_told(folder, tmp_path):
 
 def test_the_tokenizer_that_is_given_keeps_its_own_languages(folder):
     given = tf.AutoTokenizer.from_pretrained(folder)
-    told, _ = languages.told(given, ts.tasks.Generation(target_language="ro"))
+    told = languages.told(given, ts.tasks.Generation(target_language="ro"))
     assert (told.tgt_lang, given.tgt_lang) == ("ro_RO", None)
 
 

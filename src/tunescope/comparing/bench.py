@@ -117,9 +117,8 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     cut = partial(tasks.split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
     splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
-    tokenizer, marked = languages.told(tokenizer, task)
+    tokenizer = languages.told(tokenizer, task)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
-    task = replace(task, notes=(*task.notes, marked)) if marked and task.writes else task
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))

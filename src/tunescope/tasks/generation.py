@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope import metrics
 from tunescope.errors import UserError
-from tunescope.tasks import prompts
+from tunescope.tasks import languages, prompts
 from tunescope.tasks.choosing import uniform
 from tunescope.tasks.metrics import statistics
 from tunescope.tasks.reading import line_of, place, value
@@ -94,7 +94,7 @@ class Generation(Task):
             usual = lengths[ceil(0.99 * len(lengths)) - 1]
             longest = usual + max(4, usual // 10)
         self.writing().check(longest, tokenizer.eos_token_id is not None)
-        notes = [self.writing().told(longest)]
+        notes = [self.writing().told(longest), *languages.notes(tokenizer, self)]
         if tokenizer.eos_token_id is None:
             notes.append(
                 f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "

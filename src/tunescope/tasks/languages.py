@@ -13,24 +13,34 @@ CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]+")  # ro_RO of mBART, ron_Latn of N
 SIDES = {"source_language": "src_lang", "target_language": "tgt_lang"}
 
 
-def told(tokenizer: Any, task: Any) -> tuple[Any, str]:
-    """The tokenizer, or a copy that knows the task's languages, and a note on which it takes; "" of one without any.
+def told(tokenizer: Any, task: Any) -> Any:
+    """The tokenizer, or a copy that knows the task's languages.
 
     Raises:
         UserError: the tokenizer has no languages, or not those of the task.
     """
-    asked = {side: getattr(task, side) for side in SIDES if getattr(task, side, "")}
+    asked = _asked(task)
     if not has_languages(tokenizer):
         if asked:
             raise UserError(
                 f"{' and '.join(map(_option, asked))}: the tokenizer of this model ({type(tokenizer).__name__}) marks "
                 "no language, so this would have no effect. Leave it out, or give a model such as mBART."
             )
-        return tokenizer, ""
+        return tokenizer
     tokenizer = copy.deepcopy(tokenizer)
     for side, given in asked.items():
         setattr(tokenizer, SIDES[side], _code(tokenizer, given, side))
-    return tokenizer, _note(tokenizer, asked)
+    return tokenizer
+
+
+def notes(tokenizer: Any, task: Any) -> list[str]:
+    """Which languages it marks, and how to say others; nothing of a tokenizer that marks none."""
+    if not has_languages(tokenizer):
+        return []
+    source, target = (getattr(tokenizer, name, None) for name in SIDES.values())
+    said = f"Languages, as the tokenizer marks them: {source} to {target or source}."
+    missing = [_option(side) for side in SIDES if side not in _asked(task)]
+    return [said + (f" If that is wrong, give {' and '.join(missing)}." if missing else "")]
 
 
 def has_languages(tokenizer: Any) -> bool:
@@ -52,11 +62,8 @@ def _codes(tokenizer: Any) -> list[str]:
     return sorted(known or filter(CODE.fullmatch, tokenizer.get_vocab()))
 
 
-def _note(tokenizer: Any, asked: Mapping[str, str]) -> str:
-    source, target = (getattr(tokenizer, name, None) for name in SIDES.values())
-    said = f"Languages, as the tokenizer marks them: {source} to {target or source}."
-    missing = [_option(side) for side in SIDES if side not in asked]
-    return said + (f" If that is wrong, give {' and '.join(missing)}." if missing else "")
+def _asked(task: Any) -> dict[str, str]:
+    return {side: getattr(task, side) for side in SIDES if getattr(task, side, "")}
 
 
 def _option(side: str) -> str:
