@@ -54,8 +54,27 @@ def test_mnli_of_glue_and_of_a_copy_come_to_the_same_text(tmp_path):
         corpus(f"mnli:{made.jsonl(tmp_path / 'b.jsonl', {'premise': 'a', 'hypothesis': 'b', 'label': '-'})}")
 
 
+def test_trec_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
+    (tmp_path / "train_5500.label").write_bytes(
+        "DESC:manner How did it end ?\nHUM:ind Who is Ren\xe9 ?\n".encode("latin-1")
+    )
+    made.put(tmp_path / "TREC_10.label", "NUM:dist How far is it ?\n")
+    found = corpus(f"trec:{tmp_path}")
+    assert [(row["input"], row["label"]) for row in found["train"]] == [
+        ("trec question: How did it end ?", "description"),
+        ("trec question: Who is Ren\xe9 ?", "human"),
+    ]
+    assert found["test"][0]["text"] == "How far is it ?" and found["test"][0]["target"] == "number"
+    copy = made.jsonl(tmp_path / "copy" / "a.jsonl", {"coarse": "NUM", "text": "How far is it ?"})
+    assert dict(corpus(f"trec:{copy}")["a"][0]) == dict(found["test"][0])
+    with pytest.raises(UserError, match=r"b\.jsonl line 1: class XYZ is none of ABBR, DESC"):
+        corpus(f"trec:{made.jsonl(tmp_path / 'b.jsonl', {'coarse': 'XYZ', 'text': 'a'})}")
+
+
 @made.needs_shared
 def test_the_stored_copies_come_out_whole():
+    questions = {part: len(rows) for part, rows in corpus(f"trec:{made.SHARED / 'trec'}").items()}
+    assert questions == {"train": 5452, "test": 500}
     counts = {part: len(rows) for part, rows in corpus(f"sst2:{made.SHARED / 'sst2'}").items()}
     assert counts == {"train": 6920, "dev": 872, "test": 1821, "train_phrases": 67349}
     labels = {
