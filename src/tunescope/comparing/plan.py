@@ -90,6 +90,10 @@ def check(plan: Plan) -> Plan:
     settings = plan.settings
     for name in ("steps", "batch_size", "accumulate", "eval_every", "patience"):
         _at_least(name, getattr(settings, name), 1)
+    if settings.accumulate > settings.batch_size:
+        raise UserError(
+            f"--accumulate {settings.accumulate} is more parts than a batch of {settings.batch_size} has rows."
+        )
     _at_least("trials", plan.trials, 1)
     _at_least("threads", plan.threads, 1)
     _at_least("together", plan.together, 0)
