@@ -470,7 +470,7 @@ def test_a_plan_survives_json(material, tmp_path):
         ({"seeds": (1, 1)}, "give how many, 1 or more, or which"),
         ({"settings": default_settings(0, 8)}, "--steps 0 is too small"),
         ({"settings": default_settings(8, 0)}, "--batch-size 0 is too small"),
-        ({"settings": train.Settings(batch_size=4, accumulate=5)}, "--accumulate 5 is more parts than a batch of 4 has"),
+        ({"settings": train.Settings(batch_size=4, accumulate=5)}, "--accumulate 5 is more parts than a batch of 4"),
         ({"settings": train.Settings(warmup=1.5)}, "--warmup 1.5 is a share of the steps; give 0 or more"),
         ({"settings": train.Settings(clip=0.0)}, "--clip must be above 0 and --weight-decay at least 0"),
         ({"settings": train.Settings(optimizer="adamv")}, "--optimizer 'adamv' is not known. Did you mean 'adamw'?"),
