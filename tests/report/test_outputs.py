@@ -61,7 +61,9 @@ def test_paths_and_joiners_of_the_data_stay_as_they_are():
     results = written()
     said = "see /usr/local/bin/x, C:\\Users\\me and m\u200cn \u202e"
     results["examples"]["rows"][0] |= {"input": said, "references": [said], "outputs": [said, said]}
+    results["examples"]["arms"][0] = "soft:artifact=/home/me/x"
     html = report.html(results)
+    assert "/home/me" not in html  # an arm's name is the user's machine, not his data
     assert html.count("see /usr/local/bin/x, C:\\Users\\me and m\u200cn \\u202e") == 4
 
 

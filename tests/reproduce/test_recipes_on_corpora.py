@@ -388,6 +388,14 @@ def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_pa
         find("prefix-main").settings(ask)
 
 
+def test_who_chooses_among_labels_is_given_none_to_write(tmp_path):
+    data = e2e(tmp_path / "e2e")
+    with pytest.raises(ts.UserError, match="an encoder chooses among labels, and e2e has texts to write"):
+        find("unified-main").settings(Ask("unified-main", model=bert(tmp_path / "bert"), data=data))
+    with pytest.raises(ts.UserError, match="prompt-bases chooses among labels, and e2e has texts to write"):
+        find("prompt-bases").settings(Ask("prompt-bases", model=t5(tmp_path / "t5"), data=data))
+
+
 def test_a_row_without_a_target_is_named_by_its_own_file(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     data = e2e(tmp_path / "e2e")

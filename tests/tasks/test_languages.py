@@ -30,20 +30,25 @@ def opened(model, folder, more=0, **languages):
     return open_bench(Plan(model=model, data=data, task=task, arms=("zero-shot",)))
 
 
+def watched(model, monkeypatch):
+    """What `generate` gives, kept."""
+    kept, generate = [], model.generate
+
+    def spy(**given):
+        kept.append(generate(**given))
+        return kept[-1]
+
+    monkeypatch.setattr(model, "generate", spy)
+    return kept
+
+
 def test_inputs_end_and_answers_begin_and_end_in_the_languages_that_are_asked(folder, tmp_path, monkeypatch):
     bench = opened(folder, tmp_path, source_language="en", target_language="ro_RO")
     (row, *_) = bench.encoded("test", bos=True, room=None)
     shown = bench.tokenizer.convert_ids_to_tokens
     assert shown(row.input_ids) == ["▁the", "▁film", "▁was", "▁good", "</s>", "en_XX"]
     assert shown(row.target_ids) == ["▁filmul", "▁era", "▁bun", "</s>", "ro_RO"]
-    begun = []
-    generate = bench.model.generate
-
-    def spy(**given):
-        begun.append(generate(**given))
-        return begun[-1]
-
-    monkeypatch.setattr(bench.model, "generate", spy)
+    begun = watched(bench.model, monkeypatch)
     bench.task.predict(bench.model, [row], bench.tokenizer)
     assert shown(begun[0][0, :1].tolist()) == ["ro_RO"]
     assert bench.task.notes[-1] == "Languages, as the tokenizer marks them: en_XX to ro_RO."
@@ -57,14 +62,7 @@ def test_where_answers_begin_with_their_language_decoding_is_told(family, source
     rows = bench.encoded("test", bos=True, room=None)
     language = bench.tokenizer.convert_tokens_to_ids(target)
     assert {row.target_ids[0] for row in rows} == {language}
-    written = []
-    generate = bench.model.generate
-
-    def spy(**given):
-        written.append(generate(**given))
-        return written[-1]
-
-    monkeypatch.setattr(bench.model, "generate", spy)
+    written = watched(bench.model, monkeypatch)
     bench.task.predict(bench.model, rows[:2], bench.tokenizer)
     assert written[0][:, :2].tolist() == [[2, language]] * 2
     loss = bench.task.loss(bench.model, rows[:1], bench.tokenizer)

@@ -40,6 +40,6 @@ def page(
         rows=text.clean([[label, [list(cell) for cell in cells]] for label, cells in shown]),
         drawings=[{"title": text.clean(name), "drawn": drawn} for name, drawn in drawings.items()],
         pages=text.clean(dict(pages)),
-        outputs=outputs(text.said(examples), task, {}) if examples else None,
+        outputs=outputs(text.examples(examples), task, {}) if examples else None,
     )
     return made

@@ -31,6 +31,11 @@ def clean(value: Any) -> Any:
     return value
 
 
+def examples(found: Any) -> Any:
+    """Rows of data with what arms wrote, as `said`; what stands around them, names of arms too, as `clean`."""
+    return {key: said(one) if key == "rows" else clean(one) for key, one in (found or {}).items()} or None
+
+
 def said(value: Any) -> Any:
     """The same for what data and models say, where a path is part of the text, and joiners are part of a word."""
     if isinstance(value, str):

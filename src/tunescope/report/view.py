@@ -61,7 +61,7 @@ def view(results: Json) -> View:
         raise UserError("The results hold no arms. Run `tunescope compare` with at least one arm.")
     verdict = text.clean(results.get("verdict") or decide(results))
     raw = text.clean({key: value for key, value in results.items() if key not in ("arms", "examples")})
-    raw["examples"] = text.said(results.get("examples"))
+    raw["examples"] = text.examples(results.get("examples"))
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
         raw[section] = raw.get(section) or {}
     metric = str(raw["task"].get("metric") or "score")

@@ -71,6 +71,12 @@ def settings(
         raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
+    if choose and hasattr(_module(spec.name), "METRICS"):
+        who = "an encoder" if model["kind"] == "encoder" else ask.name
+        raise UserError(
+            f"{ask.name} --data {ask.data}: {who} chooses among labels, and {spec.name} has texts to write. "
+            "Give a corpus with labels, such as sst2:FOLDER."
+        )
     course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
     metrics, not_scored = (["accuracy"], []) if choose else _metrics(_module(spec.name))
     if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone
