@@ -92,7 +92,8 @@ def check(plan: Plan) -> Plan:
         _at_least(name, getattr(settings, name), 1)
     if settings.accumulate > settings.batch_size:
         raise UserError(
-            f"--accumulate {settings.accumulate} is more parts than a batch of {settings.batch_size} has rows."
+            f"--accumulate {settings.accumulate} is more parts than a batch of {settings.batch_size} has rows; "
+            f"give at most {settings.batch_size}."
         )
     _at_least("trials", plan.trials, 1)
     _at_least("threads", plan.threads, 1)
