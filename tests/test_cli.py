@@ -19,6 +19,7 @@ from tunescope import cli
 from tunescope.comparing import plan
 from tunescope.comparing.comparison import default_settings
 from tunescope.comparing.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope.errors import UserError
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
 
@@ -115,6 +116,12 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     signal.signal(signal.SIGTERM, handler)
     assert seen[0].data == asked.data
     assert {**plan.to_json(seen[0]), "model": model} == plan.to_json(asked)
+
+
+def test_rates_and_a_number_of_rates_together_are_refused():
+    with pytest.raises(UserError, match=r"--lr says which .* --trials how many .*; give one"):
+        question("m", "d.jsonl", ProtocolOptions(lr=(0.1,), trials=2), None, None)
+    assert question("m", "d.jsonl", ProtocolOptions(lr=(0.1,)), None, None).trials == 3
 
 
 def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, material):

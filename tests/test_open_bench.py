@@ -9,8 +9,9 @@ import tinyrun
 import transformers
 
 import tunescope as ts
-from tunescope.comparing.bench import load_model, open_bench
+from tunescope.comparing.bench import open_bench
 from tunescope.comparing.plan import Plan
+from tunescope.loading import load_model
 
 WHOLE = [
     ("llama", "LlamaModel", "lm_head.weight"),

@@ -12,9 +12,10 @@ import tunescope as ts
 from tunescope import train
 from tunescope.anchors import study
 from tunescope.comparing import arms, inside, plan
-from tunescope.comparing.bench import load_model, open_bench
+from tunescope.comparing.bench import open_bench
 from tunescope.comparing.comparison import ask, compare
 from tunescope.errors import UserError
+from tunescope.loading import load_model
 from tunescope.tasks import Classification
 
 WORDS = {"neg": "bad", "pos": "good"}

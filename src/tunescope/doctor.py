@@ -22,7 +22,7 @@ def lines(model: str | None) -> Iterator[str]:
 
 def _model(name: str) -> Iterator[str]:
     """Raises UserError where the model cannot be loaded; what it does not allow is told."""
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
     from tunescope.reach import reached
     from tunescope.sites import kind, resolve
 

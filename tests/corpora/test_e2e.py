@@ -38,6 +38,13 @@ def test_the_published_files_are_the_three_parts(folder):
     assert found.notes == ()
 
 
+def test_a_row_with_an_empty_reference_is_left_out_and_counted(tmp_path):
+    made.put(tmp_path / "trainset.csv", "mr,ref\nname[Ox],Fine.\nname[Ox],\nname[Elm], \n")
+    found = corpus(f"e2e:{tmp_path}")
+    assert [row["target"] for row in found["train"]] == ["Fine."]
+    assert found.notes == (f"e2e:{tmp_path.name}#train: 2 rows with an empty reference left out.",)
+
+
 @pytest.mark.parametrize("mr", ["name[Ox", "Ox", "name[Ox] and area[city centre]] x", ""])
 def test_an_mr_of_another_form_is_named_with_its_line(tmp_path, mr):
     path = made.put(tmp_path / "a.csv", f'mr,ref\nname[Ox],Fine.\n"{mr}",Bad.\n')

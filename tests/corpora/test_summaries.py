@@ -96,7 +96,8 @@ def test_xsum_as_jsonl_and_as_source_and_target(tmp_path):
 
 def test_dialogsum_has_one_summary_or_three(tmp_path):
     talk = "#Person1#: Tea?\n#Person2#: Yes."
-    made.jsonl(tmp_path / "dialogsum.train.jsonl", {"fname": "a", "dialogue": talk, "summary": "Tea. ", "topic": "t"})
+    one = {"fname": "a", "dialogue": talk, "summary": "Tea. ", "topic": "t"}
+    made.jsonl(tmp_path / "dialogsum.train.jsonl", one, one | {"dialogue": " \n"})
     several = {"fname": "b", "dialogue": talk, "summary1": "One.", "topic1": "t", "summary2": "Two.", "summary3": " "}
     made.jsonl(tmp_path / "dialogsum.test.jsonl", several)
     made.jsonl(tmp_path / "dialogsum.dev.jsonl", {"dialogue": talk, "summaries": ["One.", "Two."]})
@@ -105,7 +106,10 @@ def test_dialogsum_has_one_summary_or_three(tmp_path):
     assert list(found) == ["train", "dev", "test"]
     assert found["train"] == [{"input": talk, "target": "Tea."}]
     assert found["test"] == found["dev"] == [{"input": talk, "target": text} for text in ("One.", "Two.")]
-    assert found.notes == (f"dialogsum:{tmp_path.name}#test: 1 empty summaries left out.",)
+    assert found.notes == tuple(
+        f"dialogsum:{tmp_path.name}#{part}: 1 pairs with an empty dialogue or summary left out."
+        for part in ("train", "test")
+    )
 
 
 def test_a_dialogue_without_a_summary_is_named(tmp_path):

@@ -63,6 +63,16 @@ def test_a_given_part_is_left_alone_and_what_it_shares_with_train_is_counted():
     )
 
 
+def test_an_input_of_train_with_another_answer_is_told_beside_the_exact_rows():
+    some = [{"text": "a", "answer": "x"}, {"text": "b", "answer": "x"}]
+    dev, test = [{"text": "a", "answer": "x"}], [*some, {"text": "a", "answer": "y"}, {"text": "c", "answer": "x"}]
+    assert split(some, dev=dev, test=test, by=("text",)).notes == (
+        "1 of 1 dev rows are also in train, exactly.",
+        "2 of 4 test rows are also in train, exactly.",
+        "3 of 4 test rows have text of a row of train.",
+    )
+
+
 def test_repeats_and_shared_rows_are_told_by_line():
     some = [Row({"text": t, "label": n}, "a", line) for line, (t, n) in enumerate(["a1", "b1", "a1", "a2"], start=5)]
     assert repeats(some) == [7]

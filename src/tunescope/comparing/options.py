@@ -110,7 +110,7 @@ class ProtocolOptions:
         arms: such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods.
         budget: stored parameters of each arm; several repeat the arms.
         seeds: how many, or which.
-        trials: learning rates tried for each arm, from its method's own grid.
+        trials: learning rates tried for each arm, from its method's own grid (default: 3).
         lr: these learning rates for every arm instead.
         halving: stop learning rates that have clearly lost: at a third of the steps the best third goes on.
         together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
@@ -122,7 +122,7 @@ class ProtocolOptions:
     arms: Annotated[tuple[str, ...], Many] = ()
     budget: Annotated[tuple[int, ...], Many] = ()
     seeds: Annotated[tuple[int, ...], Many] = (3,)
-    trials: int = 3
+    trials: int | None = None
     lr: Annotated[tuple[float, ...], Many] = ()
     k_shot: int | None = None
     together: int = 1
@@ -142,6 +142,8 @@ def question(
     from tunescope.comparing.comparison import default_settings, with_settings
 
     protocol, training = protocol or ProtocolOptions(), training or TrainingOptions()
+    if protocol.lr and protocol.trials is not None:
+        raise UserError("--lr says which learning rates are tried, and --trials how many of a method's own; give one.")
     parts = {"train": data, "dev": protocol.dev, "test": protocol.test}
     asked = plan.Plan(
         model=model,
@@ -150,7 +152,7 @@ def question(
         arms=protocol.arms,
         budgets=protocol.budget,
         seeds=tuple(range(protocol.seeds[0])) if len(protocol.seeds) == 1 else protocol.seeds,
-        trials=protocol.trials,
+        trials=3 if protocol.trials is None else protocol.trials,
         rates=protocol.lr,
         k_shot=protocol.k_shot,
         together=protocol.together,

@@ -35,11 +35,11 @@ def rows(files: places.Files) -> Found:
     for index, source in enumerate(read(files[0])):
         dialogue = value(source, "dialogue", index)
         for summary in _summaries(source, index):
-            if summary.strip():
+            if summary.strip() and dialogue.strip():
                 found.append(row({"input": dialogue, "target": summary.strip()}, source))
             else:
                 empty += 1
-    return Found(found, left_out(empty, "empty summaries"))
+    return Found(found, left_out(empty, "pairs with an empty dialogue or summary"))
 
 
 def _summaries(source: Mapping[str, Any], index: int) -> list[str]:

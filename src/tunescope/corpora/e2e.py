@@ -9,7 +9,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.gathering import places
-from tunescope.gathering.found import Found, row
+from tunescope.gathering.found import Found, left_out, row
 from tunescope.tasks.reading import Row, place, read, value
 
 SOURCE = "Novikova et al. 2017, arXiv:1706.09254; github.com/tuetschek/e2e-dataset; CC BY-SA 4.0"
@@ -44,7 +44,8 @@ def rows(files: places.Files) -> Found:
             mr = value(source, "mr", index)
             slots = linear(mr, place(source, index))
             found.append(row({"input": slots, "target": value(source, "ref", index), "mr": mr}, source))
-    return Found(found, notes)
+    kept = [each for each in found if each["target"].strip()]
+    return Found(kept, (*notes, *left_out(len(found) - len(kept), "rows with an empty reference")))
 
 
 def linear(mr: str, where: str) -> str:

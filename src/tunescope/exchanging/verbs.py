@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tunescope import exchanging, formats, saving
-from tunescope.comparing.bench import load_model
 from tunescope.errors import UserError
+from tunescope.loading import load_model
 from tunescope.registry import show
 
 

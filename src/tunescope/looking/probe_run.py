@@ -14,10 +14,10 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope import files, machine, saving, tasks
-from tunescope.comparing.bench import load_model
 from tunescope.contexts.anchors import Anchors
 from tunescope.contexts.text import Text
 from tunescope.errors import UserError
+from tunescope.loading import load_model
 from tunescope.looking import probe_list
 from tunescope.looking.finding import Finding
 from tunescope.looking.seeing import see

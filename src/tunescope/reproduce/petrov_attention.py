@@ -139,8 +139,8 @@ def _asked(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str
     """The model in the unit's precision, and its inputs in batches, padded on the right."""
     import torch
 
-    from tunescope.comparing.bench import load_model
     from tunescope.lab.families import VOCAB, random_model
+    from tunescope.loading import load_model
     from tunescope.tasks.batching import pad_id
 
     dtype = getattr(torch, unit["dtype"])

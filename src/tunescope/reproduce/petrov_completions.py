@@ -55,7 +55,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
 
     model = load_model(settings["model"])[0].float().eval().requires_grad_(False)
     table = model.get_input_embeddings()

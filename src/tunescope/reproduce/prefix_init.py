@@ -18,7 +18,7 @@ EXAMPLES = 500
 
 
 def settings(ask: Ask) -> Settings:
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
 
     rows = published.rows(ask)
     rows["train"] = min(EXAMPLES, rows.get("train", EXAMPLES))

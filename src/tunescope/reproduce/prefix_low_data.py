@@ -48,7 +48,7 @@ def settings(ask: Ask) -> Settings:
 
 def _from_words(made: Settings) -> dict[str, tuple[str, None]]:
     """The published prefix in the place of that of 2 %."""
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
 
     text = WORDS.get(made["data"].partition(":")[0], OTHERWISE)
     length = len(load_model(made["model"])[1](text, add_special_tokens=False)["input_ids"])

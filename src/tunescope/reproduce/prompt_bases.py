@@ -33,7 +33,7 @@ def _lines(protocol: str) -> tuple[Line, ...]:
 def settings(ask: Ask) -> Settings:
     if not ask.models:
         raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
     from tunescope.tasks import masking
 
     lines = _lines(ask.protocol)

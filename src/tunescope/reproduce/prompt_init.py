@@ -48,7 +48,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's; its "words"."""
     import tunescope as ts
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
     from tunescope.registry import parse
 
     model, words = load_model(settings["model"])

@@ -131,8 +131,9 @@ def _bench(settings: Settings) -> "Bench":
     """Beginnings and continuations of the texts that are long enough, cut into parts by their content."""
     import torch
 
-    from tunescope.comparing.bench import Bench, load_model
+    from tunescope.comparing.bench import Bench
     from tunescope.comparing.plan import Plan
+    from tunescope.loading import load_model
     from tunescope.tasks import reading, splitting
     from tunescope.tasks.generation import Generation
 

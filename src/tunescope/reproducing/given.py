@@ -37,7 +37,7 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
     from tunescope.artifact import fingerprint
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
     from tunescope.sites import kind
 
     found, _ = load_model(model)

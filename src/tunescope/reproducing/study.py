@@ -121,7 +121,7 @@ def scaled_lora(settings: Settings, arm: str, share: float, scale: float) -> tup
 
 def _size(settings: Settings, arm: str, share: float) -> int:
     from tunescope.budget import solve
-    from tunescope.comparing.bench import load_model
+    from tunescope.loading import load_model
     from tunescope.registry import explicit, parse
 
     model = load_model(settings["model"])[0]

@@ -110,7 +110,7 @@ class Template(Search):
         return unique
 
     def _generator(self, bench: Bench) -> tuple[Any, Any]:
-        from tunescope.comparing.bench import load_model
+        from tunescope.loading import load_model
         from tunescope.searching.filling import sentinels
 
         if not self.generator and bench.kind != "encoder-decoder":

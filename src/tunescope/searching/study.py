@@ -10,11 +10,12 @@ from typing import Any
 
 import tunescope as ts
 from tunescope import files, machine, stats, store
-from tunescope.comparing.bench import Bench, load_model, open_bench
+from tunescope.comparing.bench import Bench, open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.results import LEVEL, data_of, model_of
 from tunescope.contexts.text import Text
 from tunescope.errors import UserError
+from tunescope.loading import load_model
 from tunescope.registry import name_of
 from tunescope.registry import show as shown_arm
 from tunescope.searching.named import listed, show

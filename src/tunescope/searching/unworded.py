@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tunescope.comparing.bench import Bench, load_model, make_task, open_bench
+from tunescope.comparing.bench import Bench, make_task, open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.errors import UserError
+from tunescope.loading import load_model
 
 
 def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> Bench:

@@ -112,6 +112,12 @@ def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequ
             f"{sizes} rows; {whole} stay together."
         )
     for name in (name for name in ("dev", "test") if name not in wanted):
-        if found := shared(parts["train"], parts[name]):
+        found = shared(parts["train"], parts[name])
+        if found:
             notes.append(f"{len(found)} of {len(parts[name])} {name} rows are also in train, exactly.")
+        alike = shared(parts["train"], parts[name], by)
+        if len(alike) > len(found):  # the same input with another answer
+            notes.append(
+                f"{len(alike)} of {len(parts[name])} {name} rows have {' and '.join(by or ())} of a row of train."
+            )
     return tuple(notes)
