@@ -108,6 +108,10 @@ def _check_artifact(material, folder, run):
         (["--method", "gcg", "--passes", "0"], "--passes 0 is too small; give a whole number of 1 or more"),
         (["--method", "gcg", "--passes", "9"], "every search was refused; gcg: --passes 9 is too few"),
         (["--method", "pez:length=70"], "every search was refused; pez:length=70: the context takes 70 positions"),
+        (
+            ["--method", "gcg", "--task", "generation", "--metric", "bleu", "chrf", "ter"],
+            "a search tells of one metric, and not of chrf and ter; type: --metric bleu",
+        ),
         (["--method", "pez:ban=a,b,d,f,g,l,p,n,w,t"], "No token is left to make a prompt of: of 16, 12 banned"),
     ],
 )

@@ -48,6 +48,9 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     chosen = listed(asked.methods)
     if asked.passes < 1:
         raise UserError(f"--passes {asked.passes} is too small; give a whole number of 1 or more.")
+    if more := asked.plan.task.get("also"):
+        only = asked.plan.task["metric"]
+        raise UserError(f"a search tells of one metric, and not of {' and '.join(more)}; type: --metric {only}")
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty: a search writes to a folder of its own. Name a new one with --out.")
     with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
