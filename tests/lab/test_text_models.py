@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 import tunescope as ts
 from tunescope.lab import text_files, texts
-from tunescope.lab.text_models import Size, TextModel, held_out_loss, main, pretrained
+from tunescope.lab.text_models import Size, TextModel, held_out_loss, main, pretrained, rates_of
 from tunescope.train import Settings
 
 LINES = [f"the {n} birds flew over {n * 7} hills and sang" for n in range(200)]
@@ -80,6 +80,12 @@ def test_texts_of_one_name_in_two_folders_are_two_texts(tmp_path):
     before = text_files.digest(str(tmp_path))
     (tmp_path / "a" / "t.txt").write_text("other")
     assert text_files.digest(str(tmp_path)) != before
+
+
+def test_the_rates_of_a_t5_go_by_the_size_of_each_tensor_and_a_decoders_are_one():
+    some = {"large": torch.tensor([3.0, -4.0]), "small": torch.full((2, 2), 0.01), "none": torch.zeros(3)}
+    assert rates_of(some, "t5") == pytest.approx({"large": 0.02 * 12.5**0.5, "small": 2e-4, "none": 2e-5})
+    assert rates_of(some, "decoder") == dict.fromkeys(some, 2e-3)
 
 
 def test_lm_adaptation_goes_on_from_span_corruption_and_gets_better_at_second_halves():

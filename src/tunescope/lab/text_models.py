@@ -10,7 +10,7 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -31,6 +31,7 @@ from tunescope.train import Problem, Progress, Settings, train
 
 TOGETHER = 64  # rows of one evaluation pass
 HEAD = 32  # width of a head
+RATES = {"decoder": 2e-3, "t5": 2e-2}  # of a T5 it is times the root mean square of each tensor, as Adafactor's is
 EVERY = 100  # steps between two lines about how far it is
 Pairs = tuple[Tensor, Tensor]
 Report = Callable[[Progress], None]
@@ -59,14 +60,14 @@ class TextModel:
     sha256: str
     settings: Settings
     size: Size = Size()
-    rate: float = 2e-3
     adapted: int = 0
     seed: int = 0
 
     @property
     def identity(self) -> str:
         """16 hex digits: equal for equal texts, sizes and software."""
-        return store.identity(asdict(self) | {name: version(name) for name in ("torch", "tokenizers", "tunescope")})
+        versions = {name: version(name) for name in ("torch", "tokenizers", "tunescope")}
+        return store.identity(asdict(self) | {"rate": RATES[self.kind]} | versions)
 
 
 def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda told: None) -> Path:
@@ -96,7 +97,11 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
     losses = {name: held_out_loss(made, *pairs) for name, pairs in _objectives(model, found.held_out, words).items()}
     made.save_pretrained(out)
     words.save_pretrained(out)
-    facts: dict[str, Any] = {"recipe": asdict(model), "parameters": made.num_parameters(), "losses": losses}
+    facts: dict[str, Any] = {
+        "recipe": asdict(model) | {"rate": RATES[model.kind]},
+        "parameters": made.num_parameters(),
+        "losses": losses,
+    }
     facts |= {"characters_a_token": found.characters_a_token, "tokens": found.train.numel()}
     write_manifest(out, facts)
 
@@ -164,7 +169,7 @@ def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, repo
     train(
         Problem(
             parameters=parameters,
-            rates=dict.fromkeys(parameters, model.rate),
+            rates=rates_of(parameters, model.kind),
             loss=lambda rows: loss(network, inputs[rows], targets[rows]),
             score=lambda: -held_out_loss(network, *watched),
             lengths=[inputs.shape[1]] * len(inputs),
@@ -174,6 +179,15 @@ def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, repo
         model.seed,
         report=report,
     )
+
+
+def rates_of(parameters: Mapping[str, Tensor], kind: str) -> dict[str, float]:
+    """A rate for each tensor. A T5's begin on scales a hundred times apart, and one rate for all hardly teaches it."""
+    if kind == "decoder":
+        return dict.fromkeys(parameters, RATES[kind])
+    return {
+        name: RATES[kind] * max(1e-3, one.detach().square().mean().sqrt().item()) for name, one in parameters.items()
+    }
 
 
 def loss(network: Any, inputs: Tensor, targets: Tensor) -> Tensor:
