@@ -1,6 +1,7 @@
 """Recipes as commands: found by name, refused what they do not take, gone on with, and shown beside the paper."""
 
 import json
+import re
 import time
 
 import pytest
@@ -155,6 +156,21 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
         running._unit("toy", {"seeds": 1}, {"seed": 0}, path)
         assert not running._passing(path).exists()
         assert running._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        ({"scores": {"bleu": [10.0, 11.0], "ter": []}}, r"arm full, share 0\.5: bleu 10\.500 \(\d+ s\)"),
+        ({"scores": {}, "reason": "no such parameter."}, r"arm full, share 0\.5: no such parameter\. \(\d+ s\)"),
+        ({"a": 1}, r"arm full, share 0\.5 \(\d+ s\)"),
+    ],
+)
+def test_a_piece_that_ends_says_what_came_of_it(tmp_path, monkeypatch, outcome, says):
+    monkeypatch.setattr("importlib.import_module", lambda name: Toy)
+    monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(outcome), raising=False)
+    unit = {"base": None, "arm": "full", "share": 0.5, "part": ""}
+    assert re.fullmatch(says, running._unit("toy", {}, unit, tmp_path / "a.json"))
 
 
 def test_a_folder_with_another_configuration_is_refused(toy):

@@ -4,10 +4,11 @@ import multiprocessing
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tunescope import files, store
@@ -122,7 +123,15 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
     lasts = outcome.get("status", "done") in LASTING
     files.remove(_passing(path))  # of an earlier go
     files.put_json(path if lasts else _passing(path), outcome)
-    return f"{', '.join(f'{key} {value}' for key, value in unit.items())} ({outcome['seconds']:.0f} s)"
+    return f"{_came_of(unit, outcome)} ({outcome['seconds']:.0f} s)"
+
+
+def _came_of(unit: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
+    """A piece by what distinguishes it, and of a comparison the mean of each score over seeds, or why there is none."""
+    named = ", ".join(f"{key} {value}" for key, value in unit.items() if value not in (None, ""))
+    means = [f"{metric} {fmean(values):.3f}" for metric, values in outcome.get("scores", {}).items() if values]
+    ending = ", ".join(means) or outcome.get("reason", "")
+    return f"{named}: {ending}" if ending else named
 
 
 def _compares(recipe: Any) -> bool:
