@@ -424,6 +424,14 @@ def test_another_question_in_the_same_folder_is_refused_and_nothing_is_lost(done
     assert (done.folder / "results.json").read_bytes() == before
 
 
+def test_what_differs_in_a_folder_is_named_however_deep(tmp_path):
+    old = {"version": store.VERSION, "recipe": "a", "settings": {"course": {"steps": 1, "rates": [1]}, "lines": {}}}
+    store.write_config(tmp_path, old)
+    new = old | {"settings": {"course": {"steps": 2, "rates": [1]}, "lines": []}}
+    with pytest.raises(UserError, match=r"it differs in: settings\.course\.steps, settings\.lines\)"):
+        store.check_config(tmp_path, new)
+
+
 @pytest.mark.parametrize("name", ["results.json", "config.json"])
 def test_a_folder_of_a_newer_tunescope_is_refused(tmp_path, name):
     (tmp_path / name).write_text('{"version": 99}')

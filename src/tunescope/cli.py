@@ -139,6 +139,7 @@ def reproduce(
     data: str | None = None,
     steps: int | None = None,
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    accumulate: int | None = None,
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -153,6 +154,7 @@ def reproduce(
         data: for recipes on given data: a file, or a corpus as CORPUS:FOLDER (`tunescope data` lists them).
         steps: for recipes on a given model: updates of every line, instead of the protocol's.
         precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
+        accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
     """
@@ -162,9 +164,9 @@ def reproduce(
     if name is None:
         print(listing())
         return
-    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision)
+    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision, accumulate)
     folder = Path(out) if out else running.default_folder(ask)
-    running.reproduce(ask, folder, workers or running.default_workers(ask), lambda line: print(line, flush=True))
+    running.reproduce(ask, folder, workers, lambda line: print(line, flush=True))
     print(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
 
 
@@ -398,7 +400,7 @@ def pull(repo: str, /, *, out: str, revision: str | None = None) -> None:
 def _workers(model: str) -> int:
     from tunescope import machine
 
-    return machine.default_workers(Path(model))
+    return machine.default_workers(model)
 
 
 def _print(findings: Mapping[str, Any], page: Path) -> None:

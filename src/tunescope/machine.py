@@ -34,12 +34,13 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def default_workers(model: Path) -> int:
-    """One a core for a model in a folder, as far as memory goes at six times its weights each; else 1.
+def default_workers(model: str | Path) -> int:
+    """One a core for a model that is here, as far as memory goes at six times its weights each; else 1.
 
     Six: weights, gradients, two moments, the best tensors, and the rows' activations. A GPU has one.
     """
-    weights = sum(file.stat().st_size for file in model.glob("*.safetensors")) if model.is_dir() else 0
+    folder = _folder(model)
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder else 0
     if torch.cuda.is_available() or not weights:
         return 1
     try:
@@ -47,6 +48,20 @@ def default_workers(model: Path) -> int:
     except (ValueError, OSError):
         return 1
     return max(1, min(cores(), free // (6 * weights + 2**29)))
+
+
+def _folder(model: str | Path) -> Path | None:
+    """The folder that a model is in: its own, or that of the hub's cache; None where it is not here yet."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    if Path(model).is_dir():
+        return Path(model)
+    try:
+        found = try_to_load_from_cache(str(model), "config.json")
+    except HFValidationError:  # a path, and no name on the hub
+        return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 @contextmanager

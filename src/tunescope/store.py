@@ -84,12 +84,21 @@ def check_config(run: Path, config: Mapping[str, Any]) -> None:
     if not (run / "config.json").exists():
         return
     old, new = read_config(run), json.loads(json.dumps(config))
-    keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    keys = _differing(old, new)
     if keys:
         raise UserError(
             f"{run} holds another comparison (it differs in: {', '.join(keys)}); "
             "name a new folder with --out, or ask what was asked first."
         )
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ; of a mapping in both, its own keys behind a dot."""
+    found = []
+    for key in sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)):
+        inner = [one for one in (old.get(key), new.get(key)) if isinstance(one, dict)]
+        found += [f"{key}.{name}" for name in _differing(*inner)] if len(inner) == 2 else [key]
+    return found
 
 
 def write_config(run: Path, config: Mapping[str, Any]) -> None:

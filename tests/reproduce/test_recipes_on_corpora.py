@@ -204,13 +204,18 @@ def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
     found = [(unit, {"scores": {"bleu": few}}) for unit, few in zip(units, scores, strict=True)]
     found.append(({"part": "100"}, {"scores": {"bleu": [8.0]}, "reason": "seed 0: out of memory"}))
     lines.append(lines[-1])
-    course = asdict(published.Course(steps=5, batch_size=2))
+    course, one_rate = asdict(published.Course(steps=5, batch_size=2)), {"rates": (5e-5,)}
     settings = {"lines": lines, "metrics": ["bleu"], "sizes": [50, 100], "subsets": 2, "course": course, "rows": {}}
     table = recipe.table(settings | {"parameters": 10, "seeds": 1, "choose": False}, found)
     assert [(label, *(cell.values for cell in cells)) for label, cells in table.rows] == [
         ("full tuning", (1.0, 3.0), (4.0, 6.0)),
         ("prefix", (5.0, 7.0), (8.0,)),
     ]
+    assert table.notes[0] == (
+        "Cells: bleu; the intervals are over 2 random subsets; a rate is chosen on the first of them."
+    )
+    one = recipe.table({**settings, "parameters": 10, "seeds": 1, "choose": False, "course": course | one_rate}, found)
+    assert one.notes[0] == "Cells: bleu; the intervals are over 2 random subsets."
     assert table.notes[-1] == "prefix, 100 rows: not every subset has a score (seed 0: out of memory)."
     (drawn,) = table.pictures.values()
     assert "full tuning: 50 2.00, 100 5.00; prefix: 50 6.00, 100 8.00" in drawn
@@ -232,15 +237,19 @@ def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_doe
     recipe = find("prefix-unseen")
     outputs, references = ["a b c d e", "a b x d e", "q"], [["a b c d e"], ["a b c d e"], ["a b c d e"]]
     counts = metric("bleu").stats(outputs, references, False)
-    scores = recipe._scores(counts.tolist(), [True, False, False])
+    scores = recipe._scores("bleu", counts.tolist(), [True, False, False])
     assert scores["seen"] == pytest.approx(100.0) and scores["unseen"] < scores["all"] < 100
-    assert recipe._scores(counts.tolist()[:1], [True]) == {"seen": pytest.approx(100.0), "all": pytest.approx(100.0)}
+    assert recipe._scores("bleu", counts.tolist()[:1], [True]) == {
+        "seen": pytest.approx(100.0),
+        "all": pytest.approx(100.0),
+    }
     model, _ = tinyrun.write(tmp_path)
     ask = Ask("prefix-unseen", quick=True, model=model, data=webnlg(tmp_path / "webnlg"))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     outcome = result["units"][0]["outcome"]
     assert (outcome["inputs"], outcome["seen"]) == (12, 6)
-    assert outcome["domains"][0]["all"] == outcome["scores"]["bleu"][0]
+    assert outcome["domains"][0]["all"] == outcome["scores"]["bleu_webnlg"][0]
+    assert "bleu_webnlg over 12 inputs, 6 of them of seen categories" in result["table"]["notes"][0]
     with pytest.raises(ts.UserError, match="this corpus has no domains"):
         recipe.settings(Ask("prefix-unseen", model=model, data=e2e(tmp_path / "e2e")))
 
@@ -324,19 +333,28 @@ def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_p
     assert plain["course"]["steps"] == 100_000 and plain["metrics"][0] == "bleu"
 
 
-def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_path):
+def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_path, monkeypatch):
     folder, _ = tinyrun.write(tmp_path)
     xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
     settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
     training, task = working._training(settings["course"], rows=480), working._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.accumulate) == (300, 48, 3)  # 30 times 480 in batches of 48
     assert (task.beams, task.min_new_tokens, task.max_new_tokens) == (6, 11, 62)
-    assert settings["course"]["rates"] == (5e-5,) and "prefix:mlp=800" in {line["arm"] for line in settings["lines"]}
+    assert settings["course"]["rates"] == (5e-5,) and {"prefix:mlp=800", "prefix:mlp=800,length=200"} <= {
+        line["arm"] for line in settings["lines"]
+    }
     assert settings["lines"][0]["paper"] == {"rouge_1": "45.14", "rouge_2": "22.27", "rouge_l": "37.25"}
-    settings = find("prefix-length").settings(
-        Ask("prefix-length", "paper", model=folder, data=webnlg(tmp_path / "webnlg"))
-    )
+    ask = Ask("prefix-length", "paper", model=folder, data=webnlg(tmp_path / "webnlg"))
+    settings = find("prefix-length").settings(ask)
     assert (settings["course"]["batch_size"], settings["course"]["rates"]) == (5, (5e-5,))
+    for name in ("prefix-main", "prefix-unseen"):
+        last = find(name).settings(replace(ask, name=name))["lines"][-1]
+        assert (last["label"], last["arm"], last["share"]) == ("prefix, .1 %: 5", "prefix:mlp=512,length=5", None)
+    few = find("prefix-low-data")
+    monkeypatch.setattr(few, "SIZES", (1, 2))
+    settings = few.settings(Ask("prefix-low-data", "paper", model=folder, data=xsum))
+    assert (settings["course"]["network"], settings["course"]["beams"], settings["course"]["steps"]) == (800, 6, 400)
+    assert settings["lines"][-1]["label"] == "prefix of 1, from 'summarize:'"
 
 
 def test_published_sizes_are_those_of_the_model_s_kind(tmp_path):
@@ -346,7 +364,8 @@ def test_published_sizes_are_those_of_the_model_s_kind(tmp_path):
     arms = {line["arm"]: line["share"] for line in settings["lines"]}
     parallel = "adapter:placement=parallel,sites=ffn,scale=4.0,bottleneck=512"
     assert {parallel, f"prefix:mlp=800,length=30+{parallel}", "prefix:mlp=800,length=200"} <= arms.keys()
-    assert "lora:sites=ffn.in,ffn.out,rank=102,alpha=408.0" in arms and set(arms.values()) == {None}
+    lora = "lora:sites=ffn.in,ffn.out,rank=102,alpha=408.0"
+    assert {lora, f"prefix:mlp=800,length=30+{lora}"} <= arms.keys() and set(arms.values()) == {None}
     settings = find("unified-main").settings(Ask("unified-main", model=bert(tmp_path / "bert"), data=data))
     arms = {line["arm"]: line["share"] for line in settings["lines"]}
     assert arms["prefix:length=16+adapter:placement=parallel,sites=ffn,scale=2.0"] == arms["prefix"] == 0.005
@@ -396,14 +415,14 @@ def test_who_chooses_among_labels_is_given_none_to_write(tmp_path):
         find("prompt-bases").settings(Ask("prompt-bases", model=t5(tmp_path / "t5"), data=data))
 
 
-def test_a_row_without_a_target_is_named_by_its_own_file(tmp_path):
+def test_a_row_without_a_target_is_left_out_and_told(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     data = e2e(tmp_path / "e2e")
     path = tmp_path / "e2e" / "devset.csv"
     path.write_text(path.read_text() + '"name[film]",\n')
     settings = find("prefix-main").settings(Ask("prefix-main", model=folder, data=data))
-    with pytest.raises(ts.UserError, match=r"devset\.csv line 14: the target is empty"):
-        study.parts(settings)
+    dev = study.parts(settings)["dev"]
+    assert all(row["target"] for row in dev) and "1 rows with an empty reference left out" in " ".join(dev.notes)
 
 
 def test_languages_of_a_corpus_reach_a_tokenizer_that_marks_them(tmp_path):
@@ -419,6 +438,9 @@ def test_languages_of_a_corpus_reach_a_tokenizer_that_marks_them(tmp_path):
 def test_a_recipe_s_folder_names_its_model_and_data_and_processes_are_as_many_as_have_room(tmp_path):
     ask = Ask("prefix-main", "paper", model="/x/gpt2-medium", data="e2e:/y/e2e")
     assert str(running.default_folder(ask)).endswith("reproduce/prefix-main-paper-gpt2-medium-e2e")
+    other = replace(ask, steps=40, seeds=2, precision="bfloat16", accumulate=4)
+    name = "prefix-main-paper-gpt2-medium-e2e-40-steps-2-seeds-4-parts-bfloat16"
+    assert running.default_folder(other).name == name
     assert running.default_workers(ask) == 1  # its size is not known
     assert running.default_workers(Ask("petrov-table1")) == machine.cores()
 
@@ -521,6 +543,30 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
         check(replace(ask, steps=0), find("prefix-main"))
     with pytest.raises(ts.UserError, match="petrov-table1 has no use for --steps"):
         check(Ask("petrov-table1", steps=3), find("petrov-table1"))
+
+
+def test_a_batch_goes_through_in_the_parts_that_the_user_says(tmp_path):
+    ask = Ask("prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), accumulate=5)
+    for protocol, size in (("tuned", 16), ("paper", 10)):
+        training = working._training(find("prefix-main").settings(replace(ask, protocol=protocol))["course"], rows=60)
+        assert (training.batch_size, training.accumulate) == (size, 5)
+    assert command(ask).endswith(" --data e2e:e2e --accumulate 5")
+    with pytest.raises(ts.UserError, match="--accumulate 17: a batch has 16 rows; give at most as many"):
+        find("prefix-main").settings(replace(ask, accumulate=17))
+    with pytest.raises(ts.UserError, match="--accumulate 0: at least one"):
+        check(replace(ask, accumulate=0), find("prefix-main"))
+    with pytest.raises(ts.UserError, match="petrov-table1 has no use for --accumulate"):
+        check(Ask("petrov-table1", accumulate=2), find("petrov-table1"))
+
+
+def test_a_model_of_the_hub_that_is_here_has_as_many_processes_as_its_folder(tmp_path, monkeypatch):
+    folder, _ = tinyrun.write(tmp_path)
+    monkeypatch.setattr(machine, "cores", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert machine.default_workers(folder) == 3
+    here = {"owner/name": f"{folder}/config.json"}
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda name, file: here.get(name))
+    assert [machine.default_workers(name) for name in ("owner/name", "owner/other")] == [3, 1]
 
 
 def test_one_model_is_taken_where_one_is_meant():

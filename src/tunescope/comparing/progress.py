@@ -1,5 +1,6 @@
 """How a run is shown while it runs: a live table on a terminal, plain lines elsewhere."""
 
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +22,12 @@ class Display(Protocol):
 
 @contextmanager
 def display(arms: Sequence[str], out: TextIO | None = None, quiet: bool = False) -> Iterator[Display]:
-    """The live table if `out` is a terminal, else lines; `quiet` shows nothing."""
+    """The live table if `out` is a terminal, else lines, of one of several processes one a minute; `quiet`: nothing."""
     out = out or sys.stderr
     if quiet:
         yield Lines(None)
+    elif multiprocessing.parent_process() is not None:
+        yield Lines(out, every=60.0)
     elif out.isatty():
         from rich.console import Console
         from rich.live import Live

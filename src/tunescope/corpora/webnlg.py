@@ -17,7 +17,7 @@ from tunescope.gathering.triples import rows as rows_of
 SOURCE = (
     "Gardent et al. 2017, aclanthology.org/P17-1017; gitlab.com/shimorina/webnlg-dataset; said to be CC BY-NC-SA 4.0"
 )
-METRICS = ("bleu", "meteor", "ter")  # of the challenge
+METRICS = ("bleu_webnlg", "bleu", "meteor", "ter")  # of the challenge, and sacrebleu's
 DOMAIN = "category"  # a row is seen where the training rows have its category
 OFFICIAL = {part: (f"{part}.json",) for part in ("train", "dev", "test")}
 TESTS = ("testdata_with_lex.xml", "rdf-to-text-generation-test-data-with-refs-en.xml")

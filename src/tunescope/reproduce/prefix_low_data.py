@@ -37,7 +37,7 @@ def settings(ask: Ask) -> Settings:
     subsets = ask.seeds or (1 if ask.quick else 3 if ask.protocol == "tuned" else 5)
     rows = {part: most for part, most in published.rows(ask).items() if part != "train"}
     made = study.settings(ask, (), course, rows)
-    arms = ARMS if ask.protocol == "tuned" else ARMS | _from_words(made)
+    arms = ARMS if ask.protocol == "tuned" else _from_words(made)
     lines = [Line(label, arm, share, part=str(size)) for label, (arm, share) in arms.items() for size in sizes]
     has = len(study.parts(made)["train"])
     if max(sizes) > has:
@@ -46,13 +46,14 @@ def settings(ask: Ask) -> Settings:
     return made | {"lines": kept, "seeds": 1, "subsets": subsets, "sizes": list(sizes)}
 
 
-def _from_words(made: Settings) -> dict[str, tuple[str, None]]:
-    """The published prefix in the place of that of 2 %."""
+def _from_words(made: Settings) -> dict[str, tuple[str, float | None]]:
+    """The arms, with the published prefix in the place of that of 2 %."""
     from tunescope.loading import load_model
 
     text = WORDS.get(made["data"].partition(":")[0], OTHERWISE)
     length = len(load_model(made["model"])[1](text, add_special_tokens=False)["input_ids"])
-    return {"prefix, 2 %": (f"prefix:length={length},init_from=text,text={text}", None)}
+    rivals = {label: arm for label, arm in ARMS.items() if arm[0] != "prefix"}
+    return rivals | {f"prefix of {length}, from {text!r}": (f"prefix:length={length},init_from=text,text={text}", None)}
 
 
 worlds, units = working.worlds, study.units
@@ -99,9 +100,10 @@ def table(settings: Settings, found: Found) -> Table:
         for label, by_size in cells.items()
     ]
     columns = tuple(f"{size} rows" for size in settings["sizes"])
+    several = (len(settings["course"]["rates"]) or settings["course"]["trials"]) > 1
+    chosen = "; a rate is chosen on the first of them" if several else ""
     told = [
-        f"Cells: {metric}; a rate is chosen on the first of {settings['subsets']} random subsets, the intervals are "
-        "over them.",
+        f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets{chosen}.",
         *working.notes(settings, found),
     ]
     told += [f"{which}: not every subset has a score ({reason})." for which, reason in lost.items()]

@@ -35,7 +35,8 @@ LINES = (
 
 
 def settings(ask: Ask) -> Settings:
-    made = study.settings(ask, LINES, published.course(ask, published.WEBNLG), published.rows(ask))
+    lines = study.with_lengths(ask, LINES, {"webnlg": {"prefix, .1 %": 5}})  # of their code
+    made = study.settings(ask, lines, published.course(ask, published.WEBNLG), published.rows(ask))
     if not all("seen" in row for row in study.parts(made)["test"]):
         raise UserError(f"{ask.name} --data {ask.data}: this corpus has no domains. Give one that has: webnlg:FOLDER.")
     return made
@@ -50,11 +51,12 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     found = working.outcome(arm, settings["metrics"], folder)
     seen = list({row["input"]: row["seen"] for row in given["test"]}.values())
     runs = arm["runs"] if arm["status"] == "done" else []
-    return found | {"domains": [_scores(run["stats"], seen) for run in runs], "inputs": len(seen), "seen": sum(seen)}
+    domains = [_scores(settings["metrics"][0], run["stats"], seen) for run in runs]
+    return found | {"domains": domains, "inputs": len(seen), "seen": sum(seen)}
 
 
-def _scores(stats: Sequence[Sequence[float]], seen: Sequence[bool]) -> Mapping[str, float]:
-    """BLEU over the inputs of seen categories, of unseen ones, and of all."""
+def _scores(metric: str, stats: Sequence[Sequence[float]], seen: Sequence[bool]) -> Mapping[str, float]:
+    """The metric over the inputs of seen categories, of unseen ones, and of all."""
     from tunescope.tasks import metrics
 
     parts = {
@@ -62,23 +64,23 @@ def _scores(stats: Sequence[Sequence[float]], seen: Sequence[bool]) -> Mapping[s
         "unseen": [one for one, known in zip(stats, seen, strict=True) if not known],
         "all": list(stats),
     }
-    return {name: metrics.aggregate("bleu", rows)["bleu"] for name, rows in parts.items() if rows}
+    return {name: metrics.aggregate(metric, rows)[metric] for name, rows in parts.items() if rows}
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """BLEU over seen, unseen and all categories."""
-    rows = []
+    """The corpus's metric over seen, unseen and all categories."""
+    metric, rows = settings["metrics"][0], []
     for line, (_, outcome) in zip(settings["lines"], found, strict=True):
         cells = [Cell(text=f"{outcome['stored']:,}"), Cell(text=outcome["rate"])]
         for column in COLUMNS:
             values = tuple(one[column] for one in outcome["domains"] if column in one)
             paper = line["paper"].get(column, "")
             cells.append(
-                Cell(values, paper, digits=2, bounds=working.bounds("bleu"))
+                Cell(values, paper, digits=2, bounds=working.bounds(metric))
                 if values
                 else Cell(text=outcome["reason"] or "none")
             )
         rows.append((line["label"], cells))
     inputs, seen = found[0][1]["inputs"], found[0][1]["seen"]
-    told = [f"BLEU over {inputs:,} inputs, {seen:,} of them of seen categories.", *working.notes(settings, found)]
+    told = [f"{metric} over {inputs:,} inputs, {seen:,} of them of seen categories.", *working.notes(settings, found)]
     return Table(("parameters", "rate", *COLUMNS), rows, told)

@@ -17,7 +17,7 @@ from tunescope.reproducing.study import Line
 
 TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
-TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision")
+TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", "accumulate")
 KEEPS = True
 
 COLUMNS = ("prompt", "prompt, sentinel", "full tuning")

@@ -52,9 +52,12 @@ def _fixed(ask: Ask, writes: bool) -> list[Line]:
 
 def _sized(form: Form, made: Settings, *, is_typed: bool) -> list[Line]:
     """MAM's rivals: at the sizes that were published, or at MAM's share."""
-    own, scale = f",rank={RANK}" if is_typed else "", f"s = {form.scale:g}"
-    typed = (f"{LORA}{own},alpha={form.scale * RANK}", None)
-    lora = typed if is_typed else study.scaled_lora(made, LORA, form.share, form.scale)
+    scale, both = f"s = {form.scale:g}", f"prefix:length={form.length}+{LORA}"
+    typed = f",rank={RANK},alpha={form.scale * RANK}"
+    lora, mixed = (
+        (f"{arm}{typed}", None) if is_typed else study.scaled_lora(made, arm, form.share, form.scale)
+        for arm in (LORA, both)
+    )
     parallel = f"adapter:placement=parallel,sites=ffn,scale={form.scale}"
     share = None if is_typed else form.share
     prefix, sequential, wide = (
@@ -67,7 +70,7 @@ def _sized(form: Form, made: Settings, *, is_typed: bool) -> list[Line]:
         Line("sequential adapter, feed-forward", sequential, share),
         Line(f"LoRA, feed-forward, {scale}", *lora, paper=published.unified("44.59/21.31/36.25")),
         Line(f"parallel adapter, feed-forward, {scale}", wide, share, paper=published.unified("44.85/21.54/36.58")),
-        Line(f"prefix of {form.length} and LoRA", f"prefix:length={form.length}+{LORA}{own}", share),
+        Line(f"prefix of {form.length} and LoRA, {scale}", *mixed),
     ]
 
 

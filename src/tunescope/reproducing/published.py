@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tunescope.errors import UserError
 from tunescope.reproducing.recipe import Ask
 
 
@@ -51,9 +52,10 @@ E2E = Course(  # Li and Liang 2021, section 5.3
     beams=5,
     network=512,
 )
-FEW = replace(E2E, steps=400, epochs=None, rates=(5e-5,), warmup=0.25)  # the same, section 6.3
 WEBNLG = replace(E2E, batch_size=5, rates=(5e-5,))
 XSUM = replace(E2E, epochs=30, batch_size=48, accumulate=3, rates=(5e-5,), full=None, beams=6, network=800)
+FEW = replace(E2E, steps=400, epochs=None, rates=(5e-5,), warmup=0.25)  # the same, section 6.3
+FEW = replace(FEW, instead={"xsum": replace(FEW, network=XSUM.network, beams=XSUM.beams)})
 TABLE_TO_TEXT = replace(E2E, instead={"webnlg": WEBNLG, "xsum": XSUM})
 PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     steps=30_000,
@@ -113,9 +115,14 @@ def course(ask: Ask, paper: Course | None = None) -> Course:
 
 
 def asked(ask: Ask, course: Course) -> Course:
-    """The course with what the user set of it."""
+    """The course with what the user set of it. Raises UserError for more parts of a batch than it has rows."""
     course = replace(course, instead={}, precision=ask.precision)
-    return course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)
+    course = course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)
+    if ask.accumulate is None:
+        return course
+    if ask.accumulate > course.batch_size:
+        raise UserError(f"--accumulate {ask.accumulate}: a batch has {course.batch_size} rows; give at most as many.")
+    return replace(course, accumulate=ask.accumulate)
 
 
 def rows(ask: Ask) -> dict[str, int]:

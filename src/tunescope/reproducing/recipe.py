@@ -44,6 +44,7 @@ class Ask:
     others: tuple[str, ...] = ()  # models beside the first, for recipes that take several
     steps: int | None = None
     precision: str = "auto"
+    accumulate: int | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -126,6 +127,7 @@ def check(ask: Ask, recipe: Any) -> None:
     given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
     given |= {"model": bool(ask.models), "data": ask.data is not None}
     given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
+    given |= {"accumulate": ask.accumulate is not None}
     several = "models" in recipe.TAKES
     taken = [one.replace("models", "model") for one in recipe.TAKES]
     if len(ask.models) > 1 and not several:
@@ -138,7 +140,8 @@ def check(ask: Ask, recipe: Any) -> None:
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
     if ask.seeds is not None and ask.seeds < 1:
         raise UserError(f"--seeds {ask.seeds}: at least one.")
-    if ask.steps is not None and ask.steps < 1:
-        raise UserError(f"--steps {ask.steps}: at least one.")
+    for option, count in (("steps", ask.steps), ("accumulate", ask.accumulate)):
+        if count is not None and count < 1:
+            raise UserError(f"--{option} {count}: at least one.")
     if ask.quick and ask.protocol == "paper":
         raise UserError("--quick is a small size of the tuned protocol; leave out --protocol paper.")

@@ -24,8 +24,10 @@ Say = Callable[[str], None]
 LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
 
 
-def reproduce(ask: Ask, out: Path, workers: int, say: Say = print) -> dict[str, Any]:
+def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = print) -> dict[str, Any]:
     """Run the recipe in the folder `out`, or go on with it there; writes report.html and result.json, and returns this.
+
+    workers: processes; 0 means as many as there is room for.
 
     Raises:
         UserError: no such recipe, an option it does not take, or a folder that holds another configuration.
@@ -38,6 +40,7 @@ def reproduce(ask: Ask, out: Path, workers: int, say: Say = print) -> dict[str, 
     store.check_config(out, config)
     store.write_config(out, config)
     started = time.monotonic()
+    workers = workers or default_workers(ask)  # now that the model is here, its size is known
     found = _found(recipe, settings, out, workers, say)
     table = recipe.table(settings, found)
     result = _result(ask, recipe, settings, table, found) | {"workers": workers}
@@ -168,6 +171,7 @@ def command(ask: Ask) -> str:
     parts += ["--data", shown(ask.data)] if ask.data else []
     parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []
+    parts += ["--accumulate", str(ask.accumulate)] if ask.accumulate is not None else []
     return shlex.join(parts)
 
 
@@ -175,12 +179,15 @@ def default_workers(ask: Ask) -> int:
     """One a core, or as many as have room where models are given."""
     from tunescope import machine
 
-    return min([machine.cores(), *(machine.default_workers(Path(model)) for model in ask.models)])
+    return min([machine.cores(), *map(machine.default_workers, ask.models)])
 
 
 def default_folder(ask: Ask) -> Path:
-    """runs/reproduce/NAME with models and data, and with the protocol and size where they are not the usual ones."""
+    """runs/reproduce/NAME with models and data, and with all that is asked otherwise than usual."""
     tags = [ask.name, *([ask.protocol] if ask.protocol != "tuned" else []), *(["quick"] if ask.quick else [])]
     tags += [Path(model).name for model in ask.models]
     tags += [shown(ask.data).partition(":")[0]] if ask.data else []
+    counts = {"steps": ask.steps, "seeds": ask.seeds, "parts": ask.accumulate}
+    tags += [f"{count}-{what}" for what, count in counts.items() if count is not None]
+    tags += [ask.precision] if ask.precision != "auto" else []
     return Path("runs") / "reproduce" / "-".join(tags)

@@ -15,7 +15,7 @@ from tunescope.reproducing.recipe import Ask, Settings
 if TYPE_CHECKING:
     from tunescope.gathering.parts import Rows
 
-TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision")
+TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", "accumulate")
 WRITERS = ("decoder", "encoder-decoder")
 ALL = (*WRITERS, "encoder")
 OF_UNIT = ("arm", "share", "part", "template")
@@ -109,9 +109,21 @@ def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str,
     return [arm | {"paper": paper} for arm, paper in zip(arms, papers, strict=True)]
 
 
+def with_lengths(ask: Ask, lines: Sequence[Line], lengths: Mapping[str, Mapping[str, int]]) -> list[Line]:
+    """The lines, where the paper's protocol has prefixes of the published length: by corpus, then by label."""
+    corpus = (ask.data or "").partition(":")[0]
+    own = lengths.get(corpus, {}) if ask.protocol == "paper" else {}
+    return [
+        replace(line, label=f"{line.label}: {own[line.label]}", arm=f"prefix:length={own[line.label]}", share=None)
+        if line.label in own
+        else line
+        for line in lines
+    ]
+
+
 def scaled_lora(settings: Settings, arm: str, share: float, scale: float) -> tuple[str, float | None]:
-    """A LoRA times `scale` whose rank stores that share of the parameters; with the share where no rank does, which
-    its line then tells."""
+    """An arm that ends in a LoRA, times `scale`, whose rank makes the arm store that share of the parameters; with the
+    share where no rank does, which its line then tells."""
     try:
         rank = _size(settings, arm, share)
     except UserError:
@@ -125,8 +137,8 @@ def _size(settings: Settings, arm: str, share: float) -> int:
     from tunescope.registry import explicit, parse
 
     model = load_model(settings["model"])[0]
-    (spec,), _ = solve(model, parse(arm), round(share * settings["parameters"]), explicit(arm))
-    return int(getattr(spec, str(spec.size)))
+    specs, _ = solve(model, parse(arm), round(share * settings["parameters"]), explicit(arm))
+    return int(getattr(specs[-1], str(specs[-1].size)))
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
@@ -138,12 +150,10 @@ def parts(settings: Settings) -> "dict[str, Rows]":
     """The corpus's rows, no more of each part than settings["rows"] says, drawn once for all lines and seeds.
 
     Of a corpus without development rows a tenth of the training rows are, whatever is drawn of these later.
-    Raises UserError for a row without a target.
     """
     from tunescope.gathering.parts import Rows, expanded, read
     from tunescope.gathering.spec import parsed
     from tunescope.tasks import splitting
-    from tunescope.tasks.reading import place
 
     specs = {part: parsed(text) for part, text in expanded({"train": settings["data"]}).items()}
     found = {part: read(spec) for part, spec in specs.items() if spec is not None}
@@ -151,10 +161,6 @@ def parts(settings: Settings) -> "dict[str, Rows]":
         cut = splitting.split(found["train"], None, found["test"], by=("input",))
         notes = (*found["train"].notes, *cut.notes)
         found |= {"train": Rows(cut.train, notes), "dev": Rows(cut.dev, ())}
-    for rows in found.values():
-        for index, row in enumerate(rows):
-            if not str(row["target"]).strip():
-                raise UserError(f"{place(row, index)}: the target is empty. Fill it in or delete the row.")
     most = settings["rows"]
     return {part: Rows(reduced(rows, most.get(part), part), rows.notes) for part, rows in found.items()}
 

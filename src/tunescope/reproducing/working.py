@@ -58,7 +58,6 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             learning_rates=_rates(course, unit["arm"]),
             settings=_training(course, len(given["train"])),
             out=folder / "run",
-            quiet=True,
         )
     except AllRefused as problem:
         return REFUSED | {"reason": problem.reason}
