@@ -12,7 +12,7 @@ from tunescope.reproducing import running
 from tunescope.reproducing.recipe import Ask, Cell, Table, check, find, listing, recipes
 from tunescope.reproducing.showing import as_json, told
 
-TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision"}
+TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
 
 
