@@ -259,9 +259,10 @@ def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path):
     ask = Ask("prompt-bases", quick=True, model=models[0], others=(models[1],), data=corpus(tmp_path / "rte"))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     labels = [row["label"] for row in result["table"]["rows"]]
-    assert [label.partition(",")[0] for label in labels] == ["small", "large"]
-    first, second = result["table"]["rows"]
-    assert first["cells"][0]["values"] == second["cells"][0]["values"]  # the same weights under two names
+    ways = ("prompt", "prompt, sentinel")
+    assert labels == [f"{name}: {way}" for name in ("small", "large") for way in ways]
+    first, _, second, _ = result["table"]["rows"]
+    assert first["cells"][2]["values"] == second["cells"][2]["values"]  # the same weights under two names
     assert str(tmp_path) not in json.dumps(result)
 
 
@@ -411,8 +412,8 @@ def test_who_chooses_among_labels_is_given_none_to_write(tmp_path):
     data = e2e(tmp_path / "e2e")
     with pytest.raises(ts.UserError, match="an encoder chooses among labels, and e2e has texts to write"):
         find("unified-main").settings(Ask("unified-main", model=bert(tmp_path / "bert"), data=data))
-    with pytest.raises(ts.UserError, match="prompt-bases chooses among labels, and e2e has texts to write"):
-        find("prompt-bases").settings(Ask("prompt-bases", model=t5(tmp_path / "t5"), data=data))
+    settings = find("prompt-bases").settings(Ask("prompt-bases", model=t5(tmp_path / "t5"), data=data))
+    assert [line["label"] for line in settings["lines"]] == ["prompt", "full tuning"] and not settings["choose"]
 
 
 def test_a_row_without_a_target_is_left_out_and_told(tmp_path):

@@ -1,7 +1,8 @@
 """What a soft prompt asks of the model it stands on: its size, its pretraining, and how long it was adapted.
 
-Every given model is a row: a soft prompt, the same where every answer begins with T5's first sentinel (as it did in
-pretraining by span corruption), and full tuning. `python -m tunescope.lab.text_models` makes T5s of your texts that
+Every given model has three rows: a soft prompt, the same where every answer begins with T5's first sentinel (as it did
+in pretraining by span corruption), and full tuning. The sentinel is of answers chosen among labels; where texts are
+written there are two rows. `python -m tunescope.lab.text_models` makes T5s of your texts that
 differ in nothing but `--adapted`, or in size.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 from tunescope.comparing.plan import model_name
 from tunescope.errors import UserError
 from tunescope.reproducing import published, study, working
-from tunescope.reproducing.recipe import Ask, Cell, Found, Settings, Table
+from tunescope.reproducing.recipe import Ask, Found, Settings, Table
 from tunescope.reproducing.study import Line
 
 TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
@@ -20,14 +21,14 @@ SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
 TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", "accumulate")
 KEEPS = True
 
-COLUMNS = ("prompt", "prompt, sentinel", "full tuning")
 LENGTHS = {"tuned": 20, "paper": 100}
+SENTINEL = "{input} {mask}"
 
 
-def _lines(protocol: str) -> tuple[Line, ...]:
+def _lines(protocol: str, choose: bool) -> list[Line]:
     prompt = f"soft:length={LENGTHS[protocol]}"
-    arms = ((prompt, "{input}"), (prompt, "{input} {mask}"), ("full", "{input}"))
-    return tuple(Line(label, arm, template=template) for label, (arm, template) in zip(COLUMNS, arms, strict=True))
+    sentinel = [Line("prompt, sentinel", prompt, template=SENTINEL)] if choose else []
+    return [Line("prompt", prompt), *sentinel, Line("full tuning", "full")]
 
 
 def settings(ask: Ask) -> Settings:
@@ -36,14 +37,15 @@ def settings(ask: Ask) -> Settings:
     from tunescope.loading import load_model
     from tunescope.tasks import masking
 
-    lines = _lines(ask.protocol)
+    choose = study.has_labels(ask.data)
+    lines = _lines(ask.protocol, choose)
     course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
     each = [
-        study.settings(replace(ask, model=model, others=()), lines, course, rows, ("encoder-decoder",), choose=True)
+        study.settings(replace(ask, model=model, others=()), lines, course, rows, ("encoder-decoder",), choose=choose)
         for model in ask.models
     ]
-    for base in each:  # one without sentinels would fail at the second line
-        masking.place(lines[1].template, load_model(base["model"])[1], "encoder-decoder")
+    for base in each if choose else ():  # one without sentinels would fail at the second line
+        masking.place(SENTINEL, load_model(base["model"])[1], "encoder-decoder")
     return each[0] | {"bases": [{key: one[key] for key in study.OF_MODEL} for one in each]}
 
 
@@ -59,16 +61,12 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """A model a row."""
+    """A line of a model a row."""
     rows = []
     for base, model in enumerate(settings["bases"]):
-        outcomes = [outcome for unit, outcome in found if unit["base"] == base]
-        cells = [_cell(one) for one in outcomes]
-        rows.append((f"{model_name(model['model'])}, {model['parameters']:,} parameters", cells))
-    first = "Accuracy, chosen among the labels by their log-probability. Sentinel: input and answer have T5's first."
-    return Table(COLUMNS, rows, [first, *working.notes(settings, found)])
-
-
-def _cell(outcome: dict[str, Any]) -> Cell:
-    values = tuple(outcome["scores"].get("accuracy", ()))
-    return Cell(values, bounds=(0.0, 1.0)) if values else Cell(text=outcome["reason"] or "none")
+        own = working.table(settings, [(unit, outcome) for unit, outcome in found if unit["base"] == base])
+        rows += [(f"{model_name(model['model'])}: {label}", cells) for label, cells in own.rows]
+    sizes = ", ".join(f"{model_name(model['model'])} {model['parameters']:,}" for model in settings["bases"])
+    notes = [f"Parameters of the models: {sizes}.", *working.notes(settings, found)]
+    chosen = "Answers are chosen by their log-probability. Sentinel: input and answer have T5's first."
+    return Table(own.columns, rows, [chosen, *notes] if settings["choose"] else notes)

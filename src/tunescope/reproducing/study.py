@@ -71,10 +71,9 @@ def settings(
         raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
-    if choose and hasattr(_module(spec.name), "METRICS"):
-        who = "an encoder" if model["kind"] == "encoder" else ask.name
+    if choose and not has_labels(ask.data):
         raise UserError(
-            f"{ask.name} --data {ask.data}: {who} chooses among labels, and {spec.name} has texts to write. "
+            f"{ask.name} --data {ask.data}: an encoder chooses among labels, and {spec.name} has texts to write. "
             "Give a corpus with labels, such as sst2:FOLDER."
         )
     course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
@@ -97,6 +96,14 @@ def settings(
         "course": asdict(course),
         **model,
     }
+
+
+def has_labels(data: str | None) -> bool:
+    """Whether a corpus's answers are labels; of what is no corpus too, which `settings` refuses in its own words."""
+    from tunescope.gathering.spec import parsed
+
+    spec = parsed(data or "")
+    return spec is None or not hasattr(_module(spec.name), "METRICS")
 
 
 def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
