@@ -35,6 +35,23 @@ def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_
     assert sum(map(len, inputs)) == 20
 
 
+def test_a_corpus_of_texts_is_scored_by_its_own_metric_where_none_is_named(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    rows = "".join(f'"name[film {n}]",the plot {n}\n' for n in range(30))
+    (tmp_path / "e2e").mkdir()
+    (tmp_path / "e2e" / "trainset.csv").write_text(f"mr,ref\n{rows}")
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"input": "film {n}", "target": "plot"}}\n' for n in range(30)))
+    corpus, rows = f"e2e:{tmp_path / 'e2e'}#train", str(tmp_path / "rows.jsonl")
+    for data, task, scored in (
+        (corpus, {}, ("bleu", True)),
+        (corpus, {"lowercase": False}, ("bleu", False)),
+        (corpus, {"metric": "chrf"}, ("chrf", False)),
+        (rows, {}, ("exact_match", False)),
+    ):
+        opened = open_bench(Plan(model=model, data={"train": data}, task={"kind": "generation", **task}))
+        assert (opened.task.metric, opened.task.lowercase) == scored
+
+
 @pytest.mark.parametrize(("whole", "part", "lacks"), WHOLE)
 def test_weights_that_a_checkpoint_lacks_are_refused_and_not_made_up(whole, part, lacks, tmp_path):
     config = tiny.configs()[whole]

@@ -106,7 +106,7 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     device = torch.device(plan.device)
     model = model.to(device).eval()
     model_kind = kind(model)
-    task = task if task is not None else make_task(plan.task, model_kind)
+    task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
         _check_head(model, task)
     draws = _draws(plan, task, parts)
@@ -123,6 +123,15 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
         bench.encoded(part, bos=True, room=room(bench, 0))
     _check_answers(bench)
     return bench
+
+
+def _with_metric(plan: Plan) -> Mapping[str, Any]:
+    """The task as asked; where texts are written and no metric is named, with that of the corpus."""
+    from tunescope.gathering.spec import scored_by
+
+    if plan.task["kind"] != "generation" or "metric" in plan.task:
+        return plan.task
+    return {**scored_by(plan.data["train"]), **plan.task}
 
 
 def _check_fields(rows: Any, fields: Iterable[str]) -> None:

@@ -60,3 +60,11 @@ def shown(text: str | Path) -> str:
     if written is None or written["name"] not in names():
         return Path(text).name
     return f"{written['name']}:{Path(written['path']).name}"
+
+
+def scored_by(text: str | Path) -> dict[str, str | bool]:
+    """{"metric", "lowercase"}: what decides on texts of that corpus; {} of other paths, and of a corpus with labels."""
+    spec = parsed(text)
+    module = importlib.import_module(f"tunescope.corpora.{spec.name}") if spec else None
+    metrics = getattr(module, "METRICS", ())
+    return {"metric": metrics[0], "lowercase": getattr(module, "LOWERCASE", False)} if metrics else {}
