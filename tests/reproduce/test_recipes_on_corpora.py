@@ -377,6 +377,19 @@ def test_published_sizes_are_those_of_the_model_s_kind(tmp_path):
     assert [line["label"] for line in lines[2:]] == [f"parallel adapter, s = {one}" for one in ("1", "2", "learned")]
 
 
+@pytest.mark.parametrize("front", ["", "prefix:length=3+"])
+def test_the_rank_of_a_scaled_lora_is_the_largest_that_its_arm_has_room_for(tmp_path, front):
+    folder, _ = tinyrun.write(tmp_path)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    total = model.num_parameters()
+    arm, share = study.scaled_lora({"model": folder, "parameters": total}, f"{front}lora:sites=ffn.in", 0.3, 4.0)
+    start, _, alpha = arm.partition(",alpha=")
+    rank = int(start.partition("rank=")[2])
+    assert arm.startswith(front) and (float(alpha), share) == (4.0 * rank, None)
+    larger = start.replace(f"rank={rank}", f"rank={rank + 1}")
+    assert count(model, parse(start)).stored <= 0.3 * total < count(model, parse(larger)).stored
+
+
 def test_few_examples_begin_as_published_from_words_through_a_network(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     data = corpus(tmp_path / "rte", (("train", 520), ("dev", 8), ("test", 10)))
