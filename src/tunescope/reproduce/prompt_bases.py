@@ -34,10 +34,11 @@ def _lines(protocol: str, choose: bool) -> list[Line]:
 def settings(ask: Ask) -> Settings:
     if not ask.models:
         raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
+    from tunescope.gathering.spec import scored_by
     from tunescope.loading import load_model
     from tunescope.tasks import masking
 
-    choose = study.has_labels(ask.data)
+    choose = not scored_by(ask.data or "")  # what is no corpus is refused below
     lines = _lines(ask.protocol, choose)
     course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
     each = [

@@ -54,8 +54,8 @@ E2E = Course(  # Li and Liang 2021, section 5.3
 )
 WEBNLG = replace(E2E, batch_size=5, rates=(5e-5,))
 XSUM = replace(E2E, epochs=30, batch_size=48, accumulate=3, rates=(5e-5,), full=None, beams=6, network=800)
-FEW = replace(E2E, steps=400, epochs=None, rates=(5e-5,), warmup=0.25)  # the same, section 6.3
-FEW = replace(FEW, instead={"xsum": replace(FEW, network=XSUM.network, beams=XSUM.beams)})
+FEW_TABLES = replace(E2E, steps=400, epochs=None, rates=(5e-5,), warmup=0.25)  # the same, section 6.3
+FEW = replace(FEW_TABLES, instead={"xsum": replace(FEW_TABLES, network=XSUM.network, beams=XSUM.beams)})
 TABLE_TO_TEXT = replace(E2E, instead={"webnlg": WEBNLG, "xsum": XSUM})
 PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     steps=30_000,

@@ -59,7 +59,7 @@ def settings(
         UserError: no model or data given, or one that cannot be used.
     """
     from tunescope.gathering.parts import digest, expanded
-    from tunescope.gathering.spec import parsed
+    from tunescope.gathering.spec import parsed, scored_by
 
     if ask.model is None or ask.data is None:
         raise UserError(f"{ask.name} needs --model MODEL and --data CORPUS:FOLDER, such as --data e2e:FOLDER.")
@@ -71,7 +71,7 @@ def settings(
         raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
     model = model_settings(ask.model, kinds, ask.name)
     choose = choose or model["kind"] == "encoder"
-    if choose and not has_labels(ask.data):
+    if choose and scored_by(ask.data):
         raise UserError(
             f"{ask.name} --data {ask.data}: an encoder chooses among labels, and {spec.name} has texts to write. "
             "Give a corpus with labels, such as sst2:FOLDER."
@@ -96,14 +96,6 @@ def settings(
         "course": asdict(course),
         **model,
     }
-
-
-def has_labels(data: str | None) -> bool:
-    """Whether a corpus's answers are labels; of what is no corpus too, which `settings` refuses in its own words."""
-    from tunescope.gathering.spec import parsed
-
-    spec = parsed(data or "")
-    return spec is None or not hasattr(_module(spec.name), "METRICS")
 
 
 def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
