@@ -69,7 +69,7 @@ def test_an_input_of_train_with_another_answer_is_told_beside_the_exact_rows():
     assert split(some, dev=dev, test=test, by=("text",)).notes == (
         "1 of 1 dev rows are also in train, exactly.",
         "2 of 4 test rows are also in train, exactly.",
-        "3 of 4 test rows have text of a row of train.",
+        "3 of 4 test rows have the text of a row of train.",
     )
 
 

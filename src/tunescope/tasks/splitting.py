@@ -118,6 +118,6 @@ def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequ
         alike = shared(parts["train"], parts[name], by)
         if len(alike) > len(found):  # the same input with another answer
             notes.append(
-                f"{len(alike)} of {len(parts[name])} {name} rows have {' and '.join(by or ())} of a row of train."
+                f"{len(alike)} of {len(parts[name])} {name} rows have the {' and '.join(by or ())} of a row of train."
             )
     return tuple(notes)
