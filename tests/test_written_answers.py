@@ -137,9 +137,9 @@ def test_a_row_without_references_is_named(material, tmp_path):
 
 
 def test_the_command_names_all_metrics_and_how_answers_are_looked_for(material):
-    words = plan.command(question(material, no_repeat_ngram=3))
+    words = plan.command(question(material, no_repeat_ngram=3, label_smoothing=0.1, z_loss=1e-4))
     assert "--metric chrf bleu ter" in words
-    assert "--beams 2 --no-repeat-ngram 3" in words
+    assert "--beams 2 --no-repeat-ngram 3 --label-smoothing 0.1 --z-loss 0.0001" in words
 
 
 def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_arm(tmp_path):

@@ -232,15 +232,16 @@ def anchors(
         seeds: draws of demonstrations, how many or which.
         only: sections, such as flow isolate (default: all).
         test: test rows (default: a tenth of the rows).
-        out: the folder for what is written (default: runs/anchors).
+        out: the folder for what is written (default: one in runs/).
     """
     from tunescope.anchors import study
+    from tunescope.comparing.comparison import default_folder
     from tunescope.report import probe as page
 
     plan = question(model, data, ProtocolOptions(test=test, seeds=seeds), task, None)
     asked = study.Asked(plan, k, rows, only)
     found = study.study(asked, lambda line: print(line, flush=True))
-    place = Path(out) if out else Path("runs") / "anchors"
+    place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
     command = shlex.join(["tunescope", *sys.argv[1:]])
     heading = f"Demonstrations on {found.facts['model']}"
     written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
@@ -273,15 +274,16 @@ def search(
         transfer_to: models that the prompts are carried to, by their text.
         dev: development rows (default: a tenth of the rows).
         test: test rows (default: a tenth of the rows).
-        out: the folder for what is written (default: runs/search).
+        out: a new folder for what is written (default: one in runs/).
     """
+    from tunescope.comparing.comparison import default_folder
     from tunescope.report import probe as page
     from tunescope.report.text import clean
     from tunescope.searching import study, told
 
     plan = question(model, data, ProtocolOptions(dev=dev, test=test, seeds=seeds), task, None)
     asked = study.Asked(plan, method, passes, transfer_to)
-    place = Path(out) if out else Path("runs") / "search"
+    place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
     command = shlex.join(["tunescope", *sys.argv[1:]])
     results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)
     found, facts = told.findings(results), told.facts(results)

@@ -34,6 +34,13 @@ def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def precision_on(device: torch.device, asked: str) -> str:
+    """bfloat16 or float32: which one `auto` is on this device."""
+    if asked != "auto":
+        return asked
+    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+
+
 def default_workers(model: str | Path) -> int:
     """One a core for a model that is here, as far as memory goes at six times its weights each; else 1.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tunescope import checkpoint
 from tunescope.checkpoint import Point, State
+from tunescope.machine import precision_on
 from tunescope.optimizers import factor, make
 from tunescope.order import stream
 
@@ -240,7 +241,5 @@ def _first_line(problem: BaseException) -> str:
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
     """The precision that losses are computed in."""
-    wanted = precision == "bfloat16" or (
-        precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
+    wanted = precision_on(device, precision) == "bfloat16"
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)

@@ -40,6 +40,15 @@ def test_json_and_xml_give_the_same_rows(tmp_path):
     assert found["test"][0].line == 2
 
 
+def test_entries_that_have_the_triples_of_an_earlier_one_are_counted(tmp_path):
+    none = {"tripleset": ENTRY["tripleset"], "annotations": []}
+    made.put(tmp_path / "dart-v1.1.1-full-test.json", json.dumps([none, ENTRY, none, ENTRY, ENTRY]))
+    found = corpus(f"dart:{tmp_path}")
+    assert list(found["test"]) == ROWS * 3
+    again = "2 entries have the triples of an earlier one, and are scored as one input with it"
+    assert found.notes[1:] == (f"dart:{tmp_path.name}#test: {again}.",)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -14,6 +14,7 @@ import transformers
 import tunescope as ts
 from tunescope import machine, store
 from tunescope.budget import count
+from tunescope.loading import load_model
 from tunescope.registry import parse
 from tunescope.reproducing import curve, published, running, study, working
 from tunescope.reproducing.recipe import Ask, check, find, recipes
@@ -264,6 +265,47 @@ def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path):
     first, _, second, _ = result["table"]["rows"]
     assert first["cells"][2]["values"] == second["cells"][2]["values"]  # the same weights under two names
     assert str(tmp_path) not in json.dumps(result)
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert all(f">{label}<" in page for label in labels) and page.count('href="units/') == len(labels)
+
+
+def test_each_base_is_told_the_languages_of_its_own_tokenizer(tmp_path):
+    data = f"multi30k:{stored(tmp_path / 'multi30k', en='the film {}', de='der film')}"
+    asked = Ask("prompt-bases", model=t5(tmp_path / "t5"), others=(mbart.write(tmp_path / "mbart"),), data=data)
+    settings = find("prompt-bases").settings(asked)
+    told = [working._task(settings | base, "{input}").source_language for base in settings["bases"]]
+    assert told == ["", "en"]
+
+
+def test_a_run_knows_its_device_and_what_auto_is_there(tmp_path, monkeypatch):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-main", model=model, data=e2e(tmp_path / "e2e"), quick=True)
+    settings = find("prefix-main").settings(ask)
+    assert (settings["device"], settings["course"]["precision"]) == ("cpu", "float32")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    other = find("prefix-main").settings(ask)
+    assert (other["device"], other["course"]["precision"]) == ("cuda", "bfloat16")
+    (tmp_path / "run").mkdir()
+    store.write_config(tmp_path / "run", {"version": store.VERSION, "recipe": "prefix-main", "settings": settings})
+    with pytest.raises(ts.UserError, match=r"differs in: settings\.course\.precision, settings\.device"):
+        reproduce(ask, tmp_path / "run", 1, lambda line: None)
+
+
+def test_how_a_prompt_began_is_asked_of_the_seed_that_was_kept(tmp_path, monkeypatch):
+    recipe, seeds = find("prompt-init"), []
+    folder, _ = tinyrun.write(tmp_path)
+    model, words = load_model(folder)
+    arm = "soft:length=2,init_from=uniform"
+    with ts.attach(model, *parse(arm), tokenizer=words, seed=2) as tuned:
+        ts.save(tmp_path / "run" / "best", tuned.artifacts, model=model, tokenizer=words)
+    runs = [{"seed": seed, "dev": dev} for seed, dev in ((1, 0.2), (2, 0.6), (3, 0.4))]
+    results = {"version": store.VERSION, "arms": [{"runs": runs}]}
+    (tmp_path / "run" / "results.json").write_text(json.dumps(results))
+    attach = ts.attach
+    monkeypatch.setattr(ts, "attach", lambda *given, **more: seeds.append(more["seed"]) or attach(*given, **more))
+    read = recipe._read({"model": folder, "labels": list(tinyrun.WORDS)}, arm, tmp_path)
+    assert seeds == [2, 2] and read["begun"] == read["trained"]
 
 
 class _Words:

@@ -126,7 +126,16 @@ def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, materi
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     code, _, err = tunescope("--method", "gcg", out=tmp_path / "full")
-    assert code == 2 and "full is not empty: a search writes to a folder of its own. Name a new one with --out" in err
+    assert code == 2 and "full holds something: this search, if it was run before. Name a new folder with --out" in err
+
+
+def test_without_a_folder_each_question_has_its_own(monkeypatch, capsys, material, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = [material["model"], material["train"], "--dev", material["dev"], "--test", material["test"]]
+    for words in (["--method", "gcg:length=2,batch=4"], ["--method", "pez:length=2,batch=4"]):
+        code, out, err = call(monkeypatch, capsys, "search", *given, *words, "--passes", "330", "--seeds", "0", "1")
+        assert (code, err) == (0, "") and re.search(r"page: runs/search-model-train-[0-9a-f]{8}/report\.html", out)
+    assert len(list((tmp_path / "runs").glob("search-*"))) == 2
 
 
 def test_a_search_that_is_refused_is_told_beside_the_others(tunescope):

@@ -233,3 +233,25 @@ def test_what_cannot_work_is_refused():
         Generation().predict(None, [], tokenizer)
     with pytest.raises(UserError, match=r"train\.jsonl line 1: there is room for 0 tokens before the answer"):
         prepared(tokenizer).encode(ROWS, tokenizer, model_kind="decoder", train=True, room=2)
+
+
+@pytest.mark.parametrize(
+    ("written", "scored"),
+    [
+        ("The cast is good.\n\nfood[bad]\nA terrible way", "The cast is good."),
+        ("The cast is good.\n \t\n\nfood[bad]", "The cast is good."),
+        ("The cast\nis good.", "The cast\nis good."),
+        ("", ""),
+    ],
+)
+def test_an_answer_ends_at_its_first_blank_line_as_demonstrations_do(monkeypatch, written, scored):
+    tokenizer = byte_level()
+    monkeypatch.setattr(decoding, "written", lambda model, rows, *rest: [written] * len(rows))
+    task = prepared(tokenizer)
+    items = task.encode(ROWS, tokenizer, model_kind="decoder")
+    assert [one.text for one in task.predict(None, items, tokenizer)] == [scored] * 3
+    rows = [*ROWS, Row({"input": "two", "target": "one part\n\nthe other"}, "train.jsonl", 6)]
+    whole = prepared(tokenizer, rows=rows)
+    assert [one.text for one in whole.predict(None, items, tokenizer)] == [written] * 3
+    assert "1 of 6 training targets hold a blank line, so an answer does not end at one" in whole.notes[-1]
+    assert (task.describe()["blank_ends"], whole.describe()["blank_ends"]) == (True, False)

@@ -189,11 +189,15 @@ def default_settings(steps: int, batch_size: int) -> Settings:
     return Settings(steps=steps, batch_size=batch_size, eval_every=max(1, steps // 10))
 
 
-def default_folder(question: Plan) -> Path:
-    """runs/MODEL-DATA-HASH: the same question comes back to the same folder."""
+def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) -> Path:
+    """runs/[KIND-]MODEL-DATA-HASH: the same question comes back to the same folder.
+
+    asked: what a question of this kind has beside the plan.
+    """
     name = f"{plan.model_name(question.model)}-{Path(question.data['train']).name.partition('.')[0]}"
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
-    return Path("runs") / f"{safe[:60]}-{store.identity(plan.to_json(question))[:8]}"
+    known = plan.to_json(question) | ({"asked": [kind, *asked]} if kind else {})
+    return Path("runs") / f"{f'{kind}-' if kind else ''}{safe[:60]}-{store.identity(known)[:8]}"
 
 
 def task_json(task: Any) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class TaskOptions:
         length_penalty: for generation, of beams: above 0 longer answers gain (default: 1).
         min_new_tokens: for generation, the shortest answer.
         no_repeat_ngram: for generation, no run of so many tokens twice in an answer.
+        label_smoothing: for generation, the share of a target token's probability that is spread over all tokens.
+        z_loss: for generation, this times the squared log of the softmax's sum is added to the loss.
         source_language: for generation by a model whose tokenizer marks languages (mBART), of the inputs: en_XX, or en.
         target_language: the same, of the answers.
     """
@@ -63,6 +65,8 @@ class TaskOptions:
     length_penalty: float | None = None
     min_new_tokens: int | None = None
     no_repeat_ngram: int | None = None
+    label_smoothing: float | None = None
+    z_loss: float | None = None
     source_language: str | None = None
     target_language: str | None = None
 
@@ -189,6 +193,8 @@ def _task(options: TaskOptions) -> dict[str, Any]:
             "length_penalty": options.length_penalty,
             "min_new_tokens": options.min_new_tokens,
             "no_repeat_ngram": options.no_repeat_ngram,
+            "label_smoothing": options.label_smoothing,
+            "z_loss": options.z_loss,
             "source_language": options.source_language,
             "target_language": options.target_language,
         },

@@ -29,6 +29,8 @@ TASK_OPTIONS = {  # a task's field -> the option that sets it
     "length_penalty": "--length-penalty",
     "min_new_tokens": "--min-new-tokens",
     "no_repeat_ngram": "--no-repeat-ngram",
+    "label_smoothing": "--label-smoothing",
+    "z_loss": "--z-loss",
     "source_language": "--source-language",
     "target_language": "--target-language",
     "template": "--template",

@@ -65,6 +65,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "trial_steps": plan.trial_steps or plan.settings.steps,
             "optimizer": plan.settings.optimizer,
             "schedule": plan.settings.schedule,
+            "precision": machine.precision_on(bench.device, plan.settings.precision),
             "halving": racing.told(plan),
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),

@@ -31,12 +31,13 @@ def linear(triples: Sequence[Triple]) -> str:
 
 
 def rows(entries: Iterator[Entry], lower_relations: bool = False) -> Found:
-    """A row for each text; entries with no text and empty texts are left out and counted.
+    """A row for each text; entries with no text and empty texts are left out and counted, entries that repeat counted.
 
     Raises:
         UserError: an entry has no triple.
     """
-    found, without, empty = [], 0, 0
+    found, without, empty, again = [], 0, 0, 0
+    seen: set[str] = set()
     for entry in entries:
         name, line = entry.at
         if not entry.triples:
@@ -44,9 +45,14 @@ def rows(entries: Iterator[Entry], lower_relations: bool = False) -> Found:
         said = [(s, r.lower() if lower_relations else r, o) for s, r, o in entry.triples]
         texts = [text.strip() for text in entry.texts]
         without, empty = without + (not texts), empty + texts.count("")
-        for text in filter(None, texts):
-            found.append(Row({"input": linear(said), "target": text, **entry.more}, name, line))
-    return Found(found, left_out(without, "entries without a text") + left_out(empty, "empty texts"))
+        source, kept = linear(said), list(filter(None, texts))
+        again += bool(kept) and source in seen
+        seen |= {source} if kept else set()
+        found += [Row({"input": source, "target": text, **entry.more}, name, line) for text in kept]
+    once = (
+        (f"{again:,} entries have the triples of an earlier one, and are scored as one input with it",) if again else ()
+    )
+    return Found(found, left_out(without, "entries without a text") + left_out(empty, "empty texts") + once)
 
 
 def xml_entries(path: Path) -> Iterator[Entry]:

@@ -48,6 +48,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's; its "words"."""
     import tunescope as ts
+    from tunescope import store
     from tunescope.loading import load_model
     from tunescope.registry import parse
 
@@ -56,8 +57,10 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     labels = {token for ids in asked for token in ids}
     table = model.get_input_embeddings().weight.detach()
     found: dict[str, Any] = {}
+    runs = store.read_results(folder / "run")["arms"][0]["runs"]
+    seed = max(runs, key=lambda run: run["dev"])["seed"]  # whose artifact is kept
     for name, artifacts in (("begun", parse(arm)), ("trained", ts.load(folder / "run" / "best"))):
-        with ts.attach(model, *artifacts, tokenizer=words, seed=0) as tuned:
+        with ts.attach(model, *artifacts, tokenizer=words, seed=seed) as tuned:
             rows = next(iter(tuned.named_parameters().values())).detach()
         found[name] = _share(rows, table, labels)
     return found | {"words": _words(rows, table, words)}

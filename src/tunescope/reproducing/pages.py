@@ -23,11 +23,12 @@ def page(result: Json, settings: Settings, table: Table, found: Found, out: Path
 def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, Path]]:
     """What each line is called, and the folder of its comparison; of several the first."""
     given = settings.get("lines", ())
+    each = len(found) == len(given) * len(settings.get("bases", "1"))  # a line a unit, base by base
     for index, (unit, _) in enumerate(found):
         runs = sorted((out / "units" / store.identity(unit)).glob("**/results.json"))
         if not runs:
             continue
-        line = given[index] if len(given) == len(found) else {}
+        line = given[index % len(given)] if each else {}
         part = f", {line['part']}" if line.get("part") else ""
         base = f"{Path(settings['bases'][unit['base']]['model']).name}: " if "bases" in settings else ""
         yield f"{base}{line.get('label') or unit['arm']}{part}", runs[0].parent

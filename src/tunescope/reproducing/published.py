@@ -67,6 +67,7 @@ PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     patience=1000,
     optimizer="adafactor",
     weight_decay=1e-5,
+    clip=1e9,  # none: Adafactor clips its own steps
     z_loss=1e-4,
 )
 GLUE = Course(  # He et al. 2022, appendix A

@@ -19,7 +19,7 @@ TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", "a
 WRITERS = ("decoder", "encoder-decoder")
 ALL = (*WRITERS, "encoder")
 OF_UNIT = ("arm", "share", "part", "template")
-OF_MODEL = ("model", "kind", "weights", "parameters")
+OF_MODEL = ("model", "kind", "weights", "parameters", "languages")
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def settings(
     """
     from tunescope.gathering.parts import digest, expanded
     from tunescope.gathering.spec import parsed, scored_by
+    from tunescope.machine import default_device, precision_on
 
     if ask.model is None or ask.data is None:
         raise UserError(f"{ask.name} needs --model MODEL and --data CORPUS:FOLDER, such as --data e2e:FOLDER.")
@@ -69,7 +70,7 @@ def settings(
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
     if "test" not in specs:
         raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
-    model = model_settings(ask.model, kinds, ask.name)
+    model, device = model_settings(ask.model, kinds, ask.name), default_device()
     choose = choose or model["kind"] == "encoder"
     if choose and scored_by(ask.data):
         raise UserError(
@@ -77,6 +78,7 @@ def settings(
             "Give a corpus with labels, such as sst2:FOLDER."
         )
     course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
+    course = replace(course, precision=precision_on(device, course.precision))
     metrics, not_scored = (["accuracy"], []) if choose else _metrics(_module(spec.name))
     if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone
         course = replace(course, label_smoothing=0.0, z_loss=0.0)
@@ -94,6 +96,7 @@ def settings(
         "lengths": {} if choose or ask.protocol != "paper" else getattr(_module(spec.name), "LENGTHS", {}),
         "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
+        "device": device.type,
         **model,
     }
 

@@ -108,7 +108,6 @@ def bounds(metric: str) -> tuple[float, float]:
 def notes(settings: Settings, found: Found = ()) -> list[str]:
     """What a reader should know of how the numbers came about, and what was told of rows and runs while they did."""
     course, rows = settings["course"], settings["rows"]
-    exact = "" if course["precision"] == "auto" else f" in {course['precision']}"
     some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
     count = len(course["rates"]) or course["trials"]
     many = f"{count} rates a line, chosen on development rows at the first seed"
@@ -121,8 +120,8 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     composed = any("+" in line.get("arm", "") for line in settings["lines"])
     walked = "The rate of a composition is its first method's; the others walk their own grids beside it."
     return [
-        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']}{exact}, {rates}; "
-        f"{seeds}. Most inputs of a part: {some}.",
+        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']} in "
+        f"{course['precision']}, {rates}; {seeds}. Most inputs of a part: {some}.",
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
         *([walked] if composed and not course["rates"] else []),
         *(f"Not scored: {reason}" for reason in settings.get("not_scored", ())),

@@ -52,7 +52,7 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
         only = asked.plan.task["metric"]
         raise UserError(f"a search tells of one metric, and not of {' and '.join(more)}; type: --metric {only}")
     if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty: a search writes to a folder of its own. Name a new one with --out.")
+        raise UserError(f"{folder} holds something: this search, if it was run before. Name a new folder with --out.")
     with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
         finds_words = all(one.names_labels for one in chosen)
         bench = open_unworded(asked.plan) if finds_words else open_bench(asked.plan)

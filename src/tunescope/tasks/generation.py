@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from tunescope.tasks.objective import Objective
 
+BLANK = re.compile(r"\n\s*\n")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Generation(Task):
@@ -32,6 +35,8 @@ class Generation(Task):
 
     metric: decides on learning rates and the verdict; a file of the folder `metrics`.
     also: further metrics, told of the test outputs.
+    blank_ends: an answer ends at its first blank line, as a demonstration does: a model that was not tuned has
+        learned no other end, and writes the next example. False, by ``prepare``, where a training target has one.
     beams, length_penalty, min_new_tokens, no_repeat_ngram: see `Writing`.
     label_smoothing, z_loss: of the training, see `Objective`; losses that are told include them.
     source_language, target_language: for a tokenizer that marks them, see `languages`; "" leaves it as it is.
@@ -44,6 +49,7 @@ class Generation(Task):
     also: tuple[str, ...] = ()
     lowercase: bool = False
     max_new_tokens: int | None = None
+    blank_ends: bool = True
     beams: int = 1
     length_penalty: float | None = None
     min_new_tokens: int = 0
@@ -95,12 +101,18 @@ class Generation(Task):
             longest = usual + max(4, usual // 10)
         self.writing().check(longest, tokenizer.eos_token_id is not None)
         notes = [self.writing().told(longest), *languages.notes(tokenizer, self)]
+        blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
+        if blank and self.blank_ends:
+            notes.append(
+                f"{blank:,} of {len(train):,} training targets hold a blank line, so an answer does not end at one: "
+                "behind demonstrations a model may write on."
+            )
         if tokenizer.eos_token_id is None:
             notes.append(
                 f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "
                 "without an end, and decoding stops by length only."
             )
-        return replace(self, max_new_tokens=longest, notes=tuple(notes))
+        return replace(self, max_new_tokens=longest, blank_ends=self.blank_ends and not blank, notes=tuple(notes))
 
     def encode(
         self,
@@ -152,6 +164,7 @@ class Generation(Task):
         from tunescope.tasks.decoding import written
 
         texts = written(model, rows, tokenizer, self.writing(), self._longest(), batch_size)
+        texts = [BLANK.split(text, 1)[0] for text in texts] if self.blank_ends else texts
         stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
         return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
 
@@ -185,6 +198,7 @@ class Generation(Task):
             "target": self.target,
             "template": self.template,
             "max_new_tokens": self.max_new_tokens,
+            "blank_ends": self.blank_ends,
             **asdict(self.writing()),
             "label_smoothing": self.label_smoothing,
             "z_loss": self.z_loss,

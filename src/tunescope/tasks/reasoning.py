@@ -186,7 +186,11 @@ class Reasoning(Task):
 
     def _generation(self, template: str, longest: int | None = None) -> Generation:
         return Generation(
-            input=self.input, target=self.target, template=template, max_new_tokens=longest or self.max_new_tokens
+            input=self.input,
+            target=self.target,
+            template=template,
+            max_new_tokens=longest or self.max_new_tokens,
+            blank_ends=False,
         )
 
     def _rule(self) -> Extraction:
