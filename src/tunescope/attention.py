@@ -144,8 +144,10 @@ def _scores(
     if bias is not None:
         content = content + bias
     lowest = torch.finfo(content.dtype).min
-    if mask is not None:
-        content = content.masked_fill(~mask, lowest) if mask.dtype == torch.bool else content + mask
+    if mask is not None and mask.dtype == torch.bool:  # nobody else has these scores, so they need no copy
+        content = (content.masked_fill if content.requires_grad else content.masked_fill_)(~mask, lowest)
+    elif mask is not None:
+        content = content + mask
     if not extras:
         return content
     joined = _capped(over_context(query, context_keys(extras, query)[0].mT), softcap)
