@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -320,8 +321,11 @@ def test_rates_of_composed_methods_are_walked_together(bench):
 
 def test_rows_longer_than_the_model_are_cut_counted_and_told(bench, material, tmp_path):
     found = on(bench, question(material, arms=("soft:length=57", "lora"), seeds=(0,), trials=1), tmp_path / "run")
-    assert "inputs cut to fit beside the context: " in arm(found, "soft:length=57")["budget_note"]
-    assert "cut" not in arm(found, "lora")["budget_note"]
+    (told,) = arm(found, "soft:length=57")["remarks"]
+    start = "inputs cut to fit the model's positions beside what stands in front: "
+    assert re.fullmatch(start + r"[\d,]+ dev, [\d,]+ train, [\d,]+ test rows.", told)
+    assert arm(found, "lora")["remarks"] == []
+    assert told in " ".join(str(found).split())
 
 
 def test_a_context_that_fills_the_model_is_refused(bench, material, tmp_path):

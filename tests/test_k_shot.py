@@ -1,6 +1,7 @@
 """A comparison on K rows a class: each seed draws its own, and all are tested on the same."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import tinyrun
@@ -50,7 +51,7 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
     found = ask(asked(material), tmp_path / "run", quiet=True)
     test = read(material[1]["test"])
     for seed in SEEDS:
-        drawn = k_shot(read(material[1]["train"]), test, lambda row, _: row["label"], k=3, seed=seed)
+        drawn = k_shot(read(material[1]["train"]), test, lambda row, _: row["label"], ("text",), k=3, seed=seed)
         for part in ("train", "dev", "test"):
             assert seen[seed, part] == {tuple(row["text"] for row in drawn.parts()[part])}
         assert Counter(row["label"] for row in drawn.train) == {"neg": 3, "pos": 3}
@@ -103,3 +104,9 @@ def test_what_cannot_be_drawn_is_refused(material):
     with pytest.raises(UserError, match="--k-shot 0 is too small; give a whole number of 1 or more"):
         question("m", "d.jsonl", ProtocolOptions(k_shot=0), None, None)
     assert question("m", "d.jsonl", ProtocolOptions(k_shot=16), None, None).k_shot == 16
+
+
+def test_demonstrations_that_are_looked_up_are_those_of_each_seed_s_rows(material, tmp_path):
+    found = ask(replace(asked(material), arms=("demos:k=1,choose=nearest", "zero-shot")), tmp_path / "run", quiet=True)
+    runs = {arm["name"]: [run["seed"] for run in arm["runs"]] for arm in found.results["arms"]}
+    assert runs == {"demos:k=1,choose=nearest": list(SEEDS), "zero-shot": [SEEDS[0]]}

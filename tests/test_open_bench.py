@@ -9,6 +9,7 @@ import tinyrun
 import transformers
 
 import tunescope as ts
+from tunescope.comparing import arms, job
 from tunescope.comparing.bench import open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.loading import load_model
@@ -65,3 +66,50 @@ def test_weights_that_a_checkpoint_lacks_are_refused_and_not_made_up(whole, part
         return
     with pytest.raises(ts.UserError, match=f"is no whole .*: its checkpoint lacks {lacks}.*, which would be random"):
         load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("shots", [None, 3])
+def test_one_text_is_never_on_both_sides_whatever_its_id_or_label(tmp_path, shots):
+    model, data = tinyrun.write(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    texts = [f"film {'plot ' * (n % 8)}{tinyrun.WORDS[n // 8 % 8]}" for n in range(64)]
+    rows = [
+        {"id": n, "text": text, "label": "neg" if k % 2 else "pos"}
+        for n, (k, text) in enumerate([*enumerate(texts)] * 2)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"train": str(path)} | ({} if shots is None else {"test": data["test"]})
+    opened = open_bench(Plan(model=model, data=given, task={"kind": "classification"}, k_shot=shots, seeds=(0, 1)))
+    for splits in opened.draws.values() or [opened.splits]:
+        parts = [
+            {row["text"] for row in part}
+            for name, part in splits.parts().items()
+            if name in ("train", "dev") or not shots
+        ]
+        assert sum(map(len, parts)) == len(set().union(*parts))
+    if shots is None:
+        assert "rows with equal text stay together" in " ".join(opened.splits.notes)
+
+
+def test_a_run_depends_on_tokenizer_config_and_output_layer(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+
+    def ids():
+        asked = Plan(model=model, data=data, task={"kind": "classification"}, arms=("zero-shot",))
+        opened = open_bench(asked)
+        return job.job(opened, arms.ready(arms.asked(opened)[0], opened), (), 0).id
+
+    first = ids()
+    assert ids() == first
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    seen = {first}
+    for name, change in (
+        ("config.json", json.dumps(config | {"rope_theta": 5.0, "layer_norm_epsilon": 0.1})),
+        ("tokenizer.json", (tmp_path / "model" / "tokenizer.json").read_text().replace("plot", "plott")),
+    ):
+        path = tmp_path / "model" / name
+        before = path.read_text()
+        path.write_text(change)
+        seen.add(ids())
+        path.write_text(before)
+    assert len(seen) == 3 and ids() == first

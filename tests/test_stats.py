@@ -58,9 +58,10 @@ def test_the_variance_of_pure_seed_noise_is_the_unbiased_variance_of_a_mean():
 
 def test_the_same_rows_and_seeds_are_drawn_for_both_arms():
     runs = {seed: outcomes(0.6, seed=seed) for seed in range(3)}
-    shifted = {seed: rows + 0.25 for seed, rows in runs.items()}
+    noise = np.random.default_rng(0).normal(scale=1e-6, size=(len(runs[0]), 1))
+    shifted = {seed: rows + 0.25 + noise for seed, rows in runs.items()}
     got = stats.paired(shifted, runs)
-    np.testing.assert_allclose([got.value, got.low, got.high], 0.25, atol=1e-12)
+    np.testing.assert_allclose([got.value, got.low, got.high], 0.25, atol=1e-5)
     assert got.over == "seeds and rows"
 
 
@@ -146,3 +147,16 @@ def test_arms_that_cannot_be_paired_are_refused(a, b, message):
 def test_an_interval_of_nothing_is_refused():
     with pytest.raises(ValueError, match="the seeds have \\[\\] rows"):
         stats.interval({})
+
+
+@pytest.mark.parametrize("rows", [1, 2, 20, 150, 200])
+def test_rows_that_are_all_alike_leave_open_what_the_rule_of_three_says(rows):
+    doubt = 1 - 0.05 ** (1 / rows)
+    perfect, none = {0: np.ones((rows, 1)), 1: np.ones((rows, 1))}, {0: np.zeros((rows, 1)), 1: np.zeros((rows, 1))}
+    one, zero = stats.interval(perfect), stats.interval(none)
+    np.testing.assert_allclose([one.low, one.high, zero.low, zero.high], [1 - doubt, 1, 0, doubt], atol=1e-12)
+    level, apart = stats.paired(perfect, perfect), stats.paired(none, perfect)
+    np.testing.assert_allclose([level.low, level.high], [-doubt, doubt], atol=1e-12)
+    np.testing.assert_allclose([apart.low, apart.high], [-1 - doubt, -1 + doubt], atol=1e-12)
+    bleu = stats.paired({0: np.ones((rows, 10))}, {0: np.ones((rows, 10))}, stats.scorer("bleu"))
+    assert bleu.widened and (bleu.low, bleu.high) == pytest.approx((-100 * doubt, 100 * doubt))

@@ -168,13 +168,14 @@ def test_what_a_bank_refuses_is_done_again_one_by_one_and_told(
 
 
 def test_what_cannot_share_has_its_own_passes(folder: Path, tmp_path: Path) -> None:
-    arms = ("full", "demos:k=1+lora:rank=2", "lora:rank=2")
+    arms = ("full", "demos:k=1+lora:rank=2", "lora:rank=2,dropout=0.5", "lora:rank=2")
     model, data = material(folder)
     task = tasks.Classification(words={"neg": "bad", "pos": "good"})
     options: dict[str, Any] = {"task": task, "seeds": 2, "trials": 2, "settings": SETTINGS, "quiet": True}
     found = compare(model, data, arms=arms, out=tmp_path / "run", together=8, **options)
     shared = {run["spec"] for run in runs(found).values() if "together" in run}
-    assert len(shared) == 1 and next(iter(shared)).startswith("lora") and len(runs(found)) == 9
+    assert len(shared) == 1 and next(iter(shared)).startswith("lora") and len(runs(found)) == 12
+    assert "dropout=0.5" not in next(iter(shared))
 
 
 def test_the_size_is_measured_and_told_where_it_is_asked_for(

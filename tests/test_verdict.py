@@ -308,3 +308,38 @@ def test_rows_that_share_an_input_are_counted_once():
     results = {"data": {"test": {"rows": 20}}, "arms": [{"runs": []}, {"runs": runs}]}
     assert evidence.scored_rows(results) == 3
     assert evidence.scored_rows({"data": {"test": {"rows": 20}}, "arms": []}) == 20
+
+
+def imbalanced(name, group, share, others=0.0):
+    """200 rows, 180 of them of label 0: answered 0 for a share of these and 1 for a share of the others."""
+    right = [[float(n < 180 * share), 0.0, 0.0] for n in range(180)]
+    right += [[float(n < 20 * others), 1.0, 0.0] for n in range(20)]
+    score = sum(row[0] for row in right) / 200
+    found = arm(name, group, score, stats=right)
+    return found | {"interval": None}
+
+
+def test_the_commonest_label_is_no_skill():
+    flat = [imbalanced(*one, share=1.0) for one in (("zero-shot", "none"), ("prefix", "context"), ("lora", "delta"))]
+    answer, reason, sentences = outcome(*flat)
+    assert (answer, reason) == ("no verdict", "nothing learnt")
+    assert "clearly above the commonest label (0.900)" in sentences[0]
+    assert "not above the commonest label (0.900)" in sentences[1]
+    minority = imbalanced("zero-shot", "none", share=0.0, others=1.0)
+    assert outcome(minority, *flat[1:])[:2] == ("no verdict", "nothing learnt")
+    learnt = [imbalanced("prefix", "context", 1.0, 0.9), imbalanced("lora", "delta", 1.0, 0.9)]
+    assert outcome(flat[0], *learnt)[0] == "context suffices"
+
+
+@pytest.mark.parametrize(("rows", "answer"), [(2, "no verdict"), (100, "no verdict"), (200, "context suffices")])
+def test_a_tie_without_an_exception_says_no_more_than_its_rows(rows, answer):
+    zero, *both = [
+        arm(*one, stats=[[right, float(n % 2), 0.0] for n in range(rows)]) | {"interval": None}
+        for one, right in (
+            (("zero-shot", "none", 0.0), 0.0),
+            (("prefix", "context", 1.0), 1.0),
+            (("lora", "delta", 1.0), 1.0),
+        )
+    ]
+    given = results(zero, *both) | {"comparisons": []}
+    assert decide(given)["answer"] == answer

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,6 +141,13 @@ def test_the_command_names_all_metrics_and_how_answers_are_looked_for(material):
     words = plan.command(question(material, no_repeat_ngram=3, label_smoothing=0.1, z_loss=1e-4))
     assert "--metric chrf bleu ter" in words
     assert "--beams 2 --no-repeat-ngram 3 --label-smoothing 0.1 --z-loss 0.0001" in words
+
+
+def test_one_seed_that_the_command_line_has_no_word_for_is_told(material):
+    asked = question(material)
+    for seeds, typed, told in (((0,), "1", ""), ((5,), "1", "  # in Python: seeds=[5]"), ((5, 6), "5 6", "")):
+        words = plan.command(replace(asked, seeds=seeds))
+        assert f"--seeds {typed} --" in words and words.endswith(told or words[-5:]) and ("#" in words) == bool(told)
 
 
 def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_arm(tmp_path):

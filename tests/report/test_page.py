@@ -15,6 +15,7 @@ from report_example import example
 
 from tunescope import report
 from tunescope.errors import UserError
+from tunescope.report.view import view
 
 RESULTS = example()
 HOSTILE = [
@@ -257,3 +258,30 @@ def test_balanced_accuracy_has_a_column_where_it_was_computed():
     without = Tags(report.html(results))
     assert "Balanced" not in without.text
     assert sum(tag == "th" and attrs.get("scope") == "col" for tag, attrs in without.tags) == columns - 1
+
+
+def said(results):
+    return " ".join(" ".join(Tags(report.html(results)).text).split())
+
+
+def test_the_page_tells_of_items_scored_rates_typed_and_several_budgets():
+    results = copy.deepcopy(RESULTS)
+    results["data"]["test"]["rows"] = 9_999  # several references an input
+    assert "With 5 seeds and 400 test rows" in said(results)
+    assert "learning-rate trials from its method's own grid" in said(results) and "one budget" in said(results)
+    results["protocol"] |= {"rates": [0.001, 0.0003], "budgets": [600, 1200]}
+    assert "Every trained arm had the learning rates 0.001, 0.0003." in said(results)
+    assert "these budgets" in said(results) and "one budget" not in said(results)
+
+
+def test_names_that_are_alike_for_eighty_letters_are_told_apart():
+    results = copy.deepcopy(RESULTS)
+    first, second = [arm for arm in results["arms"] if arm["status"] == "done"][:2]
+    long = "lora:" + "x" * 80
+    first["name"], second["name"] = long + " @ 600", long + " @ 1,200"
+    results["best"] = {"arm": second["name"], "path": "best"}
+    edges = {"difference": -0.5, "interval": [-0.6, -0.4], "level": 0.95}
+    results["comparisons"] = [{"a": first["name"], "b": second["name"], **edges}]
+    arms = {arm["key"]: arm for arm in view(results).arms}
+    assert arms[second["name"]]["behind"] == ("best", "")
+    assert arms[first["name"]]["behind"][0].startswith(("-0.5", "\u22120.5"))

@@ -1,4 +1,5 @@
 import pytest
+import transformers
 from task_tools import byte_level, config, sentence_piece
 
 from tunescope.errors import UserError
@@ -70,6 +71,9 @@ def test_the_positions_are_the_models_or_the_tokenizers_smaller_ones():
     tokenizer.model_max_length = 50
     assert positions(config("gpt2"), tokenizer) == 50
     assert positions(config("t5"), tokenizer) is None
+    roberta = transformers.RobertaConfig(max_position_embeddings=18)
+    tokenizer.model_max_length = 10**30
+    assert positions(roberta, tokenizer) == 16
 
 
 def test_what_would_stop_a_run_stops_the_check():

@@ -209,3 +209,13 @@ def test_settings_that_cannot_work_are_refused(tokenizer):
         prepared(tokenizer, by="head")
     with pytest.raises(UserError, match=r"has \{mask\}, and by='head' answers with no word\. Take it out\."):
         Classification(template="{text} {mask}", by="head")
+
+
+@torch.no_grad()
+def test_scores_that_are_no_numbers_are_no_answer():
+    tokenizer = byte_level()
+    network, task = model("gpt2", len(tokenizer)), prepared(tokenizer, words=WORDS)
+    items = task.encode(TRAIN, tokenizer, model_kind="decoder")
+    network.transformer.ln_f.weight[0] = float("nan")
+    with pytest.raises(UserError, match=rf"scores are no numbers \(NaN\), first on row {TRAIN[0].line}: .* float32"):
+        task.predict(network, items, tokenizer)

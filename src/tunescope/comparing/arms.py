@@ -15,6 +15,7 @@ from tunescope.tasks.chain import Chain
 
 if TYPE_CHECKING:
     from tunescope.comparing.bench import Bench
+    from tunescope.comparing.plan import Plan
 
 ZERO_SHOT = "zero-shot"
 DEFAULT = {
@@ -79,6 +80,12 @@ class Ready:
         items = [str(item) for item in (self.demos, self.chain) if item]
         items += [show(self.specs)] if self.specs else []
         return "+".join(items) or ZERO_SHOT
+
+
+def seeds_of(plan: "Plan", arm: Ready) -> tuple[int, ...]:
+    """The seeds that the arm is run at: the first alone where another gives the same."""
+    drawn_from = plan.k_shot is not None and arm.demos is not None  # each seed has rows of its own to show
+    return tuple(plan.seeds if arm.varies or drawn_from else plan.seeds[:1])
 
 
 def asked(bench: "Bench") -> list[Arm]:

@@ -1,5 +1,7 @@
 """What the arm runs of one process share: the model, the data, the task."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +12,8 @@ import torch
 from tunescope.comparing.plan import PARTS, Plan, one_of
 from tunescope.errors import UserError
 from tunescope.loading import load_model
+
+OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash"}
 
 
 @dataclass
@@ -78,6 +82,31 @@ class Bench:
         return self.means[part, encoder]
 
 
+def asked_with(bench: Bench) -> dict[str, str]:
+    """What an answer depends on beside the base's weights: hashes of tokenizer, config and layers behind the base."""
+    from tunescope.artifact import hash_tensors
+
+    if "asked with" not in bench.shown:
+        base = {id(value) for value in bench.model.base_model.parameters()}
+        behind = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
+        config = {key: value for key, value in bench.model.config.to_dict().items() if key not in OF_LOADING}
+        parts = {
+            "tokenizer": tokenizer_state(bench.tokenizer),
+            "config": json.dumps(config, sort_keys=True, default=str),
+        }
+        hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in parts.items()}
+        bench.shown["asked with"] = hashed | {"behind": hash_tensors(behind)}
+    return dict(bench.shown["asked with"])
+
+
+def tokenizer_state(tokenizer: Any) -> str:
+    """All that decides a text's ids, but for what a call sets (padding, truncation)."""
+    own = {"vocabulary": sorted(tokenizer.get_vocab().items()), "special": tokenizer.special_tokens_map}
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        own |= {"backend": {**json.loads(backend.to_str()), "padding": None, "truncation": None}}
+    return json.dumps(own, sort_keys=True, default=str)
+
+
 def encoder_print(bench: Bench, encoder: str) -> str:
     """The fingerprint of another encoder, which a run that asks it what is alike depends on."""
     from tunescope.artifact import fingerprint
@@ -110,9 +139,9 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     if model_kind == "encoder":
         _check_head(model, task)
     draws = _draws(plan, task, parts)
-    same = task.fields() if task.writes else None  # several references of one input go to one part
+    same = task.fields()  # rows of one input go to one part, whatever else they hold
     for rows in parts.values():
-        _check_fields(rows, same or ())
+        _check_fields(rows, same)
     cut = partial(tasks.split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
     splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
@@ -185,7 +214,9 @@ def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
             "--k-shot draws the training and the development rows from DATA, and tests on rows of their own: give "
             "--test FILE and no --dev."
         )
-    return k_shots(parts["train"], parts["test"], task.label_of, k=plan.k_shot, seeds=plan.seeds)
+    for rows in parts.values():
+        _check_fields(rows, task.fields())
+    return k_shots(parts["train"], parts["test"], task.label_of, task.fields(), k=plan.k_shot, seeds=plan.seeds)
 
 
 def make_task(given: Mapping[str, Any], model_kind: str) -> Any:

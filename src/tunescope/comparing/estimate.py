@@ -74,7 +74,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
         score_seconds = _score_seconds(bench, todo, tuned)
     sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
     score = sizes["dev"] * score_seconds
-    seeds = len(plan.seeds) if prepared.varies else 1
+    seeds = len(arms.seeds_of(plan, prepared))
     total = seeds * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
     if prepared.demos and prepared.demos.tries:
         total += seeds * score * most(prepared.demos, bench.task)

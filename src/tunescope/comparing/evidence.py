@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -156,8 +157,11 @@ class _Reader:
         task = results.get("task") or {}
         self.metric = str(task.get("metric", "accuracy"))
         self.scale = metrics.scale(self.metric)
-        self.chance = finite(task.get("chance"))
         self.raw: list[Result] = list(results.get("arms") or [])
+        self.chance, self.chance_name = finite(task.get("chance")), "chance"
+        common = _commonest(self.raw) if task.get("kind") == "classification" and self.metric == "accuracy" else None
+        if common is not None and self.chance is not None and common > self.chance:
+            self.chance, self.chance_name = common, "the commonest label"
         self.comparisons: list[Result] = list(results.get("comparisons") or [])
         finished = [arm for arm in self.raw if arm.get("status") == "done" and arm.get("runs")]
         self.done = {arm["name"]: arm for arm in finished if self._score(arm) is not None}
@@ -179,7 +183,7 @@ class _Reader:
         return f" ({', '.join(lost)})" if lost else ""
 
     def floor(self) -> str:
-        parts = [] if self.chance is None else [f"chance ({number(self.chance, self.scale)})"]
+        parts = [] if self.chance is None else [f"{self.chance_name} ({number(self.chance, self.scale)})"]
         parts += [self._arm(self.zero).shown] if self.zero else []
         return " and ".join(parts) or "a score of 0"
 
@@ -190,7 +194,7 @@ class _Reader:
         if self.chance is None:
             return "untrained: " + ", ".join(arm.shown for arm in frozen)
         above = [arm.shown for arm in frozen if arm.interval and arm.interval[0] > self.chance]
-        chance = f"chance ({number(self.chance, self.scale)})"
+        chance = f"{self.chance_name} ({number(self.chance, self.scale)})"
         if above:
             return f"part of the skill is latent: {', '.join(above)} above {chance} without training"
         return f"no sign that the skill is latent: {', '.join(a.shown for a in frozen)} not above {chance}"
@@ -266,6 +270,13 @@ class _Reader:
         low_, high_ = (f"{number(edge, self.scale)}" for edge in (low, high))
         told = f"the difference is {number(value, self.scale)} ({level:.0%} interval {low_} to {high_})"
         return Pair(a["name"], b["name"], value, low, high, level, told)
+
+
+def _commonest(arms: Iterable[Result]) -> float | None:
+    """The share of test rows that have the commonest label: what an answer that is always the same gets right."""
+    runs = (run for arm in arms for run in arm.get("runs") or () if run.get("stats"))
+    labels = Counter(row[1] for row in next(runs, {"stats": ()})["stats"] if len(row) > 1)
+    return max(labels.values()) / labels.total() if labels else None
 
 
 def _spread(raw: Result, runs: dict[int, stats.Array], other: Mapping[int, stats.Array]) -> dict[int, stats.Array]:

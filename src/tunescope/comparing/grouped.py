@@ -40,7 +40,7 @@ def groups(bench: Bench, jobs: Sequence[Job], size: int) -> list[list[Job]]:
 
 
 def can_share(bench: Bench, todo: Job) -> bool:
-    """Whether a run trains what a row of a batch can have to itself, on rows that all seeds share."""
+    """Whether a run trains what a row of a batch can have to itself, on rows that all seeds share, without dropout."""
     arm = todo.arm
     apart = (AttentionDelta, *_whole_model())
     return (
@@ -48,7 +48,7 @@ def can_share(bench: Bench, todo: Job) -> bool:
         and arm.demos is None
         and arm.search is None
         and bench.plan.k_shot is None
-        and not any(isinstance(spec, apart) for spec in arm.specs)
+        and not any(isinstance(spec, apart) or getattr(spec, "dropout", 0.0) for spec in arm.specs)
     )
 
 

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 from tunescope import store
 from tunescope.comparing.arms import Ready
-from tunescope.comparing.bench import Bench, encoder_print
+from tunescope.comparing.bench import Bench, asked_with, encoder_print
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ def job(
         "task": bench.task.describe(),
         "data": dict(bench.sha256),
         "base": bench.fingerprint,
+        **asked_with(bench),
         "device": bench.device.type,
         "threads": bench.plan.threads,
         "tunescope": version("tunescope"),

@@ -170,15 +170,22 @@ def command(plan: Plan) -> str:
     """The command that asks the same, with file names but no folders: results are shared, paths are private."""
     import shlex
 
+    asked = plan if plan.pilot_of is None else _whole(plan, plan.pilot_of)
+    words = [*_command_words(asked), *([] if plan.pilot_of is None else ["--pilot"])]
+    one = len(asked.seeds) == 1 and asked.seeds[0] != 0  # for which the command line has no word
+    return shlex.join(words) + (f"  # in Python: seeds=[{asked.seeds[0]}]" if one else "")
+
+
+def _whole(plan: Plan, whole: Whole) -> Plan:
+    """What a pilot stands for."""
+    settings = replace(plan.settings, steps=whole.steps, eval_every=whole.eval_every, patience=whole.patience)
+    asked = replace(plan, seeds=whole.seeds, trials=whole.trials, rates=whole.rates, settings=settings)
+    return replace(asked, pilot_of=None, trial_steps=None)
+
+
+def _command_words(plan: Plan) -> list[str]:
     from tunescope.gathering.spec import shown
 
-    if plan.pilot_of is not None:
-        own = {name: getattr(plan.pilot_of, name) for name in ("seeds", "trials", "rates")}
-        own["settings"] = replace(
-            plan.settings,
-            **{name: getattr(plan.pilot_of, name) for name in ("steps", "eval_every", "patience")},
-        )
-        return command(replace(plan, pilot_of=None, trial_steps=None, **own)) + " --pilot"
     words = ["tunescope", "compare", model_name(plan.model), shown(plan.data["train"])]
     for part in ("dev", "test"):
         words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []
@@ -193,7 +200,7 @@ def command(plan: Plan) -> str:
     for name, value in asdict(plan.settings).items():
         if value != default[name] or name in ("steps", "batch_size"):
             words += [f"--{name.replace('_', '-')}", str(value)]
-    return shlex.join(words)
+    return words
 
 
 def model_name(model: str) -> str:
@@ -219,7 +226,8 @@ def _task_words(task: Mapping[str, Any]) -> list[str]:
 
 
 def _seed_words(seeds: Sequence[int]) -> list[str]:
-    return [str(len(seeds))] if list(seeds) == list(range(len(seeds))) else [str(seed) for seed in seeds]
+    counted = len(seeds) == 1 or list(seeds) == list(range(len(seeds)))
+    return [str(len(seeds))] if counted else [str(seed) for seed in seeds]
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -146,7 +146,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
             return
         best = max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])))
         entry.chosen, standing.learning_rate = best.rates, best.rate
-    seeds = bench.plan.seeds if arm.varies else bench.plan.seeds[:1]
+    seeds = arms.seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
 
 
@@ -170,7 +170,7 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     standing.remarks = remarks(standing.runs)
     texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
     if texts:
-        standing.note += f"; found: {' | '.join(texts)}"
+        standing.remarks.append(f"found: {' | '.join(texts)}")
     if any(one.get("together") for one in found):
         standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
     cut: dict[str, int] = {}
@@ -178,8 +178,9 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
             cut[part] = max(rows, cut.get(part, 0))
     if any(cut.values()):
-        told = ", ".join(f"{rows} {part}" for part, rows in cut.items() if rows)
-        standing.note += f"; inputs cut to fit beside the context: {told} rows"
+        told = ", ".join(f"{rows:,} {part}" for part, rows in cut.items() if rows)
+        beside = " beside what stands in front" if standing.group in ("context", "text", "both") else ""
+        standing.remarks.append(f"inputs cut to fit the model's positions{beside}: {told} rows.")
 
 
 def _fail(standing: Standing, outcome: Outcome) -> None:

@@ -62,6 +62,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "batch_size": plan.settings.batch_size,
             "seeds": list(plan.seeds),
             "trials_per_arm": len(plan.rates) or plan.trials,
+            "rates": list(plan.rates),
             "trial_steps": plan.trial_steps or plan.settings.steps,
             "optimizer": plan.settings.optimizer,
             "schedule": plan.settings.schedule,

@@ -9,6 +9,7 @@ whole 95 % interval is; "best" is by the dev score, never by the test score.
 3. No context arm finished: no verdict.
 4. Neither the best context nor the best delta is above its floor: no verdict, nothing was learnt. An arm is
    above its floor when it is clear of chance and its paired difference to the zero-shot arm is clear of 0.
+   Chance is one label in so many, or of accuracy the share of the commonest label, whichever is more.
    What trains nothing need only be clear of chance, or of zero-shot where the task has no chance level.
 5. A head on frozen features is as good as the best trained arm (as in 2): no verdict, the head did it.
 6. Best context minus best delta. All above -MARGIN and the context above its floor: context suffices. All

@@ -73,12 +73,13 @@ def view(results: Json) -> View:
         arm["shown"] = text.score(arm["score"], scale)
         arm["span"] = text.span(arm["interval"], scale)
         arm["balanced_shown"] = text.score(arm["balanced"]) if arm["balanced"] is not None else ""
-        arm["behind"] = _behind(arm["name"], best, raw.get("comparisons") or [], scale)
+        arm["behind"] = _behind(arm["key"], best, raw.get("comparisons") or [], scale)
         arm["also"] = [_also(arm, name, best, raw.get("comparisons") or []) for name in also]
     known = [arm for arm in arms if arm["runs"] or arm["trials"]]
     size = _number(raw["protocol"].get("budget"))
     shown = frame(known, text.metric(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
-    return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best, shown, _limits(raw, arms, best, scale))
+    limits = _limits(raw, arms, best, scale, evidence.scored_rows(results))
+    return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best and text.short(best, 80), shown, limits)
 
 
 def _arm(one: Json, index: int, metric: str) -> Json:
@@ -94,6 +95,7 @@ def _arm(one: Json, index: int, metric: str) -> Json:
     status = str(one.get("status") or "failed")
     return {
         "index": index,
+        "key": str(one.get("name") or f"arm {index + 1}"),
         "name": text.short(str(one.get("name") or f"arm {index + 1}"), 80),
         "spec": str(one.get("spec") or ""),
         "group": one.get("group") if one.get("group") in GROUPS else "none",
@@ -132,8 +134,8 @@ def _run(run: Json, metric: str) -> Json:
 
 
 def _best(raw: Json, arms: list[Json]) -> str | None:
-    named = text.short(str((raw.get("best") or {}).get("arm") or ""), 80)
-    finished = [arm["name"] for arm in arms if arm["done"]]
+    named = str((raw.get("best") or {}).get("arm") or "")
+    finished = [arm["key"] for arm in arms if arm["done"]]
     return named if named in finished else (finished[0] if finished else None)
 
 
@@ -141,7 +143,7 @@ def _also(arm: Json, name: str, best: str | None, comparisons: list[Json]) -> Js
     """A metric told beside the first: its score, interval and difference to the best arm, for showing."""
     own, scale = arm["others"].get(name) or {}, metrics.scale(name)
     pairs = [{**one, **((one.get("also") or {}).get(name) or {"interval": None})} for one in comparisons]
-    difference, span = _behind(arm["name"], best, pairs, scale)
+    difference, span = _behind(arm["key"], best, pairs, scale)
     return {
         "value": _number(own.get("score")),
         "shown": text.score(_number(own.get("score")), scale),
@@ -153,7 +155,7 @@ def _also(arm: Json, name: str, best: str | None, comparisons: list[Json]) -> Js
 def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) -> tuple[str, str]:
     """(difference to the best, its interval), or empty where it was not compared."""
     for one in comparisons:
-        a, b = (text.short(str(one.get(side)), 80) for side in "ab")
+        a, b = (str(one.get(side)) for side in "ab")
         if {a, b} == {name, best} and one.get("interval"):
             sign = 1 if a == name else -1
             edges = sorted(sign * edge for edge in one["interval"])
@@ -161,13 +163,13 @@ def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) 
     return ("best", "") if name == best else ("", "")
 
 
-def _limits(raw: Json, arms: list[Json], best: str | None, scale: float) -> list[str]:
-    """What the page does not say, in sentences."""
+def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: int) -> list[str]:
+    """What the page does not say, in sentences. rows: how many test items were scored."""
     seeds = len(raw["protocol"].get("seeds") or [0])
-    rows = evidence.scored_rows(raw)
+    budgets = "these budgets" if len(raw["protocol"].get("budgets") or ()) > 1 else "one budget"
     over = "seeds and test rows" if seeds > 1 else "test rows only: one seed was run, and another could score otherwise"
     said = [
-        "One model, one set of data, one budget, these learning rates. Another may order the arms differently.",
+        f"One model, one set of data, {budgets}, these learning rates. Another may order the arms differently.",
         f"Intervals are 95 % bootstrap intervals over {over}. "
         "They are not corrected for the number of comparisons on this page.",
     ]
@@ -176,14 +178,16 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float) -> list
     if found:
         low, high = text.score(min(found), scale), text.score(max(found), scale)
         said.append(
-            f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to {best} had to be "
+            f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to "
+            f"{text.short(best or '', 80)} had to be "
             f"about {low if low == high else f'{low} to {high}, depending on the arm,'} to be found 4 times in 5."
         )
     trials = raw["protocol"].get("trials_per_arm")
     if trials:
+        typed = ", ".join(f"{rate:g}" for rate in raw["protocol"].get("rates") or ())
+        had = f"the learning rates {typed}" if typed else f"{trials} learning-rate trials from its method's own grid"
         said.append(
-            f"Every trained arm had {trials} learning-rate trials from its method's own grid. A wider search, other "
-            "initialisations or more steps could change its score."
+            f"Every trained arm had {had}. A wider search, other initialisations or more steps could change its score."
         )
     lost = [arm["name"] for arm in arms if not arm["done"]]
     if lost:

@@ -63,8 +63,8 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
         return REFUSED | {"reason": problem.reason}
     arm: dict[str, Any] = done.results["arms"][0]
     read = [note for rows in given.values() for note in getattr(rows, "notes", ())]
-    cut = [f"{unit['arm']}: {one}." for one in arm["budget_note"].split("; ") if one.startswith("inputs cut")]
-    return arm | {"told": [*read, *done.results["data"]["notes"], *cut, *arm["remarks"]]}
+    own = [f"{unit['arm']}: {one}" if one.startswith("inputs cut") else one for one in arm["remarks"]]
+    return arm | {"told": [*read, *done.results["data"]["notes"], *own]}
 
 
 def _rates(course: Mapping[str, Any], arm: str) -> tuple[float, ...]:

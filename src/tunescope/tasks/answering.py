@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from tunescope.errors import UserError
 from tunescope.tasks import mask_scoring, scoring
 from tunescope.tasks.batching import evaluating, scored
 from tunescope.tasks.prompts import Ids
@@ -47,7 +48,13 @@ def all_scores(
     """`scores` of any number of rows, in batches."""
     n_long = max(1, sum(len(word) > 1 for word in words))
     size = max(1, min(batch_size, scoring.ROWS_IN_CACHE // n_long))
-    return scored(model, rows, size, lambda some: scores(model, some, words, tokenizer))
+    found = scored(model, rows, size, lambda some: scores(model, some, words, tokenizer))
+    if (lost := found.isnan().any(-1)).any():
+        raise UserError(
+            f"The model's scores are no numbers (NaN), first on row {rows[int(lost.nonzero()[0, 0])].row}: its weights "
+            "may hold some, or its precision overflow. Load it in float32."
+        )
+    return found
 
 
 def choices(

@@ -14,6 +14,16 @@ from tunescope.tasks.splitting import repeats, shared
 from tunescope.tasks.task import Rows, Task
 
 SHOWN = 5  # line numbers kept for each finding
+# models whose positions are counted from behind the padding token's id, so that so many are never used
+BEHIND_PADDING = {
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "mpnet",
+    "longformer",
+}
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,10 @@ def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: Any, model_config
 def positions(config: Any, tokenizer: Any) -> int | None:
     """How many tokens the model takes, by its positions or by its tokenizer; None where neither says."""
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
-    counts = [] if relative else [getattr(config, "max_position_embeddings", None), tokenizer.model_max_length]
+    own = getattr(config, "max_position_embeddings", None)
+    if own is not None and config.model_type in BEHIND_PADDING:
+        own -= config.pad_token_id + 1
+    counts = [] if relative else [own, tokenizer.model_max_length]
     known = [int(count) for count in counts if count is not None and 0 < count < 10**9]
     return min(known, default=None)
 

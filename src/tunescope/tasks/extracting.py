@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tunescope.errors import UserError
 
-NUMBER = r"-?\d[\d,]*(?:\.\d+)?"
+NUMBER = r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,10 @@ class Extraction:
     """What is read is what stands behind the last `marker` (in any case), in the text before the first `stop`.
 
     read: "line", from there to the end of the line, without white space around it and one full stop at its end;
-        "number", the first number there, its thousands' commas out; or choices, as "yes,no": the first of them there as
-        a whole word, in any case. Where the marker does not occur, a line finds nothing, and the others take the last
-        number or choice of the text (as Kojima et al. 2022, arXiv:2205.11916, appendix A.5, take numbers).
+        "number", the first number there, without commas and in its shortest form (18.00 is 18); or choices, as
+        "yes,no": the first of them there as a whole word, in any case. Where the marker does not occur, a line finds
+        nothing, and the others take the last number or choice of the text (as Kojima et al. 2022, arXiv:2205.11916,
+        appendix A.5, take numbers).
     """
 
     read: str = "line"
@@ -56,7 +57,7 @@ class Extraction:
             return None
         first = found[-1] if behind is None else found[0]
         if self.read == "number":
-            return str(first).replace(",", "")
+            return _shortest(first.replace(",", ""))
         return next(one for one in self.choices if one.lower() == first.lower())
 
 
@@ -71,6 +72,14 @@ def vote(answers: Sequence[str | None]) -> tuple[str | None, float]:
         return None, 0.0
     winner = max(dict.fromkeys(given), key=given.count)
     return winner, given.count(winner) / len(answers)
+
+
+def _shortest(number: str) -> str:
+    """007 -> 7, 18.00 -> 18, .50 -> 0.5, -0 -> 0."""
+    sign, digits = ("-", number[1:]) if number.startswith("-") else ("", number)
+    whole, _, part = digits.partition(".")
+    whole, part = whole.lstrip("0") or "0", part.rstrip("0")
+    return (sign if whole != "0" or part else "") + whole + ("." + part if part else "")
 
 
 def _line(behind: str | None) -> str | None:
