@@ -137,11 +137,13 @@ class Attached:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Within it the model is bare; afterwards what was attached stands in it again, in the same tensors."""
+        is_on = self.model.__dict__.get(ATTACHED) is self
         self._stack.close()
         try:
             yield
         finally:
-            self._enter_or_leave()
+            if is_on:
+                self._enter_or_leave()
 
     def detach(self) -> None:
         """Give the model back, bit-identical to before; the artifacts keep their tensors."""
@@ -172,6 +174,8 @@ def attach(model: Any, *artifacts: Spec | Artifact | Bank, tokenizer: Any = None
     """
     if not artifacts:
         raise UserError("attach(model) was given nothing to attach: attach(model, LoRA(rank=8)), for example.")
+    if hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
+        raise UserError("attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...).")
     if isinstance(artifacts[0], Bank) and len(artifacts) == 1:
         return Banked(model, artifacts[0], tokenizer, seed)
     given = [artifact for artifact in artifacts if not isinstance(artifact, Bank)]
@@ -191,7 +195,8 @@ def lower(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: 
             f"A token context cannot be lowered in an {kind(model)}: its keys look at the text that follows. Attach it "
             "as it is, or use a prefix."
         )
-    with attach(model, *artifacts, tokenizer=tokenizer, seed=seed) as tuned, torch.no_grad():
+    plain = torch.autocast(model.get_input_embeddings().weight.device.type, enabled=False)  # its keys are kept
+    with attach(model, *artifacts, tokenizer=tokenizer, seed=seed) as tuned, torch.no_grad(), plain:
         ready = list(tuned.artifacts)
         for index, artifact in enumerate(ready):
             if isinstance(artifact.spec, TokenContext):

@@ -77,7 +77,7 @@ def attention(
     if state.edits or any(extra.infix for extra in state.extras):  # the numbers change with every step of decoding
         start = kwargs.get("output_start")
         kwargs |= {"output_start": state.output_start if start is None else start, "seen": state.seen}
-    bias, softcap = kwargs.get("position_bias"), kwargs.get("softcap")
+    bias, softcap, sink = kwargs.get("position_bias"), kwargs.get("softcap"), kwargs.get("s_aux")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
     wants_weights = state.asked or bool(kwargs.get("output_attentions"))
@@ -86,7 +86,8 @@ def attention(
     scores: Tensor | None = None
     weights: Tensor | None = None
     few = few or bias is not None
-    if wants_weights or softcap is not None or (state.extras and few) or _is_slow_to_train(query, key):
+    is_plain = softcap is None and sink is None  # what torch's kernel can do
+    if wants_weights or not is_plain or (state.extras and few) or _is_slow_to_train(query, key):
         hidden = context_visible(state.extras, query, kwargs)
         scores = _scores(query, key, attention_mask, state.extras, hidden, scaling, bias, softcap)
         scores, weights = _weights(scores, query.dtype, state.edits, kwargs)
@@ -162,10 +163,18 @@ def _weights(
     """The scores and what softmax makes of them, each edited in turn."""
     for edit in edits:
         scores = scores if edit.scores is None else edit.scores(scores, kwargs)
-    weights = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(dtype)
+    sink = kwargs.get("s_aux")  # (heads,), a score that each query may give to nothing
+    joined = scores if sink is None else torch.cat([scores, _column(sink, scores)], -1)
+    weights = joined.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(dtype)
+    weights = weights if sink is None else weights[..., :-1]
     for edit in edits:
         weights = weights if edit.weights is None else edit.weights(weights, kwargs)
     return scores, weights
+
+
+def _column(sink: Tensor, scores: Tensor) -> Tensor:
+    """(heads,) as one more key of every query."""
+    return sink.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
 
 
 def _capped(scores: Tensor, softcap: float | None) -> Tensor:
@@ -228,4 +237,5 @@ def _joined_mask(
     if visible is None:
         visible = torch.ones(1, 1, 1, n_context, dtype=torch.bool, device=query.device)
     left: Tensor = visible if mask.dtype == torch.bool else _additive(visible, mask.dtype)
-    return torch.cat([left.expand(batch, 1, length, n_context), mask.expand(batch, 1, length, n_keys)], -1)
+    heads = mask.shape[1]  # 1, but for what masks each head for itself
+    return torch.cat([left.expand(batch, heads, length, n_context), mask.expand(batch, heads, length, n_keys)], -1)

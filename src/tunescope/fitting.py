@@ -26,6 +26,7 @@ from tunescope.artifact import (
 from tunescope.attending import readers
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
+from tunescope.exactness import check_seen
 from tunescope.hooks import SiteUse, named_parameters
 from tunescope.lowered import embedder, in_force
 from tunescope.quantised import check_readable, is_quantised
@@ -38,9 +39,12 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
     """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
     check_readable(model)
     ready = []
-    with torch.random.fork_rng():
+    with torch.inference_mode(False), torch.random.fork_rng():  # tensors count their versions, whoever asked
         torch.manual_seed(seed)
         for given in artifacts:
+            spec = given.spec if isinstance(given, Artifact) else given
+            if isinstance(spec, TokenContext):
+                check_seen(model, spec)
             if isinstance(given, Artifact):
                 check_fits(model, given, tokenizer)
                 ready.append(_moved(model, given))
@@ -56,9 +60,10 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
 def _moved(model: Any, artifact: Artifact) -> Artifact:
     """The artifact on the model's device; itself, where it is there already."""
     device = model.get_input_embeddings().weight.device
-    if all(value.device == device for value in artifact.tensors.values()):
+    if all(value.device == device and not value.is_inference() for value in artifact.tensors.values()):
         return artifact
-    return replace(artifact, tensors={name: value.to(device) for name, value in artifact.tensors.items()})
+    moved = {name: value.clone() if value.is_inference() else value for name, value in artifact.tensors.items()}
+    return replace(artifact, tensors={name: value.to(device) for name, value in moved.items()})
 
 
 def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
@@ -152,7 +157,7 @@ def base_of(model: Any, tokenizer: Any = None) -> Base:
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
         input_width=lambda name: resolve(model)[f"{name}.k"].x.width,
-        vocabulary=int(model.config.vocab_size),
+        vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
         tokenizer=tokenizer,
     )

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tunescope.artifact import ORIGINALS, REGISTERED, Params, PatchDelta
 from tunescope.compiling import uncompiled
+from tunescope.errors import UserError
 from tunescope.sites import Site, Tap
 
 
@@ -96,7 +97,9 @@ def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable
         if spec.reads == "stream behind":
             assert use.site.residual is not None
             x = use.site.residual.behind(h, x)
-        return target.write(whole, spec.apply(as_computed(use.tensors, x), x, h).to(h.dtype))
+        common = torch.promote_types(x.dtype, h.dtype)  # T5 keeps one map in float32 where the rest is in half
+        made = spec.apply(as_computed(use.tensors, x.to(common)), x.to(common), h.to(common))
+        return target.write(whole, made.to(h.dtype))
 
     if target.end == "in":
 
@@ -128,6 +131,7 @@ def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
     Names inside the base model are relative to it, those outside start with "head:", so that they are the same with
     and without a head.
     """
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
     inside = {id(module) for module in model.base_model.modules()}
     owners: dict[int, list[tuple[nn.Module, str]]] = {}
     names: dict[int, str] = {}
@@ -157,23 +161,27 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
     places = named_parameters(model)
     touched = {name for spec, tensors in changes for name in spec.patch(tensors)}
     base = {name: places[name][0][0]._parameters[places[name][0][1]] for name in touched}
-    state: dict[str, Any] = {"depth": 0, "made": None}
+    inside: list[nn.Module] = []
+    state: dict[str, Any] = {"made": None}
 
     def put(values: dict[str, Any]) -> None:
         for name, value in values.items():
             for module, attribute in places[name]:
                 module._parameters[attribute] = value
 
-    def enter(_module: nn.Module, _args: Any) -> None:
-        state["depth"] += 1
+    def enter(module: nn.Module, _args: Any) -> None:
+        if module in inside:  # an interrupt cut its last call short, for which torch calls no hook
+            inside.clear()
+        inside.append(module)
         versions = tuple(value._version for _, tensors in changes for value in tensors.values())
-        made = None if trains(*(tensors for _, tensors in changes)) else versions
-        if state["depth"] == 1 and (made is None or made != state["made"]):
+        made = None if are_tuned(*(tensors for _, tensors in changes)) else versions
+        if len(inside) == 1 and (made is None or made != state["made"]):
             put(changed(base, changes))  # type: ignore[arg-type]
             state["made"] = made
 
-    def leave(_module: nn.Module, _args: Any, _output: Any) -> None:
-        state["depth"] -= 1
+    def leave(module: nn.Module, _args: Any, _output: Any) -> None:
+        if module in inside:
+            del inside[inside.index(module) :]
 
     handles = []
     try:
@@ -202,7 +210,17 @@ def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -
 
 def trains(*groups: Params) -> bool:
     """Whether a gradient is asked of any of the tensors now."""
-    return torch.is_grad_enabled() and any(value.requires_grad for group in groups for value in group.values())
+    return torch.is_grad_enabled() and are_tuned(*groups)
+
+
+def are_tuned(*groups: Params) -> bool:
+    """Whether any of the tensors is being tuned: it may be written through `.data` then, which counts no version."""
+    return any(value.requires_grad for group in groups for value in group.values())
+
+
+def computed_in(device: str) -> torch.dtype | None:
+    """The type that autocast computes in now on a kind of device; None where it is off."""
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 def entries(model: Any) -> dict[str, Any]:
@@ -213,6 +231,12 @@ def entries(model: Any) -> dict[str, Any]:
     from tunescope.sites import kind
 
     return {kind(model): base.get_decoder() if kind(model) == "decoder" else base}
+
+
+def refuse_tuple(output: Any) -> None:
+    """UserError for the output of a call with return_dict=False, whose parts have no names."""
+    if isinstance(output, tuple):
+        raise UserError("What is attached reads the output by name: leave return_dict=False out, and take outputs[0].")
 
 
 def argument_names(module: nn.Module) -> list[str]:
@@ -231,6 +255,7 @@ def pooled(model: Any, spec: Acting, tensors: Params) -> Iterator[None]:
     made: list[Tensor] = []
 
     def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        refuse_tuple(output)
         states = output.last_hidden_state
         mask = (dict(zip(names, args, strict=False)) | kwargs).get("attention_mask")
         if mask is None:

@@ -13,7 +13,7 @@ from tunescope.artifact import Artifact, AttentionDelta, Context, Params, TokenC
 from tunescope.attention import NAME, STATE, LayerState
 from tunescope.compiling import uncompiled
 from tunescope.errors import UserError
-from tunescope.hooks import argument_names, entries, trains
+from tunescope.hooks import are_tuned, argument_names, computed_in, entries, refuse_tuple
 from tunescope.lowered import embedder, extras_of
 from tunescope.marking import OUTPUT_START, WANTS_OUTPUT_START
 from tunescope.reach import reached, switched
@@ -50,13 +50,20 @@ def _keys_placed(
         artifacts = [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
     names = argument_names(entry)
     made: dict[str, Any] = {"for": None, "used": 0}
+    device = model.get_input_embeddings().weight.device.type
+    runs = any(isinstance(artifact.spec, TokenContext) for artifact in artifacts)  # through the model, for its keys
+    own = [value for value in model.parameters() if not value.is_inference()] if runs else []
+    can_switch = runs and any(
+        hasattr(one, "disable_adapters") and hasattr(one, "base_layer") for one in model.modules()
+    )
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
         refuse_reentrant(model)
         groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
-        versions = tuple(value._version for group in groups for value in group.values())
-        kept_for = (torch.is_inference_mode_enabled(), versions)
-        now = None if trains(*groups) or entry.training else kept_for  # dropout draws anew
+        versions = tuple(value._version for value in (*own, *(value for group in groups for value in group.values())))
+        kept_for = (torch.is_inference_mode_enabled(), computed_in(device), versions)
+        is_fixed = not (are_tuned(*groups) or entry.training or can_switch)  # dropout draws anew
+        now = kept_for if is_fixed else None
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():
@@ -210,6 +217,7 @@ def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[N
         return (), (given if found is None else _joined(given, *found, model, takes=names))
 
     def leave(_module: nn.Module, _args: Any, output: Any) -> Any:
+        refuse_tuple(output)
         output["last_hidden_state"] = output.last_hidden_state[:, now["length"] :]
         if output.get("hidden_states") is not None:
             output["hidden_states"] = tuple(states[:, now["length"] :] for states in output.hidden_states)
@@ -265,6 +273,10 @@ def _joined(given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: A
         if given.get("position_ids") is None and _needs_positions(model, mask, filled, takes):
             at = text_positions(given["attention_mask"], 0, n_rows + n_tokens, text.device)
             given["position_ids"] = at + first_position(model)
+    if given.get("position_ids") is not None and given["position_ids"].shape[-1] == n_tokens:
+        front = torch.arange(n_rows, device=text.device) + first_position(model)
+        positions = given["position_ids"] + n_rows
+        given["position_ids"] = torch.cat([front.expand(len(positions), -1), positions], 1)
     if given.get("token_type_ids") is not None:
         types = given["token_type_ids"]
         given["token_type_ids"] = torch.cat([types.new_zeros(batch, n_rows), types], 1)

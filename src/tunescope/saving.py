@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -18,7 +19,7 @@ from safetensors.torch import save as save_bytes
 from tunescope import files
 from tunescope.artifact import Artifact, fingerprint
 from tunescope.errors import UserError
-from tunescope.registry import methods, name_of
+from tunescope.registry import check_fields, methods, name_of
 
 MANIFEST = "tunescope.json"
 TENSORS = "tensors.safetensors"
@@ -83,9 +84,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         newer = manifest["format"] > VERSION
     except FileNotFoundError as error:
         raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
+    except IsADirectoryError:
+        raise UserError(f"{path / MANIFEST} is a folder, and no file: the saved artifact is damaged.") from None
     except NotADirectoryError:
         raise UserError(f"{path} is no saved artifact, which is a folder: it is a file.") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
     except (KeyError, TypeError) as problem:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
@@ -142,5 +145,9 @@ def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tenso
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in entry["fields"].items()}
     prefix = f"{index}/"
     own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-    artifact = Artifact(method(**values), own, manifest["base"]["fingerprint"], manifest["tokenizer"])
+    spec, base = method(**values), manifest["base"]["fingerprint"]
+    check_fields(spec)
+    if not isinstance(base, str) or any(isinstance(one, float) and not math.isfinite(one) for one in values.values()):
+        raise TypeError(f"a field of {entry['method']}, or the base's fingerprint, cannot be used")
+    artifact = Artifact(spec, own, base, manifest["tokenizer"])
     return replace(artifact, in_force=entry["in_force"])

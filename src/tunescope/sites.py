@@ -10,6 +10,7 @@ and a whole name, ``decoder.3.self.q``, to a layer.
 from __future__ import annotations
 
 import difflib
+import weakref
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -112,7 +113,19 @@ def kind(model: Any) -> str:
     if family is not None:
         return family.kind
     named = [type(model).__name__, *(config.architectures or [])]
-    return "decoder" if any(name.endswith(CAUSAL_HEADS) for name in named) else "encoder"
+    if any(name.endswith(CAUSAL_HEADS) for name in named):
+        return "decoder"
+    return "decoder" if isinstance(model, nn.Module) and _looks_back(model) else "encoder"
+
+
+_CAUSAL: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+
+
+def _looks_back(model: nn.Module) -> bool:
+    """Whether its attention is causal: a decoder without its head."""
+    if model not in _CAUSAL:
+        _CAUSAL[model] = any(getattr(module, "is_causal", False) is True for module in model.modules())
+    return _CAUSAL[model]
 
 
 def refuse_half(model: Any) -> None:

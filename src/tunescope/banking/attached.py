@@ -80,11 +80,17 @@ class Banked:
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
         """Within it every call of the model takes these, a batch of several rows for each name too."""
-        self._asked.append(self._ask(names, several=True))
+        asked = self._ask(names, several=True)
+        self._asked.append(asked)
         try:
             yield
         finally:
-            self._asked.pop()
+            self._forget(asked)
+
+    def _forget(self, asked: _Asked) -> None:
+        """This, and what was asked within it and cut short."""
+        at = next((index for index, one in enumerate(self._asked) if one is asked), len(self._asked))
+        del self._asked[at:]
 
     def _ask(self, names: Names, *, several: bool) -> _Asked:
         if isinstance(names, str) or not names:
@@ -95,18 +101,20 @@ class Banked:
     def _told(self) -> Iterator[None]:
         """`rows` is read from the call of the model and from that of `generate`, and goes no further."""
         model = self.model
-        told: list[bool] = []
+        told: list[_Asked] = []  # by the call that is on, or by one that an interrupt cut short
 
         def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            told.append(False)
+            if self._hot.making:  # the model is run bare, within a call
+                return None
+            after()
             if "rows" in kwargs:
-                self._asked.append(self._ask(kwargs["rows"], several=False))
-                told[-1] = True
+                told.append(self._ask(kwargs["rows"], several=False))
+                self._asked.append(told[0])
             return args, {name: value for name, value in kwargs.items() if name != "rows"}
 
         def after(*_: Any) -> None:
-            if told and told.pop():
-                self._asked.pop()
+            while told and not self._hot.making:
+                self._forget(told.pop())
 
         def generate(*args: Any, rows: Names | None = None, **kwargs: Any) -> Any:
             if rows is None:

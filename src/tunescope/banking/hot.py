@@ -14,7 +14,7 @@ from tunescope.artifact import Artifact, SiteDelta, Spec
 from tunescope.bank import Bank, Entry, check_member
 from tunescope.banking.biases import bias_uses
 from tunescope.fitting import initialised, site_uses
-from tunescope.hooks import SiteUse, trains
+from tunescope.hooks import SiteUse, are_tuned, computed_in
 from tunescope.lowered import Extras, check_in_force
 
 
@@ -32,10 +32,11 @@ class Ready:
     def state(self) -> tuple[object, ...]:
         """Changes whenever a tensor does."""
         versions = (value._version for artifact in self.artifacts for value in artifact.tensors.values())
-        return (torch.is_inference_mode_enabled(), *versions)
+        devices = {value.device.type for artifact in self.artifacts for value in artifact.tensors.values()}
+        return (torch.is_inference_mode_enabled(), *map(computed_in, sorted(devices)), *versions)
 
-    def trains(self) -> bool:
-        return trains(*(artifact.tensors for artifact in self.artifacts))
+    def is_tuned(self) -> bool:
+        return are_tuned(*(artifact.tensors for artifact in self.artifacts))
 
     def bytes(self) -> int:
         made = [extra for _, extras, _ in self.extras.values() for some in extras.values() for extra in some]

@@ -30,14 +30,14 @@ class Batch:
 
     def state(self) -> object | None:
         """Equal while nothing has changed that the rows depend on; None while something is being trained."""
-        if any(ready.trains() for _, ready in self.members):
+        if any(ready.is_tuned() for _, ready in self.members):
             return None
         return self.entries, tuple(ready.state() for _, ready in self.members)
 
     def has_keys(self, stack: str) -> bool:
         """Whether the keys and values of all members are there, as they are now."""
         return all(
-            not ready.trains() and ready.extras.get(stack, (None,))[0] == ready.state() for _, ready in self.members
+            not ready.is_tuned() and ready.extras.get(stack, (None,))[0] == ready.state() for _, ready in self.members
         )
 
     def which(self) -> list[int]:
@@ -72,11 +72,11 @@ def keys_of(model: Any, batch: Batch, stack: str, places: Mapping[str, nn.Module
 
 def _member_keys(model: Any, ready: Ready, stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int]:
     known = ready.extras.get(stack)
-    if known is not None and not ready.trains() and known[0] == ready.state():
+    if known is not None and not ready.is_tuned() and known[0] == ready.state():
         return known[1], known[2]
     with acting(rowwise([((0,), ready.uses)], 1, model.get_input_embeddings().weight.device), lambda: False):
         found, used = extras_of(model, _contexts(model, ready.artifacts), stack, places)
-    if not ready.trains():
+    if not ready.is_tuned():
         ready.extras[stack] = (ready.state(), found, used)
     return found, used
 
