@@ -61,7 +61,7 @@ def test_a_search_is_an_arm_of_words_with_the_passes_of_a_trained_run(material, 
     for one in arm["runs"]:
         (artifact,) = ts.load(tmp_path / "run" / "arms" / one["id"] / "artifact")
         assert artifact.spec == ts.Text(text=one["found"]["text"])
-        assert one["found"]["text"] in arm["budget_note"]
+        assert one["found"]["text"] in " ".join(arm["remarks"])
     before = json.loads((tmp_path / "run" / "results.json").read_text())["arms"]
     assert ts.resume(tmp_path / "run", quiet=True).results["arms"] == before
 
