@@ -100,7 +100,12 @@ def test_after_an_interrupt_what_is_tuned_still_trains():
     model = tiny.make("gpt2", dtype=torch.float32)
     with ts.attach(model, ts.Bias()) as tuned:
         optimizer = torch.optim.Adam(tuned.train().parameters(), lr=0.1)
+        before = model(IDS).logits
         cut_short(model)
+        with torch.no_grad():
+            for value in tuned.parameters():
+                value.add_(torch.randn(value.shape, generator=torch.Generator().manual_seed(0)))
+        assert not torch.equal(model(IDS).logits, before)  # of the first call after it
         losses = []
         for _ in range(3):
             losses.append(model(IDS, labels=IDS).loss)
@@ -171,6 +176,12 @@ def test_text_is_read_anew_by_a_base_that_changed():
         model.get_input_embeddings().weight.mul_(2.0)
         changed = wrapped(IDS).logits
     torch.testing.assert_close(changed, wrapped(whole).logits[:, len(FRONT) :], rtol=0, atol=1e-5)
+    plain = tiny.make("llama", dtype=torch.float32)
+    with ts.attach(plain, text()):
+        plain(IDS)
+        plain.get_input_embeddings().weight.mul_(2.0)
+        changed = plain(IDS).logits
+    torch.testing.assert_close(changed, plain(whole).logits[:, len(FRONT) :], rtol=0, atol=1e-5)
     with pytest.raises(ts.UserError, match=r"takes the model inside of peft's wrapper: attach\(model\.get_base_model"):
         ts.attach(wrapped, ts.Prefix(length=2))
 
