@@ -49,6 +49,12 @@ def padded() -> Tensor:
     return mask
 
 
+def by_head() -> Tensor:
+    """Causal, and every head leaves out keys of its own, but never a query's own."""
+    g = torch.Generator().manual_seed(2)
+    return causal() & ((torch.rand(B, HEADS, T, T, generator=g) < 0.6) | torch.eye(T, dtype=torch.bool))
+
+
 def oracle(
     q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, extras: tuple[Extra, ...], *, context_seen: Any = True
 ) -> Tensor:
@@ -61,7 +67,7 @@ def oracle(
     mask = None
     if seen is not None or context_seen is not True:
         seen = torch.ones(B, 1, q.shape[2], k.shape[2] - n, dtype=torch.bool) if seen is None else seen
-        left = torch.ones(B, 1, q.shape[2], n, dtype=torch.bool) & torch.as_tensor(context_seen)
+        left = torch.ones(B, seen.shape[1], q.shape[2], n, dtype=torch.bool) & torch.as_tensor(context_seen)
         mask = torch.cat([left, seen], -1)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2)
 
@@ -77,7 +83,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.parametrize("n", [(), (1,), (4,), (2, 3)])
-@pytest.mark.parametrize("seen", [None, causal(), padded()], ids=["all", "causal", "padded"])
+@pytest.mark.parametrize("seen", [None, causal(), padded(), by_head()], ids=["all", "causal", "padded", "by head"])
 @pytest.mark.parametrize("is_float", [False, True])
 def test_it_is_torch_s_attention_over_contexts_and_text(n: Any, seen: Any, is_float: bool, form: str) -> None:
     extras = tuple(extra(m, seed=m) for m in n)

@@ -331,7 +331,7 @@ def test_the_commonest_label_is_no_skill():
     assert outcome(flat[0], *learnt)[0] == "context suffices"
 
 
-@pytest.mark.parametrize(("rows", "answer"), [(2, "no verdict"), (100, "no verdict"), (200, "context suffices")])
+@pytest.mark.parametrize(("rows", "answer"), [(2, "no verdict"), (148, "no verdict"), (149, "context suffices")])
 def test_a_tie_without_an_exception_says_no_more_than_its_rows(rows, answer):
     zero, *both = [
         arm(*one, stats=[[right, float(n % 2), 0.0] for n in range(rows)]) | {"interval": None}

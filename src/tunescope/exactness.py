@@ -1,6 +1,7 @@
 """Whether text in front of a decoder can be had as its keys and values alone: tried, once a model.
 
-Layers that carry the past by other means (state space, convolution, linear attention) never see such a context.
+Layers that carry the past by other means (state space, convolution, linear attention) never see such a context, and
+masks that are made of the text's values know nothing of its own.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def check_seen(model: Any, context: object) -> None:
         _EXACT[model] = _is_exact(model)
     if not _EXACT[model]:
         raise UserError(
-            f"{context}: family {model.config.model_type!r} has layers that keep no keys of the past (state space, "
-            "convolution or linear attention), and would not see text put in front as keys and values. Use a prefix "
-            "or an infix, which act in its attention layers alone, or put the words into the input."
+            f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
+            "in the row: some layers do not see it there (state space, convolution, linear attention, masks made of "
+            "the values). Use a prefix or an infix, or put the words into the input."
         )
 
 

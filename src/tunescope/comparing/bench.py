@@ -88,7 +88,8 @@ def asked_with(bench: Bench) -> dict[str, str]:
 
     if "asked with" not in bench.shown:
         base = {id(value) for value in bench.model.base_model.parameters()}
-        behind = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
+        own = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
+        behind = own if bench.task.needs_head is None else {}  # a new head stands in for what is there
         config = {key: value for key, value in bench.model.config.to_dict().items() if key not in OF_LOADING}
         parts = {
             "tokenizer": tokenizer_state(bench.tokenizer),
