@@ -71,8 +71,10 @@ def test_a_family_that_comes_out_otherwise_is_refused(monkeypatch):
         ts.attach(gpt_oss(), ts.Prefix(length=2))
 
 
-def test_text_in_front_of_layers_without_keys_is_refused_and_a_prefix_is_not():
-    model = lfm2()
+@pytest.mark.parametrize("trained", [True, False])
+def test_text_in_front_of_layers_without_keys_is_refused_and_a_prefix_is_not(trained):
+    torch.manual_seed(0)
+    model = lfm2() if trained else tf.Lfm2ForCausalLM(tf.Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]))
     for context in (text(), ts.Soft(length=2)):
         with pytest.raises(ts.UserError, match=r"in family 'lfm2' text put in front .* do not see it .* Use a prefix"):
             ts.attach(model, context)
