@@ -35,6 +35,7 @@ from tunescope.marking import ATTACHED, marked
 from tunescope.placing import placed
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached
+from tunescope.recomputing import check_stands, recomputed
 from tunescope.registering import in_training
 from tunescope.sites import kind
 
@@ -83,6 +84,7 @@ class Attached:
         enter(acting(site_uses(self.model, self.artifacts), self._drops))
         enter(placed(self.model, self.artifacts))
         enter(attending(self.model, self.artifacts))
+        enter(recomputed(self.model, lambda: lambda: check_stands(self.model, self)))
         for artifact in self.artifacts:
             if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites == ("pooled",):
                 enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,16 @@ from tunescope.attention import STATE
 from tunescope.bank import Bank, Entry
 from tunescope.banking.hot import Hot
 from tunescope.banking.rows import Batch, deltas_of, embeddings_of, keys_of
+from tunescope.banking.rowwise import Rowwise
 from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
-from tunescope.hooks import acting, argument_names, entries, frozen, pooled
+from tunescope.hooks import SiteUse, acting, argument_names, entries, frozen, pooled
 from tunescope.lean import lean
 from tunescope.marking import ATTACHED, marked, standing_in
 from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_call
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
+from tunescope.recomputing import check_stands, recomputed
 from tunescope.registering import in_training
 from tunescope.sites import kind
 
@@ -52,6 +54,7 @@ class Banked:
         self._asked: list[_Asked] = []
         self._batch = Batch((), [])
         self._acting_for: object = None
+        self._uses: list[SiteUse[Rowwise]] = []
         self._acting = ExitStack()
         self._stack = ExitStack()
         try:
@@ -76,6 +79,7 @@ class Banked:
             enter(self._placed(name, entry))
         if kind(self.model) != "decoder":
             enter(embeddings_joined(self.model, self._embeddings))
+        enter(recomputed(self.model, self._as_now))
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
@@ -196,15 +200,28 @@ class Banked:
 
     def _act(self, batch: Batch) -> None:
         self._rest()
-        uses, head = deltas_of(self.model, batch)
-        self._acting.enter_context(acting(uses, self._drops))
+        self._uses, head = deltas_of(self.model, batch)
+        self._acting.enter_context(acting(self._uses, self._drops))
         if head is not None:
             self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
+
+    def _as_now(self) -> Callable[[], None]:
+        """Called later, the deltas that act now act again: see `recomputed`. The next pass puts its own in place."""
+        uses = self._uses
+
+        def again() -> None:
+            check_stands(self.model, self)
+            if self._uses is not uses:
+                self._rest()
+                self._uses = uses
+                self._acting.enter_context(acting(uses, self._drops))
+
+        return again
 
     def _rest(self) -> None:
         """No delta acts."""
         self._acting.close()
-        self._acting_for = None
+        self._acting_for, self._uses = None, []
 
     def artifacts(self, name: str) -> tuple[Artifact, ...]:
         """What stands under a name, as it acts here: the tensors that are trained are these."""
