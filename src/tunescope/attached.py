@@ -28,10 +28,11 @@ from tunescope.compiling import compiled_anew
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.fitting import at_site, initialised, site_uses
-from tunescope.hooks import acting, frozen, logits_at, patched, pooled
+from tunescope.hooks import acting, frozen, logits_at, pooled
 from tunescope.lean import lean
 from tunescope.lowered import check_in_force, embedder, extras_of, in_force, projector, run_tokens
 from tunescope.marking import ATTACHED, marked
+from tunescope.patching import patched
 from tunescope.placing import placed
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached

@@ -27,8 +27,9 @@ from tunescope.attending import readers
 from tunescope.attention import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.exactness import check_seen
-from tunescope.hooks import SiteUse, named_parameters
+from tunescope.hooks import SiteUse
 from tunescope.lowered import embedder, in_force
+from tunescope.patching import named_parameters
 from tunescope.quantised import check_readable, is_quantised
 from tunescope.reach import reached, resting, switched
 from tunescope.registry import check_fields

@@ -9,8 +9,8 @@ import torch
 from tunescope.artifact import Artifact, PatchDelta, SiteDelta, Spec
 from tunescope.errors import UserError
 from tunescope.fitting import check_fits, site_uses
-from tunescope.hooks import named_parameters
 from tunescope.marking import ATTACHED
+from tunescope.patching import named_parameters
 from tunescope.quantised import is_quantised
 from tunescope.sites import is_transposed
 

@@ -17,7 +17,7 @@ import tunescope as ts
 from tunescope.artifact import Artifact, fingerprint
 from tunescope.attached import Attached
 from tunescope.banking.attached import Banked
-from tunescope.hooks import named_parameters
+from tunescope.patching import named_parameters
 
 
 def examples(model: Any, n: int = 12) -> list[dict[str, Tensor]]:

@@ -18,9 +18,11 @@ from tunescope.banking.rowwise import Rowwise
 from tunescope.compiling import compiled_anew, uncompiled
 from tunescope.errors import UserError
 from tunescope.hooks import SiteUse, acting, argument_names, entries, frozen, pooled
+from tunescope.joining import embeddings_joined
 from tunescope.lean import lean
 from tunescope.marking import ATTACHED, marked, standing_in
-from tunescope.placing import check_output_start, embeddings_joined, entered, refuse_reentrant, shifted, tell_call
+from tunescope.placing import check_output_start, entered, refuse_reentrant, tell_call
+from tunescope.positions import shifted
 from tunescope.quantised import check_trainable, unpacked
 from tunescope.reach import reached, switched
 from tunescope.recomputing import check_stands, recomputed

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from tunescope.artifact import Artifact, Params, PatchDelta, SiteDelta, SiteShape
 from tunescope.errors import UserError
-from tunescope.hooks import SiteUse, named_parameters
+from tunescope.hooks import SiteUse
+from tunescope.patching import named_parameters
 from tunescope.sites import Site, Tap
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from tunescope.artifact import Artifact
 from tunescope.attached import attach
 from tunescope.errors import UserError
-from tunescope.placing import first_position
+from tunescope.positions import first_position
 from tunescope.reach import resting
 from tunescope.sites import kind
 

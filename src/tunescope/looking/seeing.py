@@ -16,7 +16,7 @@ from tunescope.looking.maps import maps, vocabulary
 from tunescope.looking.seen import Layer, Seen
 from tunescope.lowered import embedder
 from tunescope.marking import ATTACHED
-from tunescope.placing import first_position, text_positions
+from tunescope.positions import first_position, text_positions
 from tunescope.reach import reached, resting
 from tunescope.record import Call, record, record_calls, replay
 from tunescope.registry import show

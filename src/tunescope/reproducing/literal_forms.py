@@ -14,8 +14,8 @@ from tunescope.artifact import Artifact, KVContext, PatchDelta, SiteDelta, Spec,
 from tunescope.attached import attach
 from tunescope.fitting import at_site, initialised
 from tunescope.forms import Form
-from tunescope.hooks import named_parameters
 from tunescope.lowered import projector
+from tunescope.patching import named_parameters
 from tunescope.reach import reached, switched
 from tunescope.reproducing.formula import Names, computed
 from tunescope.reproducing.literal_attention import Added, written_out

@@ -13,7 +13,7 @@ from tunescope.contexts.text import Text
 from tunescope.exchanging.outgoing import Outgoing
 from tunescope.lowered import embedder
 from tunescope.merging import can_merge, merge
-from tunescope.placing import first_position
+from tunescope.positions import first_position
 from tunescope.tasks import prompts
 
 
