@@ -1,6 +1,7 @@
 """Artifacts as folders: whole or absent, checked, and never taken for another model's."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +178,66 @@ def test_a_manifest_with_an_unknown_field_of_a_method_is_named(saved: Path) -> N
     entry = {"method": "lora", "fields": {"rang": 3}, "in_force": None}
     with pytest.raises(ts.UserError, match="does not describe its folder"):
         ts.load(changed(saved, artifacts=[entry]))
+
+
+@pytest.mark.parametrize("about", [["x"], "x", {"task": "x"}])
+def test_an_about_that_is_none_is_named(saved: Path, about: object) -> None:
+    with pytest.raises(ts.UserError, match=r"does not describe its folder \(base, or about\): it is damaged"):
+        ts.load(changed(saved, about=about))
+
+
+def test_tensors_that_are_a_folder_are_named(saved: Path) -> None:
+    (saved / saving.TENSORS).unlink()
+    (saved / saving.TENSORS).mkdir()
+    with pytest.raises(ts.UserError, match=r"tensors.safetensors cannot be read \(Is a directory\): it is damaged"):
+        ts.load(saved)
+
+
+def test_a_name_that_no_disk_has_is_named() -> None:
+    with pytest.raises(ts.UserError, match=r"cannot be read \(File name too long\)"):
+        ts.load("x" * 300)
+
+
+@pytest.mark.parametrize("value", [float("nan"), Path("x"), {1, 2}])
+def test_an_about_that_json_cannot_hold_is_refused_before_anything_is_there(value: object, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    with pytest.raises(ts.UserError, match="about= holds what JSON cannot"):
+        ts.save(tmp_path / "one", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model, about={"x": value})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_to_nowhere_is_not_written_through(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ts.UserError, match="link exists"):
+        ts.save(tmp_path / "link", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model)
+
+
+def test_of_threads_that_save_under_one_name_one_is_told_that_it_did(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    made = [initialised(model, [ts.LoRA(rank=2)], None, seed) for seed in range(4)]
+    fingerprint(model)
+    for turn in range(12):
+        told: dict[int, str] = {}
+        start = threading.Barrier(len(made))
+
+        def run(
+            index: int, place: Path = tmp_path / str(turn), told: dict[int, str] = told, start: Any = start
+        ) -> None:
+            start.wait()
+            try:
+                ts.save(place, made[index], model=model)
+                told[index] = "saved"
+            except ts.UserError:
+                told[index] = "refused"
+
+        threads = [threading.Thread(target=run, args=(index,)) for index in range(len(made))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (winner,) = [index for index, word in told.items() if word == "saved"]
+        assert len(told) == len(made)
+        (kept,) = ts.load(tmp_path / str(turn))
+        assert all(torch.equal(value, made[winner][0].tensors[name]) for name, value in kept.tensors.items())
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(str(one) for one in range(turn + 1))

@@ -84,7 +84,7 @@ def card(told: Told) -> str:
         if arm
         else "It was saved by itself, outside of a comparison.",
         repo=told.repo,
-        auto=_auto(shown),
+        auto=_auto(told.manifest),
         holds=_holds(told.manifest["artifacts"]),
         results=_results(shown) if shown else "",
         licence=f"{escaped(told.licence)}." if told.licence else "None was stated: ask before you use it.",
@@ -130,9 +130,18 @@ def _listed(methods: Sequence[str]) -> str:
     return " and ".join(methods).capitalize()
 
 
-def _auto(shown: View | None) -> str:
-    kinds = {"encoder": "AutoModel", "encoder-decoder": "AutoModelForSeq2SeqLM"}
-    return kinds.get(str(shown.raw["model"].get("kind")) if shown else "", "AutoModelForCausalLM")
+def _auto(manifest: Mapping[str, Any]) -> str:
+    """The class that loads the base as it was tuned."""
+    from transformers.models.auto import modeling_auto as auto
+
+    name = str(manifest["base"]["model_type"])
+    if ((manifest.get("about") or {}).get("task") or {}).get(
+        "by"
+    ) == "words" and name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "AutoModelForMaskedLM"
+    if name in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
+        return "AutoModelForSeq2SeqLM"
+    return "AutoModel" if name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES else "AutoModelForCausalLM"
 
 
 def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:

@@ -322,7 +322,7 @@ def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
     from tunescope.exchanging.verbs import exported
 
     for line in exported(artifact, to, model, out):
-        print(line, flush=True)
+        _say(line)
 
 
 @app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("read")))
@@ -338,7 +338,7 @@ def import_(folder: str, /, *, form: Annotated[str, Parameter(name="--from")], m
     from tunescope.exchanging.verbs import imported
 
     for line in imported(folder, form, model, out):
-        print(line, flush=True)
+        _say(line)
 
 
 @app.command
@@ -380,8 +380,8 @@ def push(
 
     done = hub.push(artifact, repo, private=not public, licence=licence, base=base)
     for note in done.notes:
-        print(f"note: {note}")
-    print(f"pushed: {done.url} (commit {done.commit[:12]})")
+        _say(f"note: {note}")
+    _say(f"pushed: {done.url} (commit {done.commit[:12]})")
 
 
 @app.command
@@ -396,13 +396,20 @@ def pull(repo: str, /, *, out: str, revision: str | None = None) -> None:
     from tunescope import hub
 
     done = hub.pull(repo, out, revision=revision)
-    print(f"pulled: {done.path} (commit {done.commit[:12]}): {done.arm}")
+    _say(f"pulled: {done.path} (commit {done.commit[:12]}): {done.arm}")
 
 
 def _workers(model: str) -> int:
     from tunescope import machine
 
     return machine.default_workers(model)
+
+
+def _say(line: str) -> None:
+    """A line with words of foreign files in it, which shall not steer the terminal."""
+    from tunescope.report.text import visible
+
+    print(visible(line), flush=True)
 
 
 def _print(findings: Mapping[str, Any], page: Path) -> None:
@@ -441,7 +448,9 @@ def main() -> None:
 
 
 def _fail(problem: Exception) -> NoReturn:
-    line = " ".join(part.strip() for part in str(problem).splitlines())
+    from tunescope.report.text import visible
+
+    line = visible(" ".join(part.strip() for part in str(problem).splitlines()))
     if isinstance(problem, CycloptsError):
         line += " Type: tunescope --help"
     print(f"error: {line}", file=sys.stderr)

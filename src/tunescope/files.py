@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -83,13 +84,49 @@ def put_folder(beside: Path, path: Path) -> None:
     sync(path.parent)
 
 
+def beside(path: Path) -> Path:
+    """A name next to `path` that no other process or thread writes to."""
+    return path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, which has the name `path` when all is in it; otherwise nothing is left.
+
+    Raises UserError where somebody else took that name meanwhile.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = beside(path)
+    made.mkdir()
+    try:
+        yield made
+        put_folder(made, path)
+    except OSError as problem:
+        if problem.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            raise
+        raise UserError(f"{path} was made by somebody else meanwhile, and is left as it is.") from problem
+    finally:
+        remove(made)
+
+
+@contextmanager
+def errors_told(out: str | Path) -> Iterator[None]:
+    """What the disk refuses, and names that no disk has, become one line."""
+    if "\0" in str(out):
+        raise UserError(f"{str(out)!r} cannot be written: no name has such a character.")
+    try:
+        yield
+    except OSError as problem:
+        raise UserError(f"{out} cannot be written ({problem.strerror or problem}); nothing was kept.") from problem
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file that tunescope wrote; a torn or foreign file is refused by name."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: {path.parent} is not the folder of a run.") from None
-    except (ValueError, OSError) as problem:
+    except (ValueError, OSError, RecursionError) as problem:
         raise UserError(f"{path} cannot be read ({problem}); remove it to have it made again.") from None
     if not isinstance(value, dict):
         raise UserError(f"{path} does not hold an object; remove it to have it made again.")
@@ -145,13 +182,13 @@ def _text(value: object, line: str) -> str:
 
 
 def _put(path: Path, make: Callable[[Path], None]) -> None:
-    beside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    made = beside(path)
     try:
-        make(beside)
-        sync(beside)
-        rename(beside, path)
+        make(made)
+        sync(made)
+        rename(made, path)
     except BaseException:
-        remove(beside)
+        remove(made)
         raise
     sync(path.parent)
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tunescope import files
 from tunescope.card import Told, card
 from tunescope.errors import UserError
 from tunescope.registry import show
-from tunescope.report.text import has_secret, paths
+from tunescope.report.text import has_secret, paths, strings
 from tunescope.saving import MANIFEST, TENSORS, load
 
 FILES = (MANIFEST, TENSORS)
@@ -58,7 +59,8 @@ def push(
 
     place, results, artifacts = Path(folder), _results(Path(folder)), load(folder)
     manifest = (place / MANIFEST).read_bytes()
-    if has_secret(manifest.decode()):
+    said = list(strings(json.loads(manifest)))
+    if any(map(has_secret, said)):
         raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out before it is pushed.")
     count = sum(v.numel() for a in artifacts for v in a.tensors.values() if v.is_floating_point())
     page = card(Told(repo, json.loads(manifest), count, results, base, licence))
@@ -75,12 +77,13 @@ def push(
     notes += [] if licence else ["no licence was named, and the card says so: --licence NAME"]
     if is_private and not private:
         notes.append(f"{repo} was private before and stays so: it is made public in its settings")
-    return Pushed(f"{api.endpoint}/{repo}", str(done.oid), (*notes, *_what_shows(artifacts, manifest.decode())))
+    return Pushed(f"{api.endpoint}/{repo}", str(done.oid), (*notes, *_what_shows(artifacts, said)))
 
 
-def _what_shows(artifacts: list[Any], manifest: str) -> list[str]:
+def _what_shows(artifacts: list[Any], said: list[str]) -> list[str]:
     """What a reader of the repository learns beside numbers."""
-    words, found = sum(len(str(getattr(one.spec, "text", ""))) for one in artifacts), paths(manifest)
+    words = sum(len(str(getattr(one.spec, "text", ""))) for one in artifacts)
+    found = [path for text in said for path in paths(text)]
     notes = []
     if words:
         notes.append(f"it holds {words:,} characters of text: a prompt, or demonstrations, which are rows of the data")
@@ -103,23 +106,16 @@ def pull(repo: str, out: str | Path, *, revision: str | None = None) -> Pulled:
     from huggingface_hub import HfApi
 
     path = Path(out)
-    if path.exists():
+    if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fetched, beside = (path.with_name(f"{path.name}.{part}-{os.getpid()}") for part in ("fetch", "tmp"))
-    try:
+    with files.errors_told(out), files.new_folder(path) as beside, TemporaryDirectory() as fetched:
         with _named(repo):
             api = HfApi()
             commit = str(api.repo_info(repo, revision=revision).sha)
             got = {name: Path(api.hf_hub_download(repo, name, revision=commit, local_dir=fetched)) for name in FILES}
-        beside.mkdir()
         for name, file in got.items():
             files.write(beside / name, file.read_bytes())
         arm = show([artifact.spec for artifact in _loaded(beside, repo)])
-        files.put_folder(beside, path)
-    finally:
-        files.remove(fetched)
-        files.remove(beside)
     return Pulled(path, commit, arm)
 
 

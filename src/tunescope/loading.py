@@ -14,7 +14,6 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     in_words: an encoder comes with its masked-language-model head, which must be in the checkpoint.
     """
     import transformers
-    from safetensors import SafetensorError
 
     from tunescope.sites import kind
 
@@ -22,6 +21,8 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": encoder}
     from transformers.utils import logging
 
+    if not name:
+        raise UserError("The model's name is empty: give a folder, or a name on the Hugging Face hub.")
     bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     if in_words:
@@ -33,14 +34,19 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
             name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except UserError:
+    except (UserError, MemoryError):
         raise
-    except (OSError, ValueError, KeyError, SafetensorError) as problem:
+    except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
         raise UserError(_cannot_load(name, problem)) from problem
     finally:
         logging.set_verbosity(told)
         if bars:
             logging.enable_progress_bar()
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise UserError(
+            f"{name} holds an adapter of peft (adapter_config.json), which transformers has put into the model. Give "
+            f"the base model's own folder or name, and the adapter by: tunescope import {name} --from peft"
+        )
     _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")

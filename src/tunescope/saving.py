@@ -40,7 +40,7 @@ def save(
     `about` is kept as it is, for the reader: task, template, label words, score.
     """
     path = Path(path)
-    if path.exists():
+    if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     artifacts = [artifacts] if isinstance(artifacts, Artifact) else list(artifacts)
     tensors = {
@@ -57,7 +57,7 @@ def save(
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
         "about": about or {},
     }
-    _write_folder(path, {TENSORS: data, MANIFEST: json.dumps(manifest, indent=1).encode()})
+    _write_folder(path, {TENSORS: data, MANIFEST: _json(manifest).encode()})
     return path
 
 
@@ -73,6 +73,8 @@ def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:
         return _read(path, manifest, mapped)
     except FileNotFoundError as error:
         raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
+    except OSError as problem:
+        raise UserError(f"{path / TENSORS} cannot be read ({problem.strerror or problem}): it is damaged.") from None
     except (KeyError, TypeError, AttributeError, SafetensorError) as problem:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
 
@@ -88,14 +90,25 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{path / MANIFEST} is a folder, and no file: the saved artifact is damaged.") from None
     except NotADirectoryError:
         raise UserError(f"{path} is no saved artifact, which is a folder: it is a file.") from None
+    except OSError as problem:
+        raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from None
     except (ValueError, RecursionError):
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
     except (KeyError, TypeError) as problem:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
+    _check_manifest(path, manifest)
     if newer:
         raise UserError(f"{path} was written by a newer tunescope (format {manifest['format']}): upgrade to read it.")
     found: dict[str, Any] = manifest
     return found
+
+
+def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    about, base = manifest.get("about"), manifest.get("base")
+    task = about.get("task") if isinstance(about, dict) else None
+    is_named = isinstance(base, dict) and all(isinstance(base.get(key), str) for key in ("fingerprint", "model_type"))
+    if not isinstance(about, dict | None) or not isinstance(task, dict | None) or not is_named:
+        raise UserError(f"{path / MANIFEST} does not describe its folder (base, or about): it is damaged.")
 
 
 def _read(path: Path, manifest: dict[str, Any], mapped: bool) -> list[Artifact]:
@@ -115,17 +128,16 @@ def tokenizer_hash(tokenizer: Any) -> str:
 
 def _write_folder(path: Path, contents: dict[str, bytes]) -> None:
     """A new folder with these files, by way of a sibling that is flushed to disk and then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    files.remove(beside)
-    beside.mkdir()
-    try:
+    with files.new_folder(path) as beside:
         for name, data in contents.items():
             files.write(beside / name, data)
-        files.put_folder(beside, path)
-    except BaseException:
-        files.remove(beside)
-        raise
+
+
+def _json(manifest: dict[str, Any]) -> str:
+    try:
+        return json.dumps(manifest, indent=1, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise UserError(f"about= holds what JSON cannot ({problem}): give it text, finite numbers, lists.") from None
 
 
 def _described(artifact: Artifact) -> dict[str, Any]:

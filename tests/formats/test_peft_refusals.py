@@ -302,3 +302,18 @@ def test_the_configuration_written_is_one_that_old_and_new_versions_take(tmp_pat
         fields = json.loads((folder / CONFIG).read_text())
         assert fields.keys() <= known.__dataclass_fields__.keys()
         assert len(fields) < 13
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.complex64, torch.float8_e4m3fn])
+def test_tensors_of_other_kinds_are_refused_by_name(dtype: torch.dtype, lora: Path) -> None:
+    refused(peftly.retensored(lora, {A: torch.zeros(2, 24).to(dtype)}), rf"lora_A.weight' is of {dtype}, and what is")
+
+
+def test_json_that_is_nested_without_end_is_refused(lora: Path) -> None:
+    (lora / CONFIG).write_text("[" * 100_000 + "]" * 100_000)
+    refused(lora, "adapter_config.json is not readable as JSON")
+
+
+def test_a_pattern_that_takes_for_ever_is_refused(lora: Path) -> None:
+    peftly.configured(lora, rank_pattern={"((.|.)+)+[!?]": 4})
+    refused(lora, r"rank_pattern has '.*', which takes more than 1.0 s")

@@ -137,3 +137,21 @@ def test_results_of_another_version_are_refused(results: dict[str, Any]) -> None
 def test_what_is_escaped_is_what_was_meant() -> None:
     assert escaped("a_b*c") == r"a\_b\*c"
     assert escaped("0.871 to 0.917, -0.02 (95 %)") == "0.871 to 0.917, -0.02 (95 %)"
+
+
+@pytest.mark.parametrize(
+    ("family", "by", "auto"),
+    [
+        ("gpt2", "words", "AutoModelForCausalLM"),
+        ("t5", "words", "AutoModelForSeq2SeqLM"),
+        ("bart", None, "AutoModelForSeq2SeqLM"),
+        ("bert", "words", "AutoModelForMaskedLM"),
+        ("distilbert", "head", "AutoModel"),
+        ("nobody_knows", None, "AutoModelForCausalLM"),
+    ],
+)
+def test_the_class_that_loads_the_base_is_that_of_its_kind(family: str, by: str | None, auto: str) -> None:
+    about = {"task": {"by": by}} if by else {}
+    page = card(Told("me/thing", MANIFEST | {"base": {"fingerprint": "ab", "model_type": family}, "about": about}, 0))
+    assert f"from transformers import {auto}, AutoTokenizer" in page
+    assert f"= {auto}.from_pretrained(BASE), " in page

@@ -220,3 +220,38 @@ def test_what_is_pulled_is_readable_as_the_umask_says(server: Hub, saved: Path, 
     finally:
         os.umask(mask)
     assert {path.stat().st_mode & 0o777 for path in got.path.iterdir()} == {0o640}
+
+
+@pytest.mark.parametrize("before", [" ", "\n", "\t", "\\"])
+def test_neither_a_token_nor_a_path_hides_behind_what_json_writes_for_a_line_break(
+    before: str, server: Hub, saved: Path
+) -> None:
+    manifest = json.loads((saved / "tunescope.json").read_text())
+    manifest["about"] = {"arm": "lora", "task": {"template": f"Answer:{before}/home/anna/x.txt {{text}}"}}
+    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    assert any("/home/anna/x.txt" in note for note in hub.push(saved, "me/thing").notes) or before == "\\"
+    manifest["about"]["task"] = {f"{before}C:\\Users\\anna\\x.txt": 1}
+    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    assert any(r"C:\Users\anna\x.txt" in note for note in hub.push(saved, "me/thing").notes)
+    manifest["about"]["task"] = {"template": f"Answer:{before}{TOKEN}"}
+    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    with pytest.raises(ts.UserError, match="an access token"):
+        hub.push(saved, "me/thing")
+
+
+def test_what_is_pulled_does_not_steer_the_terminal(server: Hub, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    words = "w5\x1b]0;owned\x07\x1b[2J\u202e w6"
+    artifacts = initialised(model, [ts.Text(text=words)], tiny.tokenizer(), 0)
+    hub.push(ts.save(tmp_path / "one", artifacts, model=model, tokenizer=tiny.tokenizer()), "me/words")
+    code, out, _ = call(server, "pull", "me/words", "--out", tmp_path / "pulled")
+    assert code == 0
+    assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e" in out
+    assert not set("\x1b\x07\u202e") & set(out)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(server: Hub, saved: Path, tmp_path: Path) -> None:
+    hub.push(saved, "me/thing")
+    for place in ("/dev/null/x", tmp_path / ("x" * 300), tmp_path / "a\0b"):
+        with pytest.raises(ts.UserError, match="cannot be written"):
+            hub.pull("me/thing", place)

@@ -14,6 +14,7 @@ from tunescope import files, formats
 from tunescope.artifact import Artifact, fingerprint
 from tunescope.errors import UserError
 from tunescope.exchanging.outgoing import Exported, Incoming, Outgoing
+from tunescope.exchanging.sampling import difference, outputs
 from tunescope.fitting import check_fits
 from tunescope.marking import ATTACHED
 from tunescope.saving import tokenizer_hash
@@ -41,22 +42,15 @@ def export(
     """
     path = Path(path)
     form = formats.find(to, "write")
-    if path.exists():
+    if os.path.lexists(path):
         raise UserError(f"{path} exists: nothing is ever overwritten. Name a new folder, or remove that one.")
     given = _outgoing(artifacts, model, tokenizer, about or {})
-    beside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.remove(beside)
-    beside.mkdir()
-    try:
+    with files.new_folder(path) as beside:
         notes = form.write(given, beside)
-        difference = form.check(given, beside) if hasattr(form, "check") else None
-        _check_difference(difference, to, model)
-        files.put_folder(beside, path)
-    except BaseException:
-        files.remove(beside)
-        raise
-    return Exported(path, difference, form.SERVES, tuple(notes))
+        found = form.check(given, beside) if hasattr(form, "check") else None
+        _check_difference(found, to, model)
+        notes += _doubts(found, given)
+    return Exported(path, found, form.SERVES, tuple(notes))
 
 
 def read(path: str | Path, *, form: str, model: Any, tokenizer: Any = None) -> Incoming:
@@ -89,6 +83,19 @@ def _outgoing(
     for artifact in listed:
         check_fits(model, artifact, tokenizer)
     return Outgoing(model, tokenizer, tuple(artifact.fold() for artifact in listed), about)
+
+
+def _doubts(found: float | None, given: Outgoing) -> list[str]:
+    """Whether a difference is small beside what the artifacts themselves change, which may be little."""
+    if found is None or found < 1e-6:  # rounding of float32
+        return []
+    effect = difference(outputs(given.model, ()), outputs(given.model, given.artifacts))
+    if effect > 10 * found:
+        return []
+    return [
+        f"the artifact itself changes outputs by {effect:.1e} of the largest, so in this precision the comparison says "
+        "little: export from the model in float32 to be sure"
+    ]
 
 
 def _check_bare(model: Any) -> None:

@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from tunescope.errors import UserError
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -23,7 +26,7 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path.parent} has no {path.name}: it is not what was asked for. {_holds(path)}") from None
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         raise UserError(f"{path} is not readable as JSON: it is damaged. Copy it again.") from None
     if not isinstance(value, dict):
         raise UserError(f"{path} does not hold a JSON object: it is damaged, or another file.")
@@ -31,10 +34,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, all numbers finite.
+    """The tensors of a safetensors file, all of them of floating point, all numbers finite.
 
     Raises:
-        UserError: it is not there, cut short or no safetensors file, or holds numbers that are none.
+        UserError: it is not there, cut short or no safetensors file, or holds other things than finite numbers.
     """
     try:
         found: dict[str, Tensor] = load_file(path)
@@ -43,7 +46,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError) as problem:
         raise UserError(f"{path} cannot be read ({problem}): it is cut short or damaged. Copy it again.") from None
     for name, value in found.items():
-        if value.is_floating_point() and not bool(value.isfinite().all()):
+        if value.dtype not in DTYPES:
+            held = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
+            raise UserError(f"{path}: {name!r} is of {value.dtype}, and what is read here is of {held}.")
+        if not bool(value.isfinite().all()):
             raise UserError(f"{path}: {name!r} holds numbers that are not finite: it is damaged, or training diverged.")
     return found
 

@@ -5,11 +5,12 @@ One kind can be said here: BERT's, a linear map of what the model's own pooler m
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.artifact import Artifact
 from tunescope.deltas.head import Head
@@ -46,12 +47,13 @@ def split(
     return [Artifact(Head(n_labels=n_labels, pooler=True), params)], rest, [note]
 
 
-def write(artifact: Artifact, prefix: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def write(artifact: Artifact, prefix: str, model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Fields of the configuration and tensors for a head that reads the pooler.
 
     prefix: what peft puts in front of the model's own names for this method.
 
-    Raises UserError for a head that reads the state itself, which no class of transformers has.
+    Raises UserError for a head that reads the state itself, which no class of transformers has, and for a family whose
+    classifier is no such map.
     """
     assert isinstance(artifact.spec, Head)
     if not artifact.spec.pooler:
@@ -59,8 +61,25 @@ def write(artifact: Artifact, prefix: str) -> tuple[dict[str, Any], dict[str, Te
             f"{artifact.spec} reads the last layer's state, and BertForSequenceClassification reads the pooler: tune "
             "Head(pooler=True) for peft, or keep tunescope's own folder."
         )
+    _check_class(model)
     tensors = {f"{prefix}.{NAME}.{part}": artifact.tensors[f"pooled:{part}"] for part in PARTS}
     return {"task_type": "SEQ_CLS", "modules_to_save": [NAME]}, tensors
+
+
+def _check_class(model: Any) -> None:
+    """UserError where the family's class for whole texts has another classifier than BERT's."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSES
+
+    found = CLASSES.get(type(model.config), None)
+    if found is not None:
+        with torch.device("meta"):
+            made = found(copy.deepcopy(model.config))
+        if isinstance(getattr(made, NAME, None), nn.Linear):
+            return
+    raise UserError(
+        f"peft keeps a head as the classifier of transformers' own class, and {model.config.model_type!r} has none "
+        "that is one linear map behind the pooler, as BERT's: keep tunescope's own folder (tunescope.save)."
+    )
 
 
 def _is_in(key: str, module: str) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import regex
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +23,7 @@ from tunescope.exchanging.peft_modules import find, linear_sites, paths
 from tunescope.exchanging.site_names import selectors
 from tunescope.sites import Site, resolve, weight_shape
 
+PATIENCE = 1.0  # seconds: a pattern of a foreign file may never end
 KEY = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
 
 Factors = tuple[Tensor, Tensor]  # a (rank, in), b (out, rank)
@@ -145,9 +147,14 @@ def _by_pattern(config: Mapping[str, Any], patterns: str, path: str, default: st
     """The value of the first pattern that names the module or the end of its name, else the default field's."""
     for pattern, value in (config.get(patterns) or {}).items():
         try:
-            named = re.fullmatch(rf"(.*\.)?({pattern})", path)
-        except re.error as problem:
+            named = regex.fullmatch(rf"(.*\.)?({pattern})", path, timeout=PATIENCE)
+        except regex.error as problem:
             raise UserError(f"{CONFIG}: {patterns} has {pattern!r}, which is no pattern ({problem}).") from None
+        except TimeoutError:
+            raise UserError(
+                f"{CONFIG}: {patterns} has {pattern!r}, which takes more than {PATIENCE} s to compare with a name: the "
+                "file was altered."
+            ) from None
         if named:
             return _positive(value, patterns)
     return number(config, "r") if default == "r" else _positive(config.get(default), default)

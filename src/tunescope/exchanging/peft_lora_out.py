@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from tunescope.artifact import Artifact
 from tunescope.deltas.lora import LoRA
+from tunescope.errors import UserError
 from tunescope.exchanging.peft_modules import paths
 from tunescope.fitting import at_site, site_shapes
-from tunescope.sites import Site, is_transposed, resolve, weight_shape
+from tunescope.sites import Site, is_transposed, kind, resolve, weight_shape
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM's --max-lora-rank may be, but for 1
 
@@ -29,6 +30,8 @@ def write(
     """Fields of the configuration, the tensors, and notes, for LoRAs that act together.
 
     headed: they are for the model with a classification head around it.
+
+    Raises UserError for a LoRA on a whole block.
     """
     parts = _parts(artifacts, model)
     joined = {module: _joined(factors) for module, factors in parts.items()}
@@ -47,7 +50,7 @@ def write(
         "fan_in_fan_out": any(is_transposed(module) for module in joined),
         "bias": "none",
     }
-    return fields, tensors, _notes(artifacts, len(parts), needed, rank)
+    return fields, tensors, _notes(artifacts, len(parts), needed, rank, is_served=kind(model) == "decoder")
 
 
 def _parts(artifacts: Sequence[Artifact], model: Any) -> dict[nn.Module, list[Factors]]:
@@ -58,6 +61,11 @@ def _parts(artifacts: Sequence[Artifact], model: Any) -> dict[nn.Module, list[Fa
         spec = artifact.spec
         assert isinstance(spec, LoRA)
         for name in site_shapes(model, spec):
+            if not sites[name].is_linear:
+                raise UserError(
+                    f"{spec} acts on the whole block {name!r}, and peft's LoRA on single linear maps: keep tunescope's "
+                    "own folder (tunescope.save), or tune the maps inside: sites=attn.q,attn.v."
+                )
             own = at_site(artifact, name)
             whole = _whole(sites[name], spec.scale * own["b"])
             found.setdefault(sites[name].h.module, []).append((own["a"], whole))
@@ -102,7 +110,7 @@ def _targets(chosen: Sequence[str], known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _notes(artifacts: Sequence[Artifact], n_modules: int, needed: int, rank: int) -> list[str]:
+def _notes(artifacts: Sequence[Artifact], n_modules: int, needed: int, rank: int, *, is_served: bool) -> list[str]:
     joined = f", {len(artifacts)} LoRAs in one" if len(artifacts) > 1 else ""
     padded = f", of which {rank - needed} zero" if rank > needed else ""
     fits = f"--max-lora-rank {rank}" if rank in RANKS else f"not vLLM, whose largest rank is {RANKS[-1]}"
@@ -110,5 +118,5 @@ def _notes(artifacts: Sequence[Artifact], n_modules: int, needed: int, rank: int
     return [
         *(["dropout, which acts in training alone, was left out"] if trained else []),
         f"LoRA of rank {rank}{padded} on {n_modules} maps{joined}, the scale inside lora_B",
-        f"vLLM: --enable-lora {fits}" if rank in RANKS else fits,
+        *([f"vLLM: --enable-lora {fits}" if rank in RANKS else fits] if is_served else []),
     ]

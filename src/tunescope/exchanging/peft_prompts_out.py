@@ -13,6 +13,7 @@ from tunescope.artifact import Artifact
 from tunescope.contexts.prefix import Prefix
 from tunescope.errors import UserError
 from tunescope.exchanging.peft_prompts import EMBEDDINGS, window_note
+from tunescope.hooks import argument_names
 from tunescope.reach import reached
 from tunescope.sites import kind
 
@@ -26,7 +27,8 @@ def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[s
     there only the distance of query and key counts, so that shifting both says the same.
 
     Raises:
-        UserError: an encoder-decoder; layers of different shapes; the text keeps its positions and those are learned.
+        UserError: an encoder-decoder; a model that takes no past keys; layers of different shapes; the text keeps its
+            positions and those are learned.
     """
     spec, places = artifact.spec, reached(model)
     assert isinstance(spec, Prefix)
@@ -34,6 +36,11 @@ def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[s
         raise UserError(
             "peft's prefix of an encoder-decoder has one set of keys for two decoder layers and none for the encoder: "
             "this prefix cannot be said in it. Keep tunescope's own folder (tunescope.save)."
+        )
+    if "past_key_values" not in argument_names(model.base_model):
+        raise UserError(
+            f"peft hands a prefix over as past_key_values, and {type(model.base_model).__name__} takes none: there it "
+            "would have no effect. Keep tunescope's own folder (tunescope.save)."
         )
     shapes = {place.shape for place in places}
     first = places[0].shape
@@ -95,7 +102,8 @@ def _turned(spec: Prefix, model: Any) -> tuple[Callable[[Tensor], Tensor], list[
 
     def turn(key: Tensor) -> Tensor:
         at = torch.full((1, 1), spec.length)
-        cos, sin = (part[0].to(key.device) for part in rotary(key[None].to(device), at.to(device)))  # (1, rotated part)
+        made = rotary(key[None].to(device), at.to(device))
+        cos, sin = (part[0].to(key.device) / rotary.attention_scaling for part in made)  # (1, rotated part)
         part, rest = key[..., : cos.shape[-1]], key[..., cos.shape[-1] :]
         half = part.shape[-1] // 2
         across = torch.cat([-part[..., half:], part[..., :half]], -1)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from tunescope import exchanging, formats, saving
+from tunescope import exchanging, files, formats, saving
 from tunescope.errors import UserError
 from tunescope.loading import load_model
 from tunescope.registry import show
@@ -21,12 +19,10 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     """
     formats.find(to, "write")
     artifacts = saving.load(artifact)
-    about = json.loads((Path(artifact) / saving.MANIFEST).read_text("utf-8")).get("about") or {}
-    answers = (about.get("task") or {}).get(
-        "by"
-    )  # an encoder that answers in words comes with the head that gives them
-    base, tokenizer = load_model(model, in_words=answers == "words")
-    with _disk_errors_told(out):
+    about = saving.read_manifest(Path(artifact)).get("about") or {}
+    answers = (about.get("task") or {}).get("by")
+    base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
+    with files.errors_told(out):
         done = exchanging.export(out, artifacts, to=to, model=base, tokenizer=tokenizer, about=about)
     yield f"written: {done.path}"
     yield from (f"note: {note}" for note in done.notes)
@@ -47,16 +43,8 @@ def imported(folder: str, form: str, model: str, out: str) -> Iterator[str]:
     base, tokenizer = load_model(model)
     found = exchanging.read(folder, form=form, model=base, tokenizer=tokenizer)
     about = {"imported": {"from": form, "notes": found.notes}}
-    with _disk_errors_told(out):
+    with files.errors_told(out):
         saving.save(out, found.artifacts, model=base, tokenizer=tokenizer, about=about)
     yield f"read: {show([artifact.spec for artifact in found.artifacts])}"
     yield from (f"note: {note}" for note in found.notes)
     yield f"written: {out}"
-
-
-@contextmanager
-def _disk_errors_told(out: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        raise UserError(f"{out} cannot be written ({problem.strerror or problem}); nothing was kept.") from problem

@@ -49,7 +49,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     """
     fields, tensors, notes = _written(given)
     config = {
-        "task_type": TASKS[kind(given.model)],
+        **_class(given.model, fields),
         "base_model_name_or_path": given.model.config.name_or_path or None,
         "inference_mode": True,
         **fields,
@@ -60,6 +60,16 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     if given.about.get("task"):
         notes.append("the task (template, label words) has no place in peft's files: it stays with the artifact")
     return notes
+
+
+def _class(model: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The task whose class of transformers has the names that are written, or the class itself where no task has it."""
+    if "task_type" in fields:
+        return {}
+    if kind(model) != "encoder" or model.base_model is model or fields["peft_type"] != "LORA":
+        return {"task_type": TASKS[kind(model)]}
+    own = type(model)
+    return {"task_type": None, "auto_mapping": {"base_model_class": own.__name__, "parent_library": own.__module__}}
 
 
 def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
@@ -95,7 +105,8 @@ def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], lis
     else:
         fields, tensors, notes = peft_lora_out.write(rest, given.model, headed=bool(heads))
     for head in heads:
-        more, its = peft_heads.write(head, "base_model" if kinds == {Prefix} else "base_model.model")
+        prefix = "base_model" if kinds == {Prefix} else "base_model.model"
+        more, its = peft_heads.write(head, prefix, given.model)
         fields, tensors = fields | more, tensors | its
         notes.append("for AutoModelForSequenceClassification, whose classifier is in the file")
     return fields, tensors, notes

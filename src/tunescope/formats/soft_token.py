@@ -97,7 +97,7 @@ def _prompted(given: Outgoing, count: int) -> tuple[Prompted, int]:
 def _notes(given: Outgoing, made: Prompted, unused: int, folder: Path) -> list[str]:
     count, first, size = len(made.tokens), made.first, checkpoint.size(folder)
     notes = [f"a full copy of the base, {size}; rows added: {count}, of which {made.tokens[0]} is id {first}"]
-    if given.model.config.tie_word_embeddings:
+    if given.model.get_output_embeddings().weight is given.model.get_input_embeddings().weight:
         notes.append("the output head was tied to the embeddings, and is now a matrix of its own")
     if unused:
         notes.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tunescope.tasks import metrics
@@ -45,6 +46,18 @@ def said(value: Any) -> Any:
     return [said(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
+def strings(value: Any) -> Iterator[str]:
+    """Every string in a JSON value, keys too, as it is: in JSON's own writing a line break is two characters."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from (*strings(key), *strings(one))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from strings(one)
+
+
 def has_secret(text: str) -> bool:
     """Whether something in it looks like an access token."""
     return _SECRET.search(text) is not None
@@ -53,6 +66,11 @@ def has_secret(text: str) -> bool:
 def paths(text: str) -> list[str]:
     """What in it looks like a path on somebody's machine."""
     return [match[0] for match in _PATH.finditer(text)]
+
+
+def visible(text: str) -> str:
+    """The same, with what would move a terminal's cursor, or nobody sees, written out (\\x1b, \\u202e)."""
+    return "".join(map(_visible, text))
 
 
 def short(text: str, limit: int = 34) -> str:
