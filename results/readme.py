@@ -11,6 +11,8 @@ from typing import Any
 
 from scale import TABLES
 
+from tunescope.reproducing.working import at_an_edge
+
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
     "sst2": "SST-2, all-MiniLM-L6-v2",
@@ -148,7 +150,22 @@ def _paper(result: dict[str, Any]) -> str:
     lines.append("|---" * (len(table["columns"]) + 1) + "|")
     for row in table["rows"]:
         lines.append(f"| {row['label']} | " + " | ".join(map(_cell, row["cells"])) + " |")
-    return "\n".join([*lines, "", " ".join(table["notes"])] if table["notes"] else lines)
+    notes = _notes(result)
+    return "\n".join([*lines, "", " ".join(notes)] if notes else lines)
+
+
+def _notes(result: dict[str, Any]) -> list[str]:
+    """The table's own; results of earlier versions get the note on rates too, and the right word for training rows."""
+    notes = [
+        note.replace("Most inputs of a part: train 10,000, dev 100.", "At most 10,000 rows of train and 100 inputs of dev.")
+        .replace("Most inputs of a part: train 500, dev 100.", "At most 500 rows of train and 100 inputs of dev.")
+        .replace("Most inputs of a part: dev 100.", "At most 100 inputs of dev.")
+        for note in result["table"]["notes"]
+    ]
+    if "lines" in result["settings"] and isinstance(result["units"], list):
+        found = [(one["unit"], one["outcome"]) for one in result["units"]]
+        notes += [note for note in at_an_edge(result["settings"], found) if note not in notes]
+    return notes
 
 
 def _cell(cell: dict[str, Any]) -> str:

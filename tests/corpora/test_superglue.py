@@ -123,7 +123,7 @@ def test_a_pronoun_in_the_noun_is_marked_in_it(tmp_path):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ({"span1_text": "cats"}, r"line 1: span1_text 'cats' does not stand in the text"),
+        ({"span1_text": "cats"}, r"line 1: a span does not stand in the text, and so in no row"),
         ({"span2_index": "4"}, r"line 1 has no span2_text and span2_index"),
         ({"span1_text": ""}, r"line 1 has no span1_text and span1_index"),
     ],
@@ -131,6 +131,19 @@ def test_a_pronoun_in_the_noun_is_marked_in_it(tmp_path):
 def test_a_span_that_is_not_there_is_named(tmp_path, target, message):
     with pytest.raises(UserError, match=message):
         corpus(f"wsc:{wsc(tmp_path, **target)}")
+
+
+@pytest.mark.parametrize("span", ["The dogs.", "The\ndogs", " the  dogs . "])
+def test_a_span_with_other_blanks_or_a_full_stop_is_found_as_in_the_published_rows(tmp_path, span):
+    found = corpus(f"wsc:{wsc(tmp_path, span1_text=span)}")
+    assert found["train"][0]["input"] == "wsc text: * The dogs * saw Ann , but # they # ran."
+
+
+def test_a_row_whose_span_is_nowhere_is_left_out_and_counted(tmp_path):
+    lost = {**WSC, "target": {**WSC["target"], "span1_text": "Kamenev and Zinoviev"}}
+    found = corpus(f"wsc:{made.jsonl(tmp_path / 'train.jsonl', lost, WSC, lost)}")
+    assert len(found["train"]) == 1
+    assert found.notes[-1] == "wsc:train.jsonl: 2 rows with a span that is not in their text left out."
 
 
 def test_a_row_without_spans_is_named(tmp_path):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from report_example import example
@@ -101,6 +105,60 @@ def test_search_and_sort_read_what_the_table_says():
     assert re.findall(r'data-metric="([^"]*)"', html) == ["BLEU", "NIST", "TER ↓"]
     values = re.findall(r'<td class="n" data-value="([^"]*)">', html[html.index('<table id="outputs-table">') :])
     assert values[:6] == ["12.34", "3.456", "50.0"] * 2
+
+
+def test_an_output_without_a_score_has_no_number_to_sort_by():
+    results = written()
+    results["examples"]["rows"][0]["scores"][0] = {}
+    html = report.html(results)
+    values = re.findall(
+        r'<td class="n" data-value="([^"]*)">([^<]*)<', html[html.index('<table id="outputs-table">') :]
+    )
+    assert values[:3] == [("", "–")] * 3 and values[3][0] == "12.34"
+
+
+PAGE = """
+const cell = (text, value) => ({ textContent: text, dataset: { value } });
+const body = (given, said, arm, values) => ({
+  hidden: false,
+  textContent: [arm, given, said, ...values].join(" "),
+  rows: [{
+    querySelector: () => cell(arm),
+    querySelectorAll: (asked) => asked === "[data-value]" ? values.map((one) => cell(one, one)) : [],
+  }],
+  querySelectorAll: () => [cell(given), cell(said)],
+});
+const bodies = [body("a pub", "The Eagle", "prefix 7", ["3"]), body("a bar", "Prefix house", "prefix 7", [""]),
+  body("an inn", "seven", "prefix 7", ["0"])];
+const made = [];
+const element = () => {
+  const one = { append() {}, addEventListener(name, run) { one.run = run; }, value: "" };
+  made.push(one);
+  return one;
+};
+let order = bodies;
+const table = { tBodies: bodies, tHead: { querySelectorAll: () => [{ dataset: { metric: "BLEU" } }] },
+  append: (...found) => { order = found; }, parentElement: { before() {} } };
+globalThis.document = { getElementById: () => table, createElement: element };
+"""
+ASKED = """
+const [search, by, of] = made.filter((one) => one.run);
+search.value = "prefix"; search.run();
+const found = bodies.filter((one) => !one.hidden).map((one) => bodies.indexOf(one));
+search.value = "7"; search.run();
+const digits = bodies.filter((one) => !one.hidden).length;
+of.value = "0"; by.value = "1"; by.run();
+const lowest = order.map((one) => bodies.indexOf(one));
+by.value = "2"; by.run();
+console.log(JSON.stringify([found, digits, lowest, order.map((one) => bodies.indexOf(one))]));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node to run the page's script with")
+def test_find_reads_inputs_references_and_outputs_alone_and_no_score_comes_last():
+    script = (Path(report.__file__).parent / "outputs.js").read_text("utf-8")
+    done = subprocess.run(["node", "-e", PAGE + script + ASKED], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [[1], 0, [2, 0, 1], [0, 2, 1]]
 
 
 def test_the_terminals_table_has_the_other_metrics_too():

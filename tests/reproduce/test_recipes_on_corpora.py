@@ -3,6 +3,7 @@
 import importlib
 import json
 import random
+import re
 from dataclasses import asdict, replace
 
 import mbart
@@ -197,6 +198,58 @@ def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypat
     assert (outcome["status"], outcome["reason"]) == ("diverged", "seed 0: loss is nan")
 
 
+def test_of_rows_with_labels_each_keeps_its_share():
+    rows = [{"input": str(n), "target": "yes" if n % 4 else "no"} for n in range(60)]
+    for most, counts in (
+        (20, (15, 5)),
+        (10, (8, 2)),
+        (59, (44, 15)),
+    ):  # 7.5 and 2.5: the first of equal remainders is "no"
+        some = study.reduced(rows, most, "dev", choose=True)
+        found = [sum(row["target"] == label for row in some) for label in ("yes", "no")]
+        assert sum(found) == most and abs(found[0] - 0.75 * most) <= 0.5, counts
+        assert some == [row for row in rows if row in some]
+    assert study.reduced(rows, 60, "dev", choose=True) == rows
+
+
+def outcome(rate, *tried):
+    return {"rate": rate, "trials": [{"learning_rate": one, "dev": 0.0, "status": "done"} for one in tried]}
+
+
+def test_a_rate_at_the_edge_of_what_was_tried_is_told_of_every_line_alike():
+    lines = [{"label": label, "part": part} for label, part in (("full", "50"), ("full", "100"), ("prefix", "50"))]
+    found = [outcome("0.001", 1e-4, 1e-3), outcome("0.0001", 1e-4, 1e-3), outcome("0.01", 0.01, 0.1)]
+    told = working.at_an_edge({"lines": lines}, [({}, one) for one in found])
+    assert told == [
+        "The largest rate tried was chosen for 1 of 3 lines: full (50).",
+        "The smallest rate tried was chosen for 2 of 3 lines: full (100); prefix (50).",
+    ]
+    middle, single, refused = outcome("3e-05", 1e-6, 3e-5, 1e-3), outcome("0.01", 0.01), outcome("")
+    lines = [{"label": "a"}, {"label": "b"}, {"label": "c"}]
+    assert working.at_an_edge({"lines": lines}, [({}, one) for one in (middle, single, refused)]) == []
+    every = [({}, outcome("0.1", 0.01, 0.1)), ({}, single)]
+    assert working.at_an_edge({"lines": lines}, every) == ["The largest rate tried was chosen for every line."]
+
+
+def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    e2e = f"multi30k:{stored(tmp_path / 'multi30k', en='the film {}', de='film')}"
+    told = "Nothing was published for multi30k: steps, batches, rates and beams are those of e2e."
+    for protocol in ("paper", "tuned"):
+        settings = find("prefix-main").settings(Ask("prefix-main", protocol, model=folder, data=e2e))
+        assert (told in working.notes(settings)) == (protocol == "paper")
+    xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
+    settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
+    assert not any("Nothing was published" in note for note in working.notes(settings))
+    assert any(
+        "(5e-05 of full tuning)" in note
+        for note in working.notes({**settings, "course": settings["course"] | {"full": 5e-5}})
+    )
+    lines = [line for line in settings["lines"] if line["arm"] != "full"]
+    few = {**settings, "lines": lines, "course": settings["course"] | {"full": 5e-5}}
+    assert not any("of full tuning" in note for note in working.notes(few))
+
+
 def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
     recipe = find("prefix-low-data")
     lines = [{"label": label, "paper": {}} for label in ("full tuning", "full tuning", "prefix")]
@@ -350,7 +403,7 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (100_000, 64, 0.01, 0.1)
     task = working._task(settings, "{input}")
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.z_loss) == (6, 3, 0.1, 0.0)
-    assert "every method, labels smoothed by 0.1; beam search of 6" in working.notes(settings)[1]
+    assert any("every method, labels smoothed by 0.1; beam search of 6" in note for note in working.notes(settings))
     settings = recipe.settings(Ask("unified-sites", "paper", model=bert(tmp_path / "bert"), data=data))
     training = working._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
@@ -540,7 +593,7 @@ def test_only_the_parts_that_count_are_read_and_a_test_part_is_needed(tmp_path):
         "dev",
         "test",
     }
-    assert study.parts({"data": data, "rows": {}}).keys() == {"train", "dev", "test"}
+    assert study.parts({"data": data, "rows": {}, "choose": False}).keys() == {"train", "dev", "test"}
     (tmp_path / "rte" / "validation.jsonl").unlink()
     with pytest.raises(ts.UserError, match="the folder has no test part, on which a recipe's scores are"):
         find("prefix-unseen").settings(Ask("prefix-unseen", model=model, data=data))
@@ -631,8 +684,23 @@ def test_one_model_is_taken_where_one_is_meant():
 
 
 def test_a_curve_says_its_numbers_and_draws_a_line_a_method():
-    drawn = curve.drawn({"full": {50: (1.0, 2.0), 100: (3.0, 4.0)}, "prefix <b>": {50: (2.0,)}}, ("rows", "BLEU"))
+    lines = {"full": {50: (1.0, 2.0), 100: (3.0, 4.0)}, "prefix <b>": {50: (2.0,)}}
+    drawn = curve.drawn(lines, ("rows", "BLEU"), working.bounds("bleu"))
     assert drawn.count("<circle") == 3 and "prefix &lt;b&gt;" in drawn and "<b>" not in drawn
     assert "full: 50 1.50, 100 3.50" in drawn
-    wide = curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", "BLEU"))
+    wide = curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", "BLEU"), working.bounds("bleu"))
     assert ">150<" in wide  # Student's interval ends at 15 + 12.7 * 10
+
+
+def test_a_curve_of_shares_ends_at_one_and_is_broken_where_a_size_has_no_score():
+    shares = curve.drawn({"full": {50: (0.2, 0.5, 0.9)}}, ("rows", "accuracy"), working.bounds("accuracy"))
+    ticks = [float(one) for one in re.findall(r">(-?[0-9.]+)</text>", shares)]
+    assert 50.0 in ticks and max(one for one in ticks if one != 50) <= 1.0
+
+    def joined(values):
+        drawn = curve.drawn({"full": values, "other": {100: (1.0,)}}, ("rows", "BLEU"), working.bounds("bleu"))
+        return drawn.count('stroke-width="2"')
+
+    key = 2  # of the two lines
+    assert joined({50: (1.0,), 100: (2.0,), 200: (3.0,)}) == key + 2
+    assert joined({50: (1.0,), 100: (), 200: (3.0,)}) == joined({50: (1.0,), 200: (3.0,)}) == key

@@ -15,7 +15,7 @@ from tunescope.gathering import places
 from tunescope.gathering.found import Found, row
 from tunescope.tasks.reading import place, read, value
 
-Form = Callable[[Mapping[str, Any], int], dict[str, str]]
+Form = Callable[[Mapping[str, Any], int], dict[str, str] | None]
 SOURCE = "Wang et al. 2019, arXiv:1905.00537; super.gluebenchmark.com; terms: there"
 TRUTH = {"true": "True", "false": "False"}
 
@@ -33,7 +33,7 @@ def splits(folder: Path) -> dict[str, places.Files]:
 def rows(files: places.Files, form: Form, labels: Mapping[str, str]) -> Found:
     """Rows with input and target for generation, and the same as text and label for classification.
 
-    form: a row and its index -> its input, and further fields if it has any.
+    form: a row and its index -> its input, and further fields if it has any; None leaves it out.
 
     Raises:
         UserError: a field is missing, or a label is none of SuperGLUE's.
@@ -41,6 +41,8 @@ def rows(files: places.Files, form: Form, labels: Mapping[str, str]) -> Found:
     found = []
     for index, source in enumerate(read(files[0])):
         made, label = form(source, index), _label(source, index, labels)
+        if made is None:
+            continue
         found.append(row({**made, "target": label, "text": made["input"], "label": label}, source))
     named = files[0].name.startswith("val")
     return Found(found, (f"the rows of {files[0].name}: those of test.jsonl have no public labels",) if named else ())

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from tunescope.metrics import Floats
 
 REFERENCES = 3
-PLAIN = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ß": "ss", "æ": "ae", "œ": "oe", "–": "-", "’": "'", "‘": "'"})
+PLAIN = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ı": "i", "ə": "@", "ß": "ss", "æ": "ae", "œ": "oe", "–": "-", "’": "'", "‘": "'"}
+)
 COUNT = counted("BLEU", lambda lowercase: {"tokenize": "none", "force": True})
 
 

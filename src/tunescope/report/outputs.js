@@ -35,7 +35,8 @@
     const words = asked.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
     for (const row of rows) {
-      const text = row.textContent.toLowerCase();
+      const said = [...row.querySelectorAll(".given, .references, .said")]; // not the names of arms, nor numbers
+      const text = said.map((one) => one.textContent.toLowerCase()).join(" ");
       row.hidden = !words.every((word) => text.includes(word));
       if (!row.hidden) found += 1;
     }
@@ -44,9 +45,10 @@
   const sort = () => {
     const place = Number(by.value) - 1;
     const metric = Math.floor(place / 2);
-    const value = (row) => Number(row.rows[Number(of.value)].querySelectorAll("[data-value]")[metric].dataset.value);
+    const value = (row) => row.rows[Number(of.value)].querySelectorAll("[data-value]")[metric].dataset.value;
     const sign = place % 2 ? -1 : 1;
-    const order = place < 0 ? rows : [...rows].sort((a, b) => sign * (value(a) - value(b)));
+    const compared = (a, b) => (a === "") - (b === "") || sign * (Number(a) - Number(b)); // no score comes last
+    const order = place < 0 ? rows : [...rows].sort((a, b) => compared(value(a), value(b)));
     table.append(...order);
     of.disabled = place < 0;
   };

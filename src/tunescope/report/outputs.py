@@ -48,4 +48,4 @@ def _row(one: Json, arms: list[str], names: list[str], groups: dict[str, str]) -
 
 def _score(scores: Json, name: str) -> Json:
     value = scores.get(name)
-    return {"value": 0.0 if value is None else value, "shown": text.score(value, metrics.scale(name))}
+    return {"value": "" if value is None else value, "shown": text.score(value, metrics.scale(name))}

@@ -107,5 +107,5 @@ def table(settings: Settings, found: Found) -> Table:
         *working.notes(settings, found),
     ]
     told += [f"{which}: not every subset has a score ({reason})." for which, reason in lost.items()]
-    drawn = curve.drawn(cells, ("training rows", metric))
+    drawn = curve.drawn(cells, ("training rows", metric), working.bounds(metric))
     return Table(columns, rows, told, pictures={"prefix-low-data.svg": drawn})

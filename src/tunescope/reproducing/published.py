@@ -17,6 +17,7 @@ class Course:
     accumulate: parts that a batch is cut into, as published, to save memory.
     network: the width of the network that makes a prefix or an infix; None trains it directly.
     label_smoothing, z_loss: of lines that write their answers.
+    of: the corpus that it was published for; "" where it was for many.
     """
 
     steps: int
@@ -38,6 +39,7 @@ class Course:
     label_smoothing: float = 0.0
     z_loss: float = 0.0
     precision: str = "auto"
+    of: str = ""
     instead: "Mapping[str, Course]" = field(default_factory=dict)
 
 
@@ -51,11 +53,12 @@ E2E = Course(  # Li and Liang 2021, section 5.3
     patience=1000,
     beams=5,
     network=512,
+    of="e2e",
 )
-WEBNLG = replace(E2E, batch_size=5, rates=(5e-5,))
-XSUM = replace(E2E, epochs=30, batch_size=48, accumulate=3, rates=(5e-5,), full=None, beams=6, network=800)
+WEBNLG = replace(E2E, batch_size=5, rates=(5e-5,), of="webnlg")
+XSUM = replace(E2E, of="xsum", epochs=30, batch_size=48, accumulate=3, rates=(5e-5,), full=None, beams=6, network=800)
 FEW_TABLES = replace(E2E, steps=400, epochs=None, rates=(5e-5,), warmup=0.25)  # the same, section 6.3
-FEW = replace(FEW_TABLES, instead={"xsum": replace(FEW_TABLES, network=XSUM.network, beams=XSUM.beams)})
+FEW = replace(FEW_TABLES, instead={"xsum": replace(FEW_TABLES, network=XSUM.network, beams=XSUM.beams, of="xsum")})
 TABLE_TO_TEXT = replace(E2E, instead={"webnlg": WEBNLG, "xsum": XSUM})
 PROMPT_TUNING = Course(  # Lester et al. 2021, section 3.2
     steps=30_000,
@@ -90,6 +93,7 @@ TRANSLATION = Course(  # He et al. 2022, appendix A: WMT16, 16,384 tokens a step
     network=800,
     weight_decay=0.01,
     label_smoothing=0.1,
+    of="wmt_en_ro",
 )
 SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
     steps=100_000,
@@ -104,6 +108,7 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
     clip=0.1,
     no_repeat_ngram=3,
     label_smoothing=0.1,
+    of="xsum",
     instead={"encoder": GLUE, "wmt_en_ro": TRANSLATION},
 )
 

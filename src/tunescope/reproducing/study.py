@@ -164,17 +164,35 @@ def parts(settings: Settings) -> "dict[str, Rows]":
         notes = (*found["train"].notes, *cut.notes)
         found |= {"train": Rows(cut.train, notes), "dev": Rows(cut.dev, ())}
     most = settings["rows"]
-    return {part: Rows(reduced(rows, most.get(part), part), rows.notes) for part, rows in found.items()}
+    some = {part: reduced(rows, most.get(part), part, choose=settings["choose"]) for part, rows in found.items()}
+    return {part: Rows(some[part], rows.notes) for part, rows in found.items()}
 
 
-def reduced(rows: Sequence[dict[str, Any]], most: int | None, part: str, seed: int = 0) -> list[dict[str, Any]]:
-    """At most so many rows of train, or so many inputs of another part with all their references, in their order."""
+def reduced(
+    rows: Sequence[dict[str, Any]], most: int | None, part: str, seed: int = 0, *, choose: bool = False
+) -> list[dict[str, Any]]:
+    """At most so many rows of train, or so many inputs of another part with all their references, in their order.
+
+    choose: where answers are chosen among labels, each keeps its share, as nearly as whole rows allow.
+    """
     names = [str(index) if part == "train" else row["input"] for index, row in enumerate(rows)]
-    distinct = list(dict.fromkeys(names))
-    if most is None or len(distinct) <= most:
+    groups: dict[str, list[str]] = {}
+    for name, row in dict(zip(names, rows, strict=True)).items():
+        groups.setdefault(str(row["target"]) if choose else "", []).append(name)
+    total = sum(map(len, groups.values()))
+    if most is None or total <= most:
         return list(rows)
-    kept = set(random.Random(seed).sample(distinct, most))
+    draw, counts = random.Random(seed), _shares({label: len(own) for label, own in groups.items()}, most)
+    kept = {name for label, own in groups.items() for name in draw.sample(own, counts[label])}
     return [row for name, row in zip(names, rows, strict=True) if name in kept]
+
+
+def _shares(sizes: Mapping[str, int], most: int) -> dict[str, int]:
+    """`most` shared out in proportion, what is over to the largest remainders."""
+    total = sum(sizes.values())
+    counts = {label: size * most // total for label, size in sizes.items()}
+    left = sorted(sizes, key=lambda label: (-(sizes[label] * most % total), label))
+    return counts | {label: counts[label] + 1 for label in left[: most - sum(counts.values())]}
 
 
 def too_few(wanted: int, has: int) -> UserError:

@@ -108,10 +108,11 @@ def bounds(metric: str) -> tuple[float, float]:
 def notes(settings: Settings, found: Found = ()) -> list[str]:
     """What a reader should know of how the numbers came about, and what was told of rows and runs while they did."""
     course, rows = settings["course"], settings["rows"]
-    some = ", ".join(f"{part} {most:,}" for part, most in rows.items()) or "all"
+    some = " and ".join(f"{most:,} {'rows' if part == 'train' else 'inputs'} of {part}" for part, most in rows.items())
     count = len(course["rates"]) or course["trials"]
     many = f"{count} rates a line, chosen on development rows at the first seed"
-    own = f" ({course['full']:g} of full tuning)" if course["full"] else ""
+    has_full = any(line.get("arm") == "full" for line in settings["lines"])
+    own = f" ({course['full']:g} of full tuning)" if course["full"] and has_full else ""
     one = f"the rate {course['rates'][0]:g}{own}" if course["rates"] else "one rate of each method"
     rates = many if count > 1 else one
     seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
@@ -121,12 +122,50 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     walked = "The rate of a composition is its first method's; the others walk their own grids beside it."
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']} in "
-        f"{course['precision']}, {rates}; {seeds}. Most inputs of a part: {some}.",
+        f"{course['precision']}, {rates}; {seeds}. {f'At most {some}' if some else 'All rows'}.",
+        *_published_elsewhere(settings),
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
         *([walked] if composed and not course["rates"] else []),
+        *at_an_edge(settings, found),
         *(f"Not scored: {reason}" for reason in settings.get("not_scored", ())),
         *dict.fromkeys(note for _, outcome in found for note in outcome.get("told", ())),
     ]
+
+
+def at_an_edge(settings: Settings, found: Found) -> list[str]:
+    """Which lines chose the largest or the smallest rate that was tried: one beyond it might have done better."""
+    notes = []
+    for which, edge in (("largest", max), ("smallest", min)):
+        at = [index for index, (_, outcome) in enumerate(found) if _is_edge(outcome, edge)]
+        several = sum(len(outcome.get("trials", ())) > 1 for _, outcome in found)
+        if at:
+            notes.append(f"The {which} rate tried was chosen {_of(settings, found, at, several)}.")
+    return notes
+
+
+def _is_edge(outcome: Mapping[str, Any], edge: Any) -> bool:
+    tried = [float(one["learning_rate"]) for one in outcome.get("trials", ())]
+    return len(tried) > 1 and bool(outcome["rate"]) and float(outcome["rate"]) == float(f"{edge(tried):g}")
+
+
+def _of(settings: Settings, found: Found, at: Sequence[int], several: int) -> str:
+    if len(at) == several:
+        return "for every line"
+    lines = settings["lines"]
+    if len(lines) != len(found):
+        return f"for {len(at)} of {several} lines"
+    parts = dict[str, list[str]]()
+    for index in at:
+        parts.setdefault(lines[index]["label"], []).append(lines[index].get("part") or "")
+    named = [label + (f" ({', '.join(sizes)})" if any(sizes) else "") for label, sizes in parts.items()]
+    return f"for {len(at)} of {several} lines: {'; '.join(named)}"
+
+
+def _published_elsewhere(settings: Settings) -> list[str]:
+    corpus, of = settings.get("data", "").partition(":")[0], settings["course"].get("of", "")
+    if settings.get("protocol") != "paper" or not of or corpus == of:
+        return []
+    return [f"Nothing was published for {corpus}: steps, batches, rates and beams are those of {of}."]
 
 
 def _added(course: Mapping[str, Any]) -> str:
