@@ -19,6 +19,7 @@ TITLES = {
     "trec": "TREC (6 classes), all-MiniLM-L6-v2",
     "e2e": "E2E, stories260K",
 }
+STOPS = "a run ends when 8 scores in a row are no better"
 PAPERS = ("petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "petrov-translation")
 SHORT = {
     "adapter:placement=parallel,scale=4.0": "parallel adapter ×4",
@@ -157,9 +158,12 @@ def _paper(result: dict[str, Any]) -> str:
 def _notes(result: dict[str, Any]) -> list[str]:
     """The table's own; results of earlier versions get the note on rates too, and the right word for training rows."""
     notes = [
-        note.replace("Most inputs of a part: train 10,000, dev 100.", "At most 10,000 rows of train and 100 inputs of dev.")
+        note.replace(
+            "Most inputs of a part: train 10,000, dev 100.", "At most 10,000 rows of train and 100 inputs of dev."
+        )
         .replace("Most inputs of a part: train 500, dev 100.", "At most 500 rows of train and 100 inputs of dev.")
         .replace("Most inputs of a part: dev 100.", "At most 100 inputs of dev.")
+        .replace("Steps and rows of each, ours:", f"Steps at most ({STOPS}) and rows of each, ours:")
         for note in result["table"]["notes"]
     ]
     if "lines" in result["settings"] and isinstance(result["units"], list):

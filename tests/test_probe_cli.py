@@ -1,6 +1,7 @@
 """`tunescope probe` as a person meets it."""
 
 import json
+import shutil
 
 import pytest
 import tiny
@@ -68,6 +69,24 @@ def test_rows_are_read_in_the_template_that_the_artifact_was_trained_with(probe,
     assert numbers["texts"] == ["w10 w11 w5 w9", "w11 w12 w5 w9", "w12 w13 w5 w9"]
 
 
+@pytest.mark.parametrize(
+    ("model", "template", "filled"),
+    [("llama", "{said} w9 {mask}", "w10 w11 w5 w9"), ("t5", "{said} w9 {mask} w4", "w10 w11 w5 w9 <extra_id_0> w4")],
+)
+def test_rows_are_read_where_a_template_has_a_place_for_the_answer(probe, material, tmp_path, model, template, filled):
+    folder = material / f"{model}-masked"
+    shutil.copytree(material / f"{model}-prefix", folder)
+    manifest = json.loads((folder / "tunescope.json").read_text())
+    manifest["about"] = {"task": {"template": template, "by": "words"}}
+    (folder / "tunescope.json").write_text(json.dumps(manifest))
+    code, _, err = probe("prefix_bias", "--data", material / "rows.jsonl", "--rows", "1", model=model, method="masked")
+    if model == "t5":  # the tiny tokenizer has no sentinel, which is said as in a comparison
+        assert code == 2 and "fills where its tokenizer has <extra_id_0>" in err
+        return
+    assert (code, err) == (0, "")
+    assert json.loads((tmp_path / "out" / "probe.json").read_text("utf-8"))["texts"] == [filled]
+
+
 def test_without_a_name_and_in_help_the_probes_are_listed(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     code, out, err = call(monkeypatch, capsys, "probe")
@@ -88,6 +107,8 @@ def test_without_a_name_and_in_help_the_probes_are_listed(monkeypatch, capsys):
             ["pattern", "--text", "w5 " * 80],
             "Text 1 has 80 tokens, and beside a context of 0 the model takes 64: shorten",
         ),
+        (["pattern", "--text", "w5", "--rows", "2"], "--rows is of the rows of --data, and --text was given"),
+        (["neighbours", "--text", "w5", "--rows", "2"], "neighbours reads no text: leave --text and --rows out"),
         (["neighbours"], "prefix:length=2 has no embeddings in the place of tokens; soft and text have"),
     ],
 )

@@ -96,7 +96,8 @@ def attention(
     else:
         out = _fused(query, key, value, attention_mask, state.extras, kwargs, (dropout, scaling, bias))
     if state.keep is not None:
-        kept = {"query": query, "key": key, "value": value, "scores": scores, "weights": weights, "output": out}
+        made = {"scores": scores, "weights": weights, "sink": sink, "output": out}
+        kept = {"query": query, "key": key, "value": value, **made}
         state.keep(module, kept)
     return out.transpose(1, 2).contiguous(), weights
 

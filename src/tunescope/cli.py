@@ -179,7 +179,7 @@ def probe(
     artifact: str = "",
     text: tuple[str, ...] = (),
     data: str | None = None,
-    rows: int = 8,
+    rows: int | None = None,
     out: str | None = None,
 ) -> None:
     """Look into attention: what a saved artifact does there, as a table, a page with pictures, and JSON.
@@ -190,7 +190,7 @@ def probe(
         artifact: the folder of a saved artifact, such as RUN/best.
         text: a text for the model to read; give it again for more.
         data: texts from a file of rows instead: JSONL, CSV or TSV, plain or gzipped.
-        rows: how many rows of it are read.
+        rows: how many rows of it are read (default: 8).
         out: the folder for what is written (default: runs/probe-NAME).
     """
     if not name:

@@ -16,7 +16,7 @@ from tunescope.extras import Extra
 from tunescope.reach import reached, switched
 from tunescope.sites import kind
 
-KEPT = ("query", "key", "value", "scores", "weights", "output", "context_key", "context_value")
+KEPT = ("query", "key", "value", "scores", "weights", "sink", "output", "context_key", "context_value")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ def record(model: Any, inputs: Mapping[str, Any], *names: str) -> dict[str, Tens
 
     Names: "query" (batch, heads, query, d), "key" and "value" (batch, kv_heads, keys, d) of the text alone, after
     rotary positions, "weights" (batch, heads, query, contexts + keys) with the contexts' columns first, "scores" before
-    the softmax, the lowest number where a key is hidden, "output" (batch, heads, query, d), "context_key" and
+    the softmax, the lowest number where a key is hidden, "sink" (heads,), a score that a query may give to nothing,
+    the lowest number where the model has none, "output" (batch, heads, query, d), "context_key" and
     "context_value" (kv_heads, contexts, d), the same for all rows and with 0 contexts where nothing stands before the
     text. It sees whatever is attached to the model at the time, and leaves it as it was.
 
@@ -89,7 +90,7 @@ def _keeping(model: Any, names: tuple[str, ...]) -> Iterator[dict[str, Tensor]]:
     places = {found.module: found.name for found in reached(model)}
 
     def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
-        have = seen | _contexts(module.__dict__[STATE].extras, seen)
+        have = seen | _contexts(module.__dict__[STATE].extras, seen) | {"sink": _sink(seen)}
         for name in names:
             value = have[name]
             assert value is not None
@@ -106,6 +107,14 @@ def _keeping(model: Any, names: tuple[str, ...]) -> Iterator[dict[str, Tensor]]:
             module.__dict__[STATE].keep = None
         for module in bare:
             del module.__dict__[STATE]
+
+
+def _sink(seen: Mapping[str, Tensor | None]) -> Tensor:
+    """(heads,), of a model without sinks the lowest number, to which no query gives anything."""
+    query, sink = seen["query"], seen["sink"]
+    assert query is not None
+    none = torch.full(query.shape[1:2], torch.finfo(query.dtype).min, dtype=query.dtype, device=query.device)
+    return none if sink is None else sink
 
 
 def _contexts(extras: tuple[Extra, ...], seen: Mapping[str, Tensor | None]) -> dict[str, Tensor]:

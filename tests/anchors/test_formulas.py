@@ -61,8 +61,23 @@ def test_auc_is_the_share_of_pairs_ranked_rightly(classes):
 
 def test_auc_of_a_class_that_is_never_predicted_takes_no_part_and_of_one_class_there_is_none():
     scores, predicted = drawn(20, 3) + 0.1, torch.tensor([0, 2] * 10)
-    assert auc(scores, predicted) == pytest.approx(literal.one_against_one(scores.tolist(), predicted.tolist()))
+    kept = [row[2] for row in scores.tolist()]  # two are left: the second one's own score, as published
+    of = [[one for one, own in zip(kept, predicted.tolist(), strict=True) if own == which] for which in (2, 0)]
+    assert auc(scores, predicted) == pytest.approx(literal.area(*of))
+    scores, predicted = drawn(30, 4) + 0.1, torch.tensor([0, 2, 3] * 10)
+    three = [[row[0], row[2], row[3]] for row in scores.tolist()]
+    expected = literal.one_against_one(three, [{0: 0, 2: 1, 3: 2}[own] for own in predicted.tolist()])
+    assert auc(scores, predicted) == pytest.approx(expected)
     assert math.isnan(auc(scores, torch.zeros(20, dtype=torch.long)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_where_no_label_word_is_attended_to_attention_tells_nothing(classes):
+    predicted = torch.arange(12) % classes
+    assert auc(torch.zeros(12, classes), predicted) == 0.5  # as in a layer whose window does not reach them
+    some = torch.zeros(12, classes)
+    some[predicted == 1, 1] = 1.0
+    assert auc(some, predicted) > 0.8
 
 
 def test_r_l_by_hand():
@@ -82,7 +97,7 @@ def test_predicted_confusion_is_the_distance_along_the_queries_principal_directi
 def test_actual_confusion_is_the_auc_between_two_classes_rows():
     logits, gold = drawn(30, 3, seed=4), (drawn(30, seed=5) * 3).long()
     chances = logits.softmax(-1)
-    found = actual_confusion(chances, gold)
+    found = actual_confusion(logits, gold)
     for a in range(3):
         for b in range(3):
             if a != b:
@@ -92,7 +107,9 @@ def test_actual_confusion_is_the_auc_between_two_classes_rows():
                 expected = literal.area(of_a, of_b)  # of a against b; b against a is the same pairs turned round
                 assert float(found[a, b]) == pytest.approx(expected, abs=1e-12)
     assert found.diagonal().tolist() == [1, 1, 1]
-    assert actual_confusion(chances, torch.zeros(30, dtype=torch.long))[1, 2].isnan()
+    assert actual_confusion(logits, torch.zeros(30, dtype=torch.long))[1, 2].isnan()
+    far = torch.tensor([[-900.0, -910.0, 0.0], [-920.0, -905.0, 0.0]], dtype=torch.float64)  # the two underflow
+    assert actual_confusion(far, torch.tensor([0, 1]))[0, 1] == 1.0
 
 
 def test_the_rank_correlation_is_over_pairs_of_classes_and_undefined_for_two():

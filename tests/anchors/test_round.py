@@ -1,13 +1,17 @@
 """What sections read of a round, held against transformers and loops: label attention, an encoder-decoder's flow."""
 
+import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import tiny
 import torch
+import transformers
 from anchor_tools import QUERIES, demonstrated
 from reference import anchors as literal
 
+import tunescope as ts
 from tunescope.anchors.prompts import Prompt, choices
 from tunescope.anchors.round import Round
 from tunescope.anchors.saliency import saliency
@@ -56,6 +60,23 @@ def test_a_class_has_the_attention_of_all_heads_to_all_its_words():
         for index, label in enumerate(round.labels):
             words = [n for n, name in enumerate(prompt.spans.names) if name == label]
             assert float(found[number, index]) == pytest.approx(float(weights[number][:, words].sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+def test_the_flow_between_parts_does_not_depend_on_how_many_prompts_run_at_once(family):
+    model = tiny.make(family)
+    one, two = (flow.measure(replace(made(model), at_once=at_once)) for at_once in (1, 2))
+    for layer, grid in one["between"].items():
+        for mine, theirs in zip(grid, two["between"][layer], strict=True):
+            assert mine == pytest.approx(theirs, rel=1e-9)
+
+
+def test_stacks_of_different_depth_are_refused():
+    config = copy.deepcopy(tiny.make("bart").config)
+    config.decoder_layers = 1
+    model = tiny.build(transformers.AutoModelForSeq2SeqLM, config)
+    with pytest.raises(ts.UserError, match="this model has 2 and 1"):
+        flow.measure(made(model))
 
 
 @pytest.mark.parametrize("family", ["t5", "bart"])

@@ -1,5 +1,7 @@
 """Saliency against finite differences, in any batch and chunk; isolation against attention written out."""
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,10 +119,23 @@ def test_the_control_is_as_many_other_words_of_the_same_length():
     spans = prompted(model)[0][0].spans
     for seed in range(20):
         drawn = control(spans, seed)
-        assert [len(word) for word in drawn] == [len(word) for word in spans.labels]
+        assert sorted(map(len, drawn)) == sorted(map(len, spans.labels))
         assert not {at for word in drawn for at in word} & {0, *spans.of("label")}
+        assert len({at for word in drawn for at in word}) == sum(map(len, drawn))  # none is cut twice
     assert control(spans, 3) == control(spans, 3)
     assert len({tuple(control(spans, seed)) for seed in range(20)}) > 5
+
+
+def test_where_other_tokens_are_few_the_control_has_all_of_them_and_no_more():
+    found = prompted(tiny.make("gpt2"))[0][0].spans
+    own = found.of("label")
+    few = replace(found, ids=found.ids[: max(own) + 1])
+    free = set(range(1, len(few.ids))) - set(own)
+    labels = [tuple(range(at, at + 1)) for at in own] * 4  # more than there are others
+    drawn = control(SimpleNamespace(ids=few.ids, labels=labels, of=few.of), 0)
+    assert {at for word in drawn for at in word} == free
+    with pytest.raises(ts.UserError, match="have no tokens beside their label words"):
+        control(SimpleNamespace(ids=(5, 6), labels=[(1,)], of=lambda _: (1,)), 0)
 
 
 def test_what_cannot_be_asked_is_one_clear_line():

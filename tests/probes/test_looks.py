@@ -7,14 +7,19 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+import transformers
 from probe_tools import FAMILIES
 
 import tunescope as ts
 from tunescope import probes, registry
 from tunescope.looking import probe_list
 from tunescope.looking.finding import Finding
+from tunescope.looking.probing import mechanism
 from tunescope.looking.seeing import see
+from tunescope.probes import pattern, prefix_bias, second_layer
+from tunescope.record import record
 from tunescope.report import probe as page
+from tunescope.reproducing.prefix_use import prefix_use
 
 NAMES = registry.names("probes")
 
@@ -106,3 +111,70 @@ def test_padding_is_in_no_picture():
     _, attention = import_module("tunescope.probes.prefix_bias").look(seen).pictures
     assert "<pad>" not in [*attention.keys, *attention.queries]
     assert attention.marked == len(attention.queries) - 1
+
+
+def sinking(dtype=torch.float32):
+    """A tiny model whose queries may give a part of their attention to nothing."""
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = transformers.GptOssConfig(
+        **sizes, num_hidden_layers=2, vocab_size=97, head_dim=8, num_local_experts=4, num_experts_per_tok=2
+    )
+    model = tiny.build(transformers.AutoModelForCausalLM, config).float()
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.sinks.copy_(torch.tensor([0.0, 1.0, 3.0, -1.0]))
+    return model.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_with_sinks_too_a_context_alone_moves_no_pattern_in_any_precision(dtype):
+    model = sinking(dtype)
+    found = mechanism(model, tiny.away(model, "prefix:length=3"), {"input_ids": tiny.ids(2, 9)})
+    assert found["reason"] == ""
+    assert found["content_pattern_shift"] < 1e-9
+    assert all(layer["held_max"] < 1e-9 for layer in found["by_layer"])
+
+
+def test_what_goes_to_a_sink_goes_to_no_context():
+    model = sinking()
+    rows = tiny.ids(3, 9).tolist()
+    with ts.attach(model, *tiny.away(model, "prefix:length=3")):
+        kept = record(model, {"input_ids": torch.tensor(rows)}, "weights")
+        used = prefix_use(model, rows)
+    for name, one in used.items():
+        share = kept[f"{name}.weights"][:, :, -1, :3].sum(-1).mean(0)
+        torch.testing.assert_close(one.share, share.double(), rtol=0, atol=1e-6)
+        assert kept[f"{name}.weights"].sum(-1).max() < 1 - 1e-3
+
+
+@pytest.mark.parametrize("given", ["ids", "embeddings"])
+def test_without_a_tokenizer_tokens_have_numbers(given):
+    model = tiny.make("gpt2")
+    ids = tiny.ids(2, 5)
+    batch = {"input_ids": ids} if given == "ids" else {"inputs_embeds": model.get_input_embeddings()(ids).detach()}
+    seen = see(model, tiny.away(model, "prefix:length=2"), batch)
+    for probe in (prefix_bias, pattern):
+        assert probe.look(seen).rows
+    assert seen.tokens["decoder"][0][0] == (f"token {int(ids[0, 0])}" if given == "ids" else "place 0")
+
+
+@pytest.mark.parametrize("probe", [prefix_bias, pattern, second_layer])
+def test_where_no_text_was_run_the_probes_of_texts_say_so(probe):
+    model = tiny.make("gpt2")
+    with pytest.raises(ts.UserError, match="looks at what running a text left, and none was"):
+        probe.look(see(model, tiny.away(model, "prefix:length=2"), None))
+
+
+def test_shares_above_one_are_explained():
+    model = tiny.make("gpt2")
+    artifacts = tiny.away(model, "text:text=w5 w6 w7 w8+reweight:anchors=1,2/3", by=3.0)
+    for artifact in artifacts:
+        if artifact.spec.__class__.__name__ == "Reweight":
+            artifact.tensors = {name: value.abs() + 2 for name, value in artifact.tensors.items()}
+    batch = {"input_ids": tiny.ids(1, 6), "output_start": torch.tensor([2])}
+    found = prefix_bias.look(see(model, artifacts, batch, tiny.tokenizer()))
+    assert "need not sum to 1: shares reach" in found.says
+    (grid, _) = found.pictures
+    assert grid.high == max(1.0, max(map(max, grid.values)))
+    plain = prefix_bias.look(see(model, tiny.away(model, "prefix:length=2"), {"input_ids": tiny.ids(1, 6)}))
+    assert "need not sum" not in plain.says

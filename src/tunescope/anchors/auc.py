@@ -11,10 +11,10 @@ from torch import Tensor
 def auc(scores: Tensor, predicted: Tensor) -> float:
     """AUC-ROC of class scores against the model's own prediction (Wang et al. 2023, section 2.3).
 
-    Two classes: of the second one's score. More: each row's scores divided by their sum, then the mean over all pairs
-    of predicted classes of the mean of the two one-against-the-other areas (Hand and Till 2001). Classes that are
-    never predicted take no part; NaN where fewer than two are. It says what attention tells of the answer, not that
-    the answer comes from it.
+    Classes that are never predicted are left out first; NaN where fewer than two remain. Two: of the second one's
+    score. More: each row's scores divided by their sum (all alike where none attends), then the mean over all pairs of
+    classes of the mean of the two one-against-the-other areas (Hand and Till 2001). It says what attention tells of
+    the answer, not that the answer comes from it.
 
     Args:
         scores: (rows, classes), attention from the last position to each class's label words.
@@ -23,12 +23,14 @@ def auc(scores: Tensor, predicted: Tensor) -> float:
     kinds = sorted(set(predicted.tolist()))
     if len(kinds) < 2:
         return float("nan")
-    if scores.shape[1] == 2:
-        return _area(scores[predicted == 1, 1], scores[predicted == 0, 1])
-    shares = scores / scores.sum(1, keepdim=True)
+    scores = scores[:, kinds]
+    if len(kinds) == 2:
+        return _area(scores[predicted == kinds[1], 1], scores[predicted == kinds[0], 1])
+    total = scores.sum(1, keepdim=True)
+    shares = torch.where(total > 0, scores / total, torch.ones_like(scores) / len(kinds))
     areas = []
-    for a, b in combinations(kinds, 2):
-        of_a, of_b = shares[predicted == a], shares[predicted == b]
+    for a, b in combinations(range(len(kinds)), 2):
+        of_a, of_b = shares[predicted == kinds[a]], shares[predicted == kinds[b]]
         areas.append((_area(of_a[:, a], of_b[:, a]) + _area(of_b[:, b], of_a[:, b])) / 2)
     return sum(areas) / len(areas)
 

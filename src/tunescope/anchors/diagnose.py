@@ -28,19 +28,19 @@ def predicted_confusion(queries: Tensor, keys: Tensor, components: int = COMPONE
     return (apart / apart.max()).fill_diagonal_(1.0)
 
 
-def actual_confusion(chances: Tensor, gold: Tensor) -> Tensor:
+def actual_confusion(logits: Tensor, gold: Tensor) -> Tensor:
     """(classes, classes): AUC-ROC of p_a / (p_a + p_b) on the rows of class a against those of b; 1 on the diagonal.
 
     NaN where a class has no rows.
 
     Args:
-        chances: (rows, classes), the model's probabilities.
+        logits: (rows, classes), of the classes' words; probabilities would all be 0 where others are far likelier.
         gold: (rows,), the true class.
     """
-    n = chances.shape[1]
+    n = logits.shape[1]
     found = torch.eye(n, dtype=torch.float64)
     for a, b in combinations(range(n), 2):
-        ratio = chances[:, a].double().log() - chances[:, b].double().log()
+        ratio = logits[:, a].double() - logits[:, b].double()
         difference = ratio[gold == a][:, None] - ratio[gold == b][None, :]
         area = ((difference > 0).double() + 0.5 * (difference == 0).double()).mean()
         found[a, b] = found[b, a] = area

@@ -64,21 +64,28 @@ def _hidden(batch: Batch, words: Sequence[Words], *, both_sides: bool) -> Tensor
 def control(spans: Spans, seed: int) -> Words:
     """As many words as there are label words, drawn once for all layers from the demonstrations' other tokens.
 
-    Each is one token, or as many in a row as its label word has; the first token of the prompt, which has nothing to be
-    cut off from, is never drawn.
+    Each is one token, or as many in a row as its label word has, and none of them is drawn twice; the first token of
+    the prompt, which has nothing to be cut off from, is never drawn. Where the demonstrations have too few other
+    tokens there are fewer words, or shorter ones.
 
-    Raises UserError where the demonstrations have no such tokens beside their label words.
+    Raises UserError where they have none at all.
     """
-    random, label = Random(seed), set(spans.of("label"))
-    drawn = []
-    for word in spans.labels:
-        starts = [
-            start
-            for start in range(1, len(spans.ids) - len(word) + 1)
-            if not label & set(range(start, start + len(word)))
-        ]
-        if not starts:
-            raise UserError(f"The demonstrations have no {len(word)} tokens in a row beside label words to isolate.")
-        start = random.choice(starts)
-        drawn.append(tuple(range(start, start + len(word))))
+    random, taken = Random(seed), set(spans.of("label"))
+    drawn: list[tuple[int, ...]] = []
+    for length in sorted(map(len, spans.labels), reverse=True):
+        word = _free(len(spans.ids), length, taken, random)
+        taken |= set(word)
+        drawn += [word] if word else []
+    if not drawn:
+        raise UserError("The demonstrations have no tokens beside their label words to isolate.")
     return drawn
+
+
+def _free(tokens: int, length: int, taken: set[int], random: Random) -> tuple[int, ...]:
+    """So many tokens in a row that are not taken, or as many fewer as there are; () where there are none."""
+    for size in range(length, 0, -1):
+        starts = [start for start in range(1, tokens - size + 1) if not taken & set(range(start, start + size))]
+        if starts:
+            start = random.choice(starts)
+            return tuple(range(start, start + size))
+    return ()

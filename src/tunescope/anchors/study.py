@@ -85,6 +85,8 @@ def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
     task, kind = bench.task, bench.kind
     if not isinstance(task, Classification) or task.by != "words":
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
+    if asked.rows < 0:
+        raise UserError(f"--rows is {asked.rows}; give how many test rows are asked, or 0 for all.")
     words = choices(task.word_ids(bench.tokenizer, kind))
     test = bench.splits.test
     some = Random(0).sample(range(len(test)), min(asked.rows or len(test), len(test)))

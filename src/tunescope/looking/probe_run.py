@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +22,12 @@ from tunescope.looking.finding import Finding
 from tunescope.looking.seeing import see
 from tunescope.report import probe as report
 from tunescope.sites import kind
-from tunescope.tasks import prompts, reading
+from tunescope.tasks import masking, prompts, reading
 from tunescope.tasks.batching import decoder_keywords, pad_id, padded
 from tunescope.tasks.checking import positions
 from tunescope.tasks.scoring import decoder_start
 
+ROWS = 8
 ANSWER = 12  # tokens that an encoder-decoder's decoder is read on
 
 
@@ -40,7 +40,7 @@ class Asked:
     artifact: str
     texts: tuple[str, ...] = ()
     data: str | None = None
-    rows: int = 8
+    rows: int | None = None
     out: str | None = None
     command: str = ""
 
@@ -54,8 +54,10 @@ def run(asked: Asked) -> tuple[Finding, Path]:
     """
     module = importlib.import_module(f"tunescope.probes.{probe_list.check(asked.probe)}")
     artifacts = ts.load(asked.artifact)
-    texts = _texts(asked) if getattr(module, "NEEDS_TEXT", True) else []
+    needs_text = getattr(module, "NEEDS_TEXT", True)
+    _check_asked(asked, needs_text)
     model, tokenizer = load_model(asked.model)
+    texts = _texts(asked, tokenizer, kind(model)) if needs_text else []
     model = model.to(machine.default_device()).eval()
     with ts.attach(model, *artifacts, tokenizer=tokenizer) as tuned:
         batch = _batch(model, tuned, tokenizer, texts) if texts else None
@@ -73,19 +75,34 @@ def run(asked: Asked) -> tuple[Finding, Path]:
         return finding, report.write(finding, folder, facts, texts, asked.command)
 
 
-def _texts(asked: Asked) -> list[str]:
-    """The texts given, or the first rows of the file in the template that the artifact was trained with."""
+def _check_asked(asked: Asked, needs_text: bool) -> None:
+    """UserError for texts or rows that cannot be read, or that nothing would read."""
+    given = {"--text": bool(asked.texts), "--data": asked.data is not None, "--rows": asked.rows is not None}
+    if not needs_text and any(given.values()):
+        raise UserError(
+            f"Probe {asked.probe} reads no text: leave {' and '.join(name for name, it in given.items() if it)} out."
+        )
+    if not needs_text:
+        return
     if bool(asked.texts) == (asked.data is not None):
         raise UserError(f"Probe {asked.probe} looks at texts: give --text TEXT (as often as you like) or --data FILE.")
-    if asked.rows < 1:
+    if asked.texts and asked.rows is not None:
+        raise UserError("--rows is of the rows of --data, and --text was given: leave it out.")
+    if asked.rows is not None and asked.rows < 1:
         raise UserError(f"--rows is {asked.rows}; give at least 1.")
     if any(not text.strip() for text in asked.texts):
         raise UserError("--text is empty; give words for the model to read.")
+
+
+def _texts(asked: Asked, tokenizer: Any, model_kind: str) -> list[str]:
+    """The texts given, or the first rows of the file in the template that the artifact was trained with."""
     if asked.data is None:
         return list(asked.texts)
-    rows = tasks.read(asked.data)[: asked.rows]
-    about = json.loads((Path(asked.artifact) / saving.MANIFEST).read_text("utf-8")).get("about") or {}
-    template = (about.get("task") or {}).get("template")
+    rows = tasks.read(asked.data)[: asked.rows or ROWS]
+    task = (saving.read_manifest(Path(asked.artifact)).get("about") or {}).get("task") or {}
+    template = task.get("template")
+    if template is not None and task.get("by") == "words":
+        template = masking.place(template, tokenizer, model_kind).template
     if template is None:
         field = next((name for name in ("text", "input") if name in rows[0]), None)
         if field is None:

@@ -21,7 +21,8 @@ def mechanism(model: Any, what: What, batch: Mapping[str, Any]) -> dict[str, Any
     it was trained to; a change of the query or key maps does not.
     by_layer: name, held (as above, of that layer), held_max (the largest of its queries), along (the same distance
     between two whole runs: a measurement, in which a context alone is not 0), context_share.
-    context_share: the share of attention that goes to the context, the mean over layers, heads and real positions.
+    context_share: the share of attention that goes to the context, the mean over layers, heads and real positions;
+    it may be above 1 where a reweight changes weights behind the softmax, which need not sum to 1 then.
     reason: why a number is None; "" where none is. context_share is None where no context stands before the text, the
     shift where the bare model cannot have the text at the same positions, all where attention is not reached.
 

@@ -24,7 +24,7 @@ from tunescope.sites import kind
 
 What = Attached | Sequence[Artifact | Spec]
 Tensors = dict[str, Tensor]
-NAMES = ("value", "scores", "weights", "output", "context_value")
+NAMES = ("value", "scores", "weights", "sink", "output", "context_value")
 
 
 def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any = None) -> Seen:
@@ -37,7 +37,7 @@ def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any 
     Args:
         what: artifacts, attached here; or what `attach` returned, attached now or not, and left as it was.
         batch: the model's inputs, as keywords; None runs nothing.
-        tokenizer: names the tokens, where it is given.
+        tokenizer: names the tokens; without one they have their numbers.
 
     Raises UserError for a family whose attention is not reached, and for artifacts that do not fit the model.
     """
@@ -51,7 +51,7 @@ def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any 
             attached=show([artifact.spec for artifact in artifacts]) or "nothing",
             **runs,
             maps=maps(model),
-            tokens={} if batch is None or tokenizer is None else _tokens(model, batch, tokenizer),
+            tokens={} if batch is None else _tokens(model, batch, tokenizer),
             virtual=virtual,
             table=embedder(model)(torch.arange(len(weight))) if virtual else weight,
             vocabulary={} if tokenizer is None else vocabulary(tokenizer),
@@ -156,8 +156,8 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
     """The tensors of one run by module; `joined`: tokens of a context among those of an encoder."""
     layers = {}
     for name in dict.fromkeys(key.rpartition(".")[0] for key in kept):
-        value, scores, made, output, extra = (kept[f"{name}.{kept_as}"] for kept_as in NAMES)
-        weights = _exact_weights(scores, made)
+        value, scores, made, sink, output, extra = (kept[f"{name}.{kept_as}"] for kept_as in NAMES)
+        weights = exact_weights(scores, made, sink)
         stack, _, which = name.split(".")
         if stack == "encoder":
             weights, output = weights[:, :, joined:], output[:, :, joined:]
@@ -171,27 +171,31 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
     return layers
 
 
-def _exact_weights(scores: Tensor, made: Tensor) -> Tensor:
+def exact_weights(scores: Tensor, made: Tensor, sink: Tensor) -> Tensor:
     """The weights in float64, for in float32 what a strong context leaves to the content underflows.
 
-    made: those that the layer made; where they are not the softmax of the scores, they were changed by that factor.
+    made: those that the layer made; where they are not the softmax of the scores and the sink, they were changed by
+    that factor.
     """
-    plain = scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(made.dtype)
+    joined = torch.cat([scores, sink.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+    plain = joined.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(made.dtype)[..., :-1]
     factor = torch.where(plain == made, 1.0, made.double() / plain.double())
-    return scores.double().softmax(-1) * factor
+    return joined.double().softmax(-1)[..., :-1] * factor
 
 
 def _tokens(model: Any, batch: Mapping[str, Any], tokenizer: Any) -> dict[str, list[list[str]]]:
-    """Stack -> the tokens of each row."""
-    words = vocabulary(tokenizer)
-    names = {"encoder": "input_ids", "decoder": "decoder_input_ids"}
+    """Stack -> the tokens of each row; of embeddings, their places."""
+    words = {} if tokenizer is None else vocabulary(tokenizer)
+    names = {"encoder": "", "decoder": "decoder_"}
     if kind(model) != "encoder-decoder":
-        names = {kind(model): "input_ids"}
-    return {
-        stack: [[words.get(token, f"token {token}") for token in row] for row in batch[name].tolist()]
-        for stack, name in names.items()
-        if batch.get(name) is not None
-    }
+        names = {kind(model): ""}
+    found = {}
+    for stack, name in names.items():
+        if (ids := batch.get(f"{name}input_ids")) is not None:
+            found[stack] = [[words.get(token, f"token {token}") for token in row] for row in ids.tolist()]
+        elif (rows := batch.get(f"{name}inputs_embeds")) is not None:
+            found[stack] = [[f"place {place}" for place in range(rows.shape[1])] for _ in rows]
+    return found
 
 
 def _virtual(model: Any, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:

@@ -146,8 +146,9 @@ def as_numbers(rows: Sequence[Tensor]) -> list[list[float]]:
 def with_context(probe: str, seen: Seen) -> dict[str, Layer]:
     """The attention modules of the attached run that have a context, by name.
 
-    Raises UserError, in the name of the probe, where none has.
+    Raises UserError, in the name of the probe, where none has, and where nothing was run.
     """
+    check_run(probe, seen)
     found = {name: layer for name, layer in seen.along.items() if layer.n_context}
     if not found:
         raise UserError(
@@ -155,6 +156,12 @@ def with_context(probe: str, seen: Seen) -> dict[str, Layer]:
             "Type: tunescope probe pattern, which says what it did to attention over the text."
         )
     return found
+
+
+def check_run(probe: str, seen: Seen) -> None:
+    """UserError, in the name of the probe, where no text was run."""
+    if not seen.along:
+        raise UserError(f"Probe {probe} looks at what running a text left, and none was: see(model, what, batch).")
 
 
 def summary(values: Tensor) -> tuple[float, float, float]:

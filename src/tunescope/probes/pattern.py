@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.looking.finding import Finding, HeatMap, Pair
-from tunescope.looking.seen import Layer, Seen, as_numbers, attention_map, summary
+from tunescope.looking.seen import Layer, Seen, as_numbers, attention_map, check_run, summary
 
 
 class PatternShift(NamedTuple):
@@ -44,6 +44,7 @@ def look(seen: Seen) -> Finding:
 
     Raises UserError where the bare model cannot have the text at the same positions.
     """
+    check_run("pattern", seen)
     if seen.no_bare:
         raise UserError(f"Probe pattern: {seen.no_bare}. Type: tunescope probe prefix_bias.")
     held = {name: _by_head(seen.bare[name], layer) for name, layer in seen.held.items()}

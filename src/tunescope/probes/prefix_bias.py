@@ -53,7 +53,8 @@ def look(seen: Seen) -> Finding:
     return Finding(
         heading="Attention on the context",
         says="The share of each head's attention that goes to the context (lambda), the mean over positions; the last "
-        "column is the length of what the context adds to a head's output beside the length of what the text adds.",
+        "column is the length of what the context adds to a head's output beside the length of what the text adds."
+        + _more(share),
         not_said="A context with a share near 1 hides the text from that head; how much the task needs the text there, "
         "the share does not say. In its own layer a context only scales attention over the text, whatever its share.",
         columns=("layer", "share, least head", "share, mean", "share, most", "most at one position", "bias by content"),
@@ -66,13 +67,29 @@ def look(seen: Seen) -> Finding:
     )
 
 
+def _more(share: dict[str, Tensor]) -> str:
+    """What a share above 1 means; "" where none is."""
+    most = max(float(one.max()) for one in share.values())
+    if most <= 1 + 1e-6:
+        return ""
+    return (
+        f" What is attached changes weights behind the softmax, which then need not sum to 1: shares reach {most:.2f}."
+    )
+
+
 def _pictures(seen: Seen, heads: dict[str, Tensor]) -> list[HeatMap | AttentionMap]:
     """All shares, and the head whose share is nearest to a half: both parts are seen there."""
     columns = [f"head {head}" for head in range(max(map(len, heads.values())))]
     half = {name: (one - 0.5).abs() for name, one in heads.items()}
     shown = min(half, key=lambda name: float(half[name].min()))
     return [
-        HeatMap("Share of attention on the context", list(heads), columns, as_numbers(list(heads.values()))),
+        HeatMap(
+            "Share of attention on the context",
+            list(heads),
+            columns,
+            as_numbers(list(heads.values())),
+            high=max(1.0, *(float(one.max()) for one in heads.values())),
+        ),
         attention_map(seen, "along", shown, int(half[shown].argmin())),
     ]
 

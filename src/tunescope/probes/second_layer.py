@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.looking.finding import Finding, HeatMap
-from tunescope.looking.seen import Layer, Maps, Seen, as_numbers
+from tunescope.looking.seen import Layer, Maps, Seen, as_numbers, check_run
 
 NAMES = ("context, context", "content, context", "context, content", "content, content")
 LAYERS = ("decoder.0.self", "decoder.1.self")
@@ -52,6 +52,7 @@ def look(seen: Seen) -> Finding:
     Raises UserError for other models than decoders of a mapped family with two layers, and where nothing stands before
     the text.
     """
+    check_run("second_layer", seen)
     if not all(name in seen.maps for name in LAYERS):
         raise UserError(
             "Probe second_layer reads the maps of the first two layers of a decoder whose sites are mapped (tunescope "

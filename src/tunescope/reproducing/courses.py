@@ -52,7 +52,8 @@ def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
     if theirs and settings["protocol"] == "tuned":
         ours = ", ".join(f"{arm} {plan['steps']:,} of {plan['batch_size']}" for arm, plan in plans.items())
         found.append(
-            f"Steps and rows of each, ours: {ours}; theirs: {theirs}. Where the scores differ, this and the rates "
+            f"Steps at most (a run ends when {PATIENCE} scores in a row are no better) and rows of each, ours: {ours}; "
+            f"theirs: {theirs}. Where the scores differ, this and the rates "
             "tried are the likely cause."
         )
     if any(plan["precision"] != "float32" for plan in plans.values()):

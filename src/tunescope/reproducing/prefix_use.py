@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from tunescope.looking.seeing import exact_weights
 from tunescope.probes.subspace import subspace
 from tunescope.record import record
 from tunescope.sites import kind
@@ -39,12 +40,14 @@ def prefix_use(model: Any, inputs: Sequence[Sequence[int]]) -> dict[str, Use]:
         rows = inputs[start : start + TOGETHER]
         place = [0 if kind(model) == "encoder" else len(row) - 1 for row in rows]
         ids, mask = padded(rows, 0, model.device, left=False)
-        run = record(model, {"input_ids": ids, "attention_mask": mask}, "scores", "context_value")
+        run = record(model, {"input_ids": ids, "attention_mask": mask}, "scores", "weights", "sink", "context_value")
         for name in dict.fromkeys(key.rpartition(".")[0] for key in run):
             values[name] = run[f"{name}.context_value"]
-            scores = run[f"{name}.scores"].double()[torch.arange(len(rows)), :, place]  # (batch, heads, keys)
-            n_context = values[name].shape[1]
-            kept.setdefault(name, []).append((scores.softmax(-1)[..., :n_context], scores[..., :n_context].softmax(-1)))
+            scores, made, sink = (run[f"{name}.{kept_as}"] for kept_as in ("scores", "weights", "sink"))
+            here, n_context = (torch.arange(len(rows)), slice(None), place), values[name].shape[1]
+            weights = exact_weights(scores, made, sink)[here]  # (batch, heads, keys)
+            among = scores.double()[here][..., :n_context].softmax(-1)
+            kept.setdefault(name, []).append((weights[..., :n_context], among))
     found = {}
     for name, pairs in kept.items():
         weights, among = (torch.cat(each) for each in zip(*pairs, strict=True))

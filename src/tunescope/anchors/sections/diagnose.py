@@ -26,8 +26,8 @@ def measure(round: Round) -> dict[str, Any]:
     That layer is fixed beforehand: two thirds of the way up, as published (32 of 48).
     """
     queries, keys = _vectors(round)
-    chances = round.logits[:, round.tokens.cpu()].softmax(-1)
-    actual = actual_confusion(chances, round.gold)
+    logits = round.logits[:, round.tokens.cpu()]
+    actual = actual_confusion(logits, round.gold)
     predicted = [predicted_confusion(queries[name], keys[name]) for name in round.last]
     fixed = 2 * len(round.last) // 3
     return {
@@ -38,7 +38,7 @@ def measure(round: Round) -> dict[str, Any]:
         "actual": actual.tolist(),
         "predicted": predicted[fixed].tolist(),
         "correlation": [rank_correlation(one, actual) for one in predicted],
-        "bootstrap": _bootstrap(round, queries[round.last[fixed]], keys[round.last[fixed]], chances),
+        "bootstrap": _bootstrap(round, queries[round.last[fixed]], keys[round.last[fixed]], logits),
     }
 
 
@@ -64,13 +64,13 @@ def _vectors(round: Round) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     )
 
 
-def _bootstrap(round: Round, queries: Tensor, keys: Tensor, chances: Tensor) -> list[float]:
+def _bootstrap(round: Round, queries: Tensor, keys: Tensor, logits: Tensor) -> list[float]:
     """[low, high]: the middle 95 % of the correlation over rows drawn with replacement; [] where it is undefined."""
     draw = torch.Generator().manual_seed(round.seed)
     found = []
     for _ in range(RESAMPLES):
         rows = torch.randint(len(queries), (len(queries),), generator=draw)
-        actual = actual_confusion(chances[rows], round.gold[rows])
+        actual = actual_confusion(logits[rows], round.gold[rows])
         found.append(rank_correlation(predicted_confusion(queries[rows], keys), actual))
     known = torch.tensor([value for value in found if math.isfinite(value)], dtype=torch.float64)
     if len(known) < RESAMPLES // 2:

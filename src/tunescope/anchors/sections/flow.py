@@ -15,6 +15,7 @@ from tunescope.anchors.prompts import Batch
 from tunescope.anchors.round import Round
 from tunescope.anchors.saliency import saliency
 from tunescope.anchors.summary import line, shown
+from tunescope.errors import UserError
 from tunescope.looking.finding import Arcs, Curves, Finding
 
 ORDER = 1
@@ -26,10 +27,17 @@ def measure(round: Round) -> dict[str, Any]:
     """The shares of the three flows by layer, and the mean flow between the parts of the prompt in two layers.
 
     Layer i of an encoder-decoder is what the encoder's layer i reads and what the decoder's layer i asks of it.
+
+    Raises UserError where the two have not as many layers.
     """
-    layers = list(zip(round.reading, round.last, strict=False))
+    if len(round.reading) != len(round.last):
+        raise UserError(
+            f"flow joins layer i of the encoder to layer i of the decoder, and this model has {len(round.reading)} and "
+            f"{len(round.last)}."
+        )
+    layers = list(zip(round.reading, round.last, strict=True))
     sums: list[list[Tensor]] = [[] for _ in layers]
-    grids: list[list[Tensor]] = [[] for _ in layers]
+    grids: list[list[tuple[Tensor, Tensor]]] = [[] for _ in layers]
     for start, batch in enumerate(round.batches()):
         prompt = _Prompt.of(round, batch)
         waiting: dict[str, Tensor] = {}
@@ -52,8 +60,14 @@ def measure(round: Round) -> dict[str, Any]:
         "shares": [(one / one.sum()).tolist() for one in totals],
         "parts": _names(round),
         "marked": [i for i, name in enumerate(_names(round)) if name.startswith("label")],
-        "between": {str(i): torch.stack(grids[i]).mean(0).tolist() for i in _ends(len(layers))},
+        "between": {str(i): _means(grids[i]).tolist() for i in _ends(len(layers))},
     }
+
+
+def _means(grids: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Over all pairs of tokens of all batches, however many a batch has."""
+    totals, counts = (torch.stack(each).sum(0) for each in zip(*grids, strict=True))
+    return totals / counts.clamp(min=1)
 
 
 def _ends(layers: int) -> tuple[int, int]:
@@ -106,14 +120,14 @@ class _Prompt:
     def flow(self, square: Tensor) -> Flow:
         return flow(square, self.labels, self.answer, self.real, both_ways=self.row is not None)
 
-    def between(self, square: Tensor) -> Tensor:
-        """(parts, parts): the mean saliency of a pair of tokens, from a column's part to a row's, over the batch."""
+    def between(self, square: Tensor) -> tuple[Tensor, Tensor]:
+        """(parts, parts) each: the saliency of all pairs of tokens, from a column's part to a row's; their count."""
         n = square.shape[-1]
         pairs = torch.ones(n, n, dtype=torch.float64, device=square.device)
         pairs = pairs.tril(-1) if self.row is None else pairs - torch.eye(n, dtype=pairs.dtype, device=pairs.device)
         total = torch.einsum("bqk,bqi,bkj->ij", square.double() * pairs, self.nodes, self.nodes)
         count = torch.einsum("qk,bqi,bkj->ij", pairs, self.nodes, self.nodes)
-        return (total / count.clamp(min=1)).cpu()
+        return total.cpu(), count.cpu()
 
 
 def told(found: Sequence[dict[str, Any]]) -> Finding:
