@@ -91,8 +91,8 @@ def told(found: Sequence[dict[str, Any]]) -> Finding:
         heading="Label words cut off from their demonstrations",
         says="In the first or the last layers each label word attends to itself alone; the control does the same to as "
         "many random other words, the same ones in all layers, as far as the demonstrations have so many: of a prompt "
-        f"{labels:.1f} tokens of label words and {others:.1f} of others were cut. Label loyalty: the share of rows whose "
-        "answer stays. "
+        f"{labels:.1f} tokens of label words and {others:.1f} of others were cut. Label loyalty: the share of rows "
+        "whose answer stays. "
         f"Word loyalty: the mean overlap (Jaccard) of the {TOP} likeliest next tokens (Wang et al. 2023, section "
         "2.2). Uncut accuracy: " + shown([one["accuracy"] for one in found], 0, 1) + ".",
         not_said="Loyalty is to the model's own answers, right or wrong. A cut changes what later layers read too, so "
