@@ -147,6 +147,8 @@ def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any
     """
     name = part.partition(":")[0].strip()
     if name not in known:
+        if what == "method" and name in names("search"):
+            raise UserError(f"{typed_as} {part!r}: {name!r} is a search, which stands alone as an arm and joins none.")
         near = difflib.get_close_matches(name, known, n=1)
         raise UserError(
             f"{typed_as} {part!r}: no {what} {name!r}."

@@ -28,7 +28,7 @@ def proposing(prompts, cost=10):
 
     def moves(goal, _generator, _passes):
         for index in count():
-            goal.passes += cost
+            goal.passes += cost if isinstance(cost, int) else next(cost)
             yield torch.tensor(prompts[min(index, len(prompts) - 1)])
 
     return moves
@@ -106,10 +106,16 @@ def test_prompts_that_are_changed_or_dropped_are_counted(scores, monkeypatch):
 
 def test_too_few_passes_for_one_step_and_one_look_are_told(scores):
     with pytest.raises(
-        ts.UserError, match="--passes 111 is too few: one step takes 100 and a look at 6 development rows"
+        ts.UserError, match=r"111 passes are too few: one step takes 100 and a look at 6 .* at least 112: --passes, or"
     ):
         run([(1, 1)], passes=111, cost=100)
     assert run([(1, 1)], passes=112, cost=100).passes == 112
+
+
+def test_a_last_step_that_is_dearer_than_all_before_it_loses_nothing(scores):
+    costs = iter([10, 10, 10, 10, 400])
+    found = run([(1, 1)], passes=120, cost=costs)
+    assert found.trace and found.text
 
 
 def test_development_rows_are_few_and_fixed_by_the_passes_alone(monkeypatch):

@@ -202,12 +202,13 @@ def test_labels_that_are_no_words_of_the_vocabulary_need_none_to_be_looked_for(t
         made = [row | {"label": f"{row['label']}/3-x"} for row in rows(12, seed)]
         (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
     plan = Plan(model=str(tmp_path / "model"), data=data, task={"kind": "classification", "by": "words"})
-    opened = open_unworded(plan)
+    opened, stands_in = open_unworded(plan)
+    assert stands_in
     assert opened.task.labels == ("neg/3-x", "odd/3-x", "pos/3-x")
     found = LabelWords(shortlist=8).search(opened, 1000, 0, say)
     assert found.words["pos/3-x"] in KNOWN["pos"]
     named = replace(plan, task=plan.task | {"words": dict(found.words)})
-    assert open_unworded(named).task.words == found.words
+    assert open_unworded(named)[1] is False and open_unworded(named)[0].task.words == found.words
     many = [json.dumps({"text": "a", "label": str(n)}) + "\n" for n in range(60)]
     (tmp_path / "train.jsonl").write_text("".join(many))
     with pytest.raises(UserError, match=r"The vocabulary has \d+ whole words, and there are 60 labels to name"):

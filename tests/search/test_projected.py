@@ -60,7 +60,7 @@ def test_what_cannot_be_said_is_one_clear_line(tmp_path, monkeypatch):
     for search, passes, message in (
         (Projected(), 99, "projected needs the folder of a saved soft prompt: projected:artifact=RUN/best"),
         (Projected(artifact=two), 99, "two holds Soft.*LoRA.*, and projected reads one soft prompt alone"),
-        (Projected(artifact=one), 11, "--passes 11 is too few: it scores 6 development rows twice"),
+        (Projected(artifact=one), 11, "11 passes are too few: it scores 6 development rows twice"),
     ):
         with pytest.raises(ts.UserError, match=message):
             search.search(given, passes, 0, quiet)

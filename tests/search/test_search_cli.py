@@ -106,7 +106,7 @@ def _check_artifact(material, folder, run):
         (["--method", "gcg", "gcg:length=10"], "--method has 'gcg' twice; drop one"),
         (["--method", "gcg", "--transfer-to", "./nowhere"], "there is no folder ./nowhere; give the folder of a"),
         (["--method", "gcg", "--passes", "0"], "--passes 0 is too small; give a whole number of 1 or more"),
-        (["--method", "gcg", "--passes", "9"], "every search was refused; gcg: --passes 9 is too few"),
+        (["--method", "gcg", "--passes", "9"], "every search was refused; gcg: 9 passes are too few"),
         (["--method", "pez:length=70"], "every search was refused; pez:length=70: the context takes 70 positions"),
         (
             ["--method", "gcg", "--task", "generation", "--metric", "bleu", "chrf", "ter"],
@@ -126,7 +126,35 @@ def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, materi
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     code, _, err = tunescope("--method", "gcg", out=tmp_path / "full")
-    assert code == 2 and "full holds something: this search, if it was run before. Name a new folder with --out" in err
+    assert code == 2 and "full holds something that is no search. Name a new folder with --out" in err
+    code, _, err = tunescope("--method", "gcg", out=tmp_path / "full" / "mine.txt")
+    assert code == 2 and "mine.txt is a file; name a new folder with --out" in err
+
+
+def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, tmp_path, monkeypatch):
+    asked = ["--method", "random:length=2", "pez:length=2,batch=4", *BRIEF]
+    whole = tunescope(*asked, out=tmp_path / "whole")
+    assert whole[0] == 0
+    searched, stopped = [], PEZ.search
+
+    def stop(self, bench, passes, seed, say):
+        searched.append(seed)
+        if len(searched) == 2:
+            raise KeyboardInterrupt
+        return stopped(self, bench, passes, seed, say)
+
+    monkeypatch.setattr(PEZ, "search", stop)
+    code, _, _ = tunescope(*asked, out=tmp_path / "cut")
+    assert code == 130 and not (tmp_path / "cut" / "results.json").exists()
+    code, _, err = tunescope("--method", "random:length=3", *BRIEF, out=tmp_path / "cut")
+    assert code == 2 and "cut holds another comparison (it differs in: searches)" in err
+    code, out, err = tunescope(*asked, out=tmp_path / "cut")
+    assert (code, err) == (0, "") and len(searched) == 3 and out.count("found before, dev") == 3
+    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "cut"))
+    for key in ("searches", "zero_shot"):
+        assert one[key] == two[key]
+    code, _, err = tunescope(*asked, out=tmp_path / "cut")
+    assert code == 2 and "cut holds a search that is done: see" in err
 
 
 def test_without_a_folder_each_question_has_its_own(monkeypatch, capsys, material, tmp_path):
@@ -215,10 +243,40 @@ def test_results_name_a_search_without_the_folders_of_a_path():
 def test_what_was_found_is_shown_as_it_is_typed():
     task = bench().task
     words = {"a": "w10", "b": "w11", "c": "w12"}
-    assert study.shown(Found("w20 w21", task.template, task.words, 0.5, 1), task) == "w20 w21"
-    told_of = "w20 --template '{text}' --words a=w10,b=w11,c=w12"
+    assert study.shown(Found("w20 w21", task.template, task.words, 0.5, 1), task) == '"w20 w21"'
+    assert study.shown(Found(" w20\n\x0f", task.template, task.words, 0.5, 1), task) == r'" w20\n\u000f"'
+    told_of = "\"w20\" --template '{text}' --words a=w10,b=w11,c=w12"
     assert study.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
     assert study.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
+
+
+def test_what_a_search_left_alone_is_the_target_s_own(material):
+    """A decoder reads the template without {mask}; a T5 has a place for it, and keeps that."""
+    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    plan = replace(plan, task={"kind": "classification", "template": "{text} was {mask}"})
+    bench = open_bench(plan)
+    assert bench.task.template == "{text} was"
+    run = {"seed": 0, "found": vars(Found("plot", bench.task.template, bench.task.words, 0.5, 10))}
+    searched = [{"name": "pez", "status": "done", "runs": [run]}]
+    seen = []
+    target = str(material["root"] / "poor")
+    original = transfer.with_found
+
+    def kept(bench, found):
+        seen.append(found.template)
+        return original(bench, found)
+
+    transfer.with_found = kept
+    try:
+        other = transfer.Source(replace(bench.task, template="{text} was"))
+        transfer.carried(plan, target, searched, other, lambda line: None)
+        opened = replace(bench, task=replace(bench.task, template="{text} was {mask}"))
+        again = transfer._again(run["found"], other, opened)
+    finally:
+        transfer.with_found = original
+    assert seen == ["{text} was"] and again.template == "{text} was {mask}"
+    changed = transfer._again({**run["found"], "template": "a {text}"}, other, opened)
+    assert changed.template == "a {text}" and dict(changed.words) == dict(bench.task.words)
 
 
 def test_a_template_and_words_that_were_found_are_used():
@@ -243,7 +301,8 @@ def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alo
 
     lines = []
     found = [one("pez", "plot", "bad film"), one("gcg", "plot", "bad")]
-    got = transfer.carried(plan, str(material["root"] / "poor"), found, lines.append)
+    source = transfer.Source(Classification(template=template, words=words))
+    got = transfer.carried(plan, str(material["root"] / "poor"), found, source, lines.append)
     told_of = "seed 1: the tokenizer has no token for a part of the prompt 'bad film'."
     assert [(cell["name"], cell["status"], cell["reason"]) for cell in got["searches"]] == [
         ("pez", "refused", told_of),
@@ -259,7 +318,8 @@ def test_a_template_and_words_that_were_found_are_carried_too(material):
     plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
     found = Found("plot", "a {text} was", {"neg": "pos", "pos": "neg"}, 0.5, 10)
     searched = [{"name": "known", "status": "done", "runs": [{"seed": 0, "found": vars(found)}]}]
-    got = transfer.carried(plan, str(material["root"] / "poor"), searched, lambda line: None)
+    source = transfer.Source(Classification(template="{text}", words={"neg": "neg", "pos": "pos"}))
+    got = transfer.carried(plan, str(material["root"] / "poor"), searched, source, lambda line: None)
     task = Classification(template="a {text} was", words={"neg": "pos", "pos": "neg"})
     opened = open_bench(replace(plan, model=str(material["root"] / "poor")), task=task)
     (cell,) = got["searches"]

@@ -81,8 +81,15 @@ def test_projected_autoprompt_is_projected_gradient_descent():
     assert len({tuple(ids) for ids in got}) > 3
 
 
+def test_fluentprompt_takes_the_steps_of_projected_autoprompt_and_the_noise_of_the_paper():
+    mine, published = FluentPrompt(), FluentPrompt(rate=0.3, noise=1.0, noise_end=1e-4)
+    assert mine.rate == AutoPrompt().rate
+    for own, theirs in ((mine.noise, published.noise), (mine.noise_end, published.noise_end)):
+        assert mine.rate * own == pytest.approx(published.rate * theirs)
+
+
 def test_fluentprompt_is_projected_langevin_with_fading_noise():
-    given, search = bench(), FluentPrompt(length=3, rate=0.5, fluency=0.2, batch=ALL)
+    given, search = bench(), FluentPrompt(length=3, rate=0.5, noise=1.0, noise_end=1e-4, fluency=0.2, batch=ALL)
     step = 3 * 8  # passes of a step: seven rows and the prompt alone
     with opened(given, fluency=0.2) as goal:
         got = taken(goal, search.moves, STEPS * step)

@@ -21,14 +21,15 @@ class FluentPrompt(Search):
     """Tokens that follow the gradient and a noise that fades.
 
     e <- Proj(e - rate * gradient + sqrt(2 * rate * beta) * z), z normal, Proj by Euclidean distance; beta goes
-    geometrically from `noise` to `noise_end` over the passes. fluency: share of the loss that is the prompt's own
-    cross-entropy, for decoders. init_from, ban, batch: as in pez.
+    geometrically from `noise` to `noise_end` over the passes. Without noise it is autoprompt's mode "projected", whose
+    rate it has; the noise is as large as with a beta of 1 to 1e-4, as published, at a rate of .3. fluency: share of the
+    loss that is the prompt's own cross-entropy, for decoders. init_from, ban, batch: as in pez.
     """
 
     length: int = 10
-    rate: float = 0.3
-    noise: float = 1.0
-    noise_end: float = 1e-4
+    rate: float = 100.0
+    noise: float = 3e-3
+    noise_end: float = 3e-7
     fluency: float = 0.0
     init_from: From = "vocabulary"
     batch: int = 16

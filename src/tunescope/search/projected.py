@@ -41,7 +41,7 @@ class Projected(Search):
         soft = self._soft()
         count = len(bench.encoded("dev", bos=True, room=None))
         if passes < 2 * count:
-            raise UserError(f"--passes {passes} is too few: it scores {count} development rows twice.")
+            raise UserError(f"{passes} passes are too few: it scores {count} development rows twice.")
         words = vocabulary(bench.tokenizer, len(bench.model.get_input_embeddings().weight), self.ban)
         own = _metric(bench, stats_behind(bench, soft, "dev"))
         table, rows = embedder(bench.model)(torch.tensor(words.ids)), soft.tensors["embeddings"]

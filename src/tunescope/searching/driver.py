@@ -76,10 +76,13 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
         cost, longest, before, due = EACH * len(rows), 0, 0, passes / LOOKS
         for prompt in moves(goal, torch.Generator().manual_seed(seed), passes):
             longest, before = max(longest, goal.passes - before), goal.passes
+            if goal.passes + cost > passes and looks.trace:  # dearer than any step before: it was the last
+                break
             if goal.passes + cost > passes:
                 raise UserError(
-                    f"--passes {passes} is too few: one step takes {longest} and a look at {len(rows)} development "
-                    f"rows {cost}; give at least {longest + cost}."
+                    f"{passes} passes are too few: one step takes {longest} and a look at {len(rows)} development rows "
+                    f"{cost}. Give at least {longest + cost}: --passes, or in a comparison, whose arms have three for "
+                    "each row of each step, --steps."
                 )
             is_last = goal.passes + longest + cost > passes
             if is_last or goal.passes >= due:

@@ -20,7 +20,7 @@ from tunescope.errors import UserError
 from tunescope.hooks import frozen
 from tunescope.lowered import embedder
 from tunescope.searching.vocabulary import Vocabulary
-from tunescope.tasks.batching import evaluating
+from tunescope.tasks.batching import evaluating, exact
 from tunescope.tasks.task import Encoded, behind
 
 AT_ONCE = 128  # rows in one forward pass of several candidates
@@ -108,7 +108,7 @@ class Objective:
         with self.tuned.paused(), frozen(model):
             rows = leaf.to(model.get_input_embeddings().weight.dtype)[None, :-1]
             logits = model(inputs_embeds=rows, use_cache=False).logits[0, len(self.words.start) :]
-        return F.cross_entropy(logits, torch.tensor(self.ids(prompt)[1:], device=logits.device))
+        return F.cross_entropy(exact(logits), torch.tensor(self.ids(prompt)[1:], device=logits.device))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ import tunescope as ts
 from tunescope import files, machine, stats, store
 from tunescope.comparing.bench import Bench, open_bench
 from tunescope.comparing.plan import Plan
+from tunescope.comparing.plan import to_json as plan_json
 from tunescope.comparing.results import LEVEL, data_of, model_of
 from tunescope.contexts.text import Text
 from tunescope.errors import UserError
@@ -21,7 +23,7 @@ from tunescope.registry import show as shown_arm
 from tunescope.searching.named import listed, show
 from tunescope.searching.objective import check_answers
 from tunescope.searching.search import Found, Say, Search
-from tunescope.searching.transfer import carried
+from tunescope.searching.transfer import Source, carried
 from tunescope.searching.trying import made, stats_of, with_found
 from tunescope.searching.unworded import open_unworded
 from tunescope.tasks import metrics
@@ -42,8 +44,11 @@ class Asked:
 def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     """results.json, which is written to the folder with every prompt as an artifact in prompts/.
 
+    What was found at a seed is kept as soon as it is: the same command goes on where it was stopped.
+
     Raises:
-        UserError: what is asked cannot be used, the folder holds a search, or every search was refused.
+        UserError: what is asked cannot be used, the folder holds another search or a whole one, or every search was
+            refused.
     """
     chosen = listed(asked.methods)
     if asked.passes < 1:
@@ -51,27 +56,41 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     if more := asked.plan.task.get("also"):
         only = asked.plan.task["metric"]
         raise UserError(f"a search tells of one metric, and not of {' and '.join(more)}; type: --metric {only}")
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} holds something: this search, if it was run before. Name a new folder with --out.")
+    config = _check_folder(asked, folder)
     with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
         finds_words = all(one.names_labels for one in chosen)
-        bench = open_unworded(asked.plan) if finds_words else open_bench(asked.plan)
+        bench, stand_in = open_unworded(asked.plan) if finds_words else (open_bench(asked.plan), False)
         check_answers(bench)
+        source = Source(bench.task, stand_in)
         for target in asked.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched
-        stand_in = finds_words and bench.kind == "encoder" and not asked.plan.task.get("words")
         bare = {} if stand_in else {asked.plan.seeds[0]: stats_of(bench, "")}
         folder.mkdir(parents=True, exist_ok=True)
+        store.write_config(folder, config)
         found = [_search(bench, one, asked, folder, say) for one in chosen]
         if all(one["status"] == "refused" for one in found):
             raise UserError(f"every search was refused; {found[0]['name']}: {found[0]['reason']}")
         results = _facts(bench, asked, command) | {
             "zero_shot": summary(bench, bare),
             "searches": [one | _against(bench, one, bare) for one in found],
-            "transfer": [carried(asked.plan, target, found, say) for target in asked.transfer_to],
+            "transfer": [carried(asked.plan, target, found, source, say) for target in asked.transfer_to],
         }
         files.put_json(folder / "results.json", files.finite(results))
     return results
+
+
+def _check_folder(asked: Asked, folder: Path) -> Json:
+    """The question as it is kept in the folder. Raises UserError for one that holds something else, or is a file."""
+    config = plan_json(asked.plan) | {"searches": list(asked.methods), "passes": asked.passes}
+    config |= {"transfer_to": list(asked.transfer_to), "version": store.VERSION}
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a new folder with --out.")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "config.json").exists():
+        raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
+    if (folder / "results.json").exists():
+        raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")
+    store.check_config(folder, config)
+    return config
 
 
 def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> Json:
@@ -80,8 +99,15 @@ def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> 
     runs = []
     try:
         for seed in asked.plan.seeds:
+            kept = folder / "seeds" / f"{store.identity({'search': show(one), 'seed': seed})}.json"
+            if kept.exists():
+                runs.append(files.read_json(kept))
+                say(f"{name}, seed {seed}: found before, dev {runs[-1]['found']['dev']:.3f}: {runs[-1]['shown']}")
+                continue
             found = one.search(bench, asked.passes, seed, _under(f"{name}, seed {seed}", say))
             runs.append(_run(bench, one, found, seed, folder))
+            kept.parent.mkdir(exist_ok=True)
+            files.put_json(kept, files.finite(runs[-1]))
             say(f"{name}, seed {seed}: {found.passes} passes, dev {found.dev:.3f}: {runs[-1]['shown']}")
     except UserError as problem:
         say(f"{name} is refused: {problem}")
@@ -118,8 +144,9 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
 
 
 def shown(found: Found, task: Any) -> str:
-    """The words in front; and the template and label words where they are not the task's, as they are typed."""
-    parts = [found.text] if found.text else []
+    """The words in front, in quotes as JSON has them, so that no blank is lost; and the template and label words where
+    they are not the task's, as they are typed."""
+    parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
     if found.template != getattr(task, "template", found.template):
         parts.append(f"--template {found.template!r}")
     if dict(found.words) != dict(getattr(task, "words", found.words)):

@@ -73,9 +73,9 @@ def _prompts(results: Json) -> Finding:
             rows.append((one["name"], str(run["seed"]), run["shown"], dev, test, kept, changed))
     return Finding(
         heading="The prompts",
-        says="What each search found at each seed: the text stands in front of every row. It is what was scored: its "
-        "text comes back to the same tokens. Dev is the score on the development rows that it was chosen by, which is "
-        "too good as a measure of it.",
+        says="What each search found at each seed, in quotes: the text stands in front of every row. It is what was "
+        "scored: its text comes back to the same tokens. Dev is the score on the development rows that it was "
+        "chosen by, which is too good as a measure of it.",
         not_said="Between the prompt's last token and the row's first nothing is put; a server that joins strings may "
         "read the two as other tokens where they meet.",
         columns=("search", "seed", "prompt", "dev", "test", "kept in", "on the way"),
@@ -87,7 +87,13 @@ def _prompts(results: Json) -> Finding:
 def _transfer(results: Json) -> Finding:
     scale = _scale(results)
     source, targets = results["model"]["name"], results["transfer"]
-    rows = [(NONE, *(_cell(one["zero_shot"], scale) for one in (results, *targets)))]
+    bare = (
+        "no label words were given"
+        if one["zero_shot"]["score"] is None and one.get("status") != "refused"
+        else _cell(one["zero_shot"], scale)
+        for one in (results, *targets)
+    )
+    rows = [(NONE, *bare)]
     for one in results["searches"]:
         if one["status"] == "done":
             rows.append((one["name"], _cell(one, scale), *(_carried(target, one["name"], scale) for target in targets)))

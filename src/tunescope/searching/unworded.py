@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,12 @@ from tunescope.errors import UserError
 from tunescope.loading import load_model
 
 
-def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> Bench:
-    """`open_bench`; where an encoder's plan names no label words, words of the vocabulary stand in for them.
+def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> tuple[Bench, bool]:
+    """`open_bench`; where the plan names no label words, words of the vocabulary may stand in for them, and whether.
 
-    Without words each label stands for itself, and at a mask few labels are one token. Which words stand in says
-    nothing: they are the first of the vocabulary.
+    Without words each label stands for itself. At a mask few labels are one token, so there words always stand in;
+    elsewhere where the labels cannot be told apart as words. Which words stand in says nothing: they are the first of
+    the vocabulary.
 
     Raises:
         UserError: as `open_bench`, or fewer words in the vocabulary than labels.
@@ -28,11 +30,15 @@ def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> Bench
         model, tokenizer = load_model(plan.model, in_words=plan.task.get("by") == "words")
     task = make_task(plan.task, kind(model))
     is_named = not isinstance(task, tasks.Classification) or bool(task.words) or task.by != "words"
-    if is_named or kind(model) != "encoder":
-        return open_bench(plan, model, tokenizer, task)
+    if is_named:
+        return open_bench(plan, model, tokenizer, task), False
+    if kind(model) != "encoder":
+        with suppress(UserError):
+            return open_bench(plan, model, tokenizer, task), False
     assert isinstance(task, tasks.Classification)
     labels = sorted({task.label_of(row, index) for index, row in enumerate(tasks.read(plan.data["train"]))})
     words = list(whole_words(tokenizer, task.template, kind(model)).values())
     if len(words) < len(labels):
         raise UserError(f"The vocabulary has {len(words)} whole words, and there are {len(labels)} labels to name.")
-    return open_bench(plan, model, tokenizer, replace(task, words=dict(zip(labels, words, strict=False))))
+    stand_in = replace(task, words=dict(zip(labels, words, strict=False)))
+    return open_bench(plan, model, tokenizer, stand_in), True

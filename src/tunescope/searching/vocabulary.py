@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ class Vocabulary:
     Tokens that are allowed can still merge where they meet, so a prompt as a whole is asked with `comes_back`.
 
     ids: the allowed tokens, ascending. start: what the tokenizer puts in front of a text. left_out: why -> how many.
+    special: tokens that no prompt may come to.
     """
 
     tokenizer: Any
@@ -30,6 +32,7 @@ class Vocabulary:
     start: Ids
     left_out: Mapping[str, int]
     ban: tuple[str, ...] = ()
+    special: frozenset[int] = frozenset()
 
     def text(self, ids: Sequence[int]) -> str:
         return decoded(self.tokenizer, ids)
@@ -57,7 +60,7 @@ class Vocabulary:
             text = self.text(ids)
             again = tuple(token_ids(self.tokenizer, text))[len(self.start) :]
             if again == tuple(ids):
-                is_special = not set(again).isdisjoint(self.tokenizer.all_special_ids)  # the unknown token is one
+                is_special = not self.special.isdisjoint(again)  # the unknown token is one
                 is_allowed = again and not is_special and UNDECODED not in text and not _banned(text, self.ban)
                 return (text, (*self.start, *again)) if is_allowed else None
             ids = again
@@ -68,8 +71,8 @@ def vocabulary(tokenizer: Any, rows: int, ban: tuple[str, ...] = ()) -> Vocabula
     """The tokens that a prompt may be made of.
 
     Left out, each token for the first reason that holds: rows of the embedding table that the tokenizer has no token
-    for; special tokens; parts of characters; what does not come back to itself; what holds a banned string, whatever
-    its case.
+    for; special tokens; parts of characters; control characters and blanks alone, which nobody can read; what does not
+    come back to itself; what holds a banned string, whatever its case.
 
     Args:
         rows: of the model's embedding table.
@@ -87,7 +90,8 @@ def vocabulary(tokenizer: Any, rows: int, ban: tuple[str, ...] = ()) -> Vocabula
         raise UserError(f"No token is left to make a prompt of: of {rows}, {told}. Ban less.")
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = token_ids(tokenizer, "a")
-    return Vocabulary(tokenizer, allowed, tuple(whole[: len(whole) - len(plain)]), dict(left_out), ban)
+    start = tuple(whole[: len(whole) - len(plain)])
+    return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, _special(tokenizer))
 
 
 def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
@@ -98,9 +102,7 @@ def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
 def _reasons(tokenizer: Any, rows: int, ban: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """(token, why it is left out), "" for one that is allowed, in order."""
     known = {index for index in tokenizer.get_vocab().values() if index < rows}
-    special = {*map(int, tokenizer.all_special_ids)} | {
-        index for index, token in tokenizer.added_tokens_decoder.items() if token.special
-    }
+    special = _special(tokenizer)
     texts = {index: decoded(tokenizer, [index]) for index in sorted(known - special)}
     again = tokenizer(list(texts.values()), add_special_tokens=False, verbose=False)["input_ids"] if texts else []
     stable = {index for index, one in zip(texts, again, strict=True) if one == [index]}
@@ -111,10 +113,17 @@ def _reasons(tokenizer: Any, rows: int, ban: tuple[str, ...]) -> Iterator[tuple[
             yield index, "special"
         elif UNDECODED in texts[index]:
             yield index, "parts of characters"
+        elif not texts[index].strip() or any(unicodedata.category(one) == "Cc" for one in texts[index]):
+            yield index, "blanks and control characters"
         elif index not in stable:
             yield index, "that come back as others"
         else:
             yield index, "banned" if _banned(texts[index], ban) else ""
+
+
+def _special(tokenizer: Any) -> frozenset[int]:
+    named = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return frozenset(named | {*map(int, tokenizer.all_special_ids)})
 
 
 def _banned(text: str, ban: tuple[str, ...]) -> bool:
