@@ -167,6 +167,8 @@ def test_a_tiny_shape_by_hand():
     prefix, lora = Method("prefix", 5), Method("lora", 3, ("attn.q", "attn.v"))
     assert (methods.trained(prefix, TINY), methods.trained(lora, TINY)) == (40, 2 * 3 * (12 + 8))
     assert methods.trained(Method("adapter", 3, ("attn", "ffn")), TINY) == 2 * 2 * (2 * 3 * 6 + 3 + 6)
+    once, twice = (methods.trained(Method("lora", 3, sites), TINY) for sites in (("attn.q",), ("attn.q", "attn.q")))
+    assert once == twice  # a site that is named twice is one site
 
 
 def test_a_training_step_by_hand():

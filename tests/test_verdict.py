@@ -238,7 +238,7 @@ def test_a_curve_without_dev_scores_is_no_evidence_of_rising():
             ],
             "No delta arm finished (lora: diverged, adapter: out of memory)",
         ),
-        ([arm("prefix", "context", status="refused"), LORA], "No context arm finished (prefix: refused)"),
+        ([arm("prefix", "context", status="refused"), LORA], "No context arm finished (prefix, a context: refused)"),
     ],
 )
 def test_missing_and_diverged_arms_are_no_verdict_and_are_named(arms, told):

@@ -178,7 +178,11 @@ class _Reader:
         return self._pair(self.done[a.name], self.done[b.name]) if a and b else None
 
     def losses(self) -> str:
-        lost = [f"{arm.get('name')}: {arm.get('status')}" for arm in self.raw if arm.get("status") != "done"]
+        unfinished = [arm for arm in self.raw if arm.get("status") != "done"]
+        lost = [
+            f"{arm.get('name')}{', a context' * (arm.get('group') == 'context')}: {arm.get('status')}"
+            for arm in unfinished
+        ]
         lost += [f"{arm['name']}: over the budget" for arm in self.done.values() if not self._within(arm)]
         return f" ({', '.join(lost)})" if lost else ""
 

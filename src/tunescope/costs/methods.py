@@ -93,7 +93,7 @@ def sites(method: Method, shape: Shape) -> tuple[str, ...]:
     there = BLOCKS if method.kind == "adapter" else tuple(shape.maps)
     if missing := [site for site in method.sites if site not in there]:
         raise UserError(f"{method}: no site {missing[0]!r} in this shape. There are: {', '.join(there)}.")
-    return method.sites
+    return tuple(dict.fromkeys(method.sites))
 
 
 def added(method: Method, shape: Shape) -> int:
