@@ -55,7 +55,7 @@ def test_contexts_stand_in_the_first_columns_and_the_model_is_left_as_it_was():
 
 
 def test_an_unknown_name_is_refused():
-    names = "query, key, value, scores, weights, output, context_key, context_value"
+    names = "query, key, value, scores, weights, sink, output, context_key, context_value"
     with pytest.raises(ts.UserError, match=f"record keeps {names}; it was asked for wieghts"):
         record(tiny.make("gpt2"), {}, "wieghts")
 

@@ -285,7 +285,7 @@ def test_manifests_that_are_no_json_and_banks_of_what_names_no_base(tmp_path):
     with pytest.raises(ts.UserError, match="not readable as JSON"):
         ts.load(path.parent)
     path.write_text('{"format": 1}')
-    with pytest.raises(ts.UserError, match="does not say what base it was made for"):
+    with pytest.raises(ts.UserError, match=r"does not describe its folder \(base, or about\): it is damaged"):
         ts.Bank({"a": path.parent})
     path.unlink()
     path.mkdir()
