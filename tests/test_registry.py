@@ -70,6 +70,7 @@ def test_parse_undoes_show(specs: Any) -> None:
     [
         ("loar", "no method 'loar'. Did you mean 'lora'. Methods: anchors, infix, inputs, prefix, soft, text, adapter"),
         ("zzzz", "no method 'zzzz'. Methods: "),
+        ("pez+lora", "'pez' is a search, which stands alone as an arm and joins none"),
         ("", "no method ''"),
         ("lora:rnak=4", "'lora' has no field 'rnak'. Did you mean 'rank'. Its fields: rank, alpha, dropout, sites"),
         ("bias:rank=4", "'bias' has no field 'rank'. Its fields: none"),

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope import saving
+from tunescope import files, saving
 from tunescope.artifact import Artifact, fingerprint
 from tunescope.fitting import initialised
 
@@ -184,6 +184,27 @@ def test_a_manifest_with_an_unknown_field_of_a_method_is_named(saved: Path) -> N
 def test_an_about_that_is_none_is_named(saved: Path, about: object) -> None:
     with pytest.raises(ts.UserError, match=r"does not describe its folder \(base, or about\): it is damaged"):
         ts.load(changed(saved, about=about))
+
+
+def test_a_newer_format_is_called_so_whatever_else_it_has(saved: Path) -> None:
+    with pytest.raises(ts.UserError, match=r"was written by a newer tunescope \(format 9\): upgrade"):
+        ts.load(changed(saved, format=9, about=["another"], base=[]))
+
+
+def test_an_error_while_a_folder_is_filled_is_its_own(tmp_path: Path) -> None:
+    def fill(meanwhile: Path) -> None:
+        with files.new_folder(tmp_path / "one") as beside:
+            (beside / "x").write_text("mine")
+            meanwhile.mkdir(parents=True)
+            (beside / "x").mkdir() if meanwhile.name == "other" else (meanwhile / "y").write_text("theirs")
+
+    with pytest.raises(FileExistsError):
+        fill(tmp_path / "other")
+    (tmp_path / "other").rmdir()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ts.UserError, match="one was made by somebody else meanwhile"):
+        fill(tmp_path / "one")
+    assert [path.name for path in tmp_path.rglob("*")] == ["one", "y"]
 
 
 def test_tensors_that_are_a_folder_are_named(saved: Path) -> None:

@@ -134,14 +134,12 @@ def _auto(manifest: Mapping[str, Any]) -> str:
     """The class that loads the base as it was tuned."""
     from transformers.models.auto import modeling_auto as auto
 
-    name = str(manifest["base"]["model_type"])
-    if ((manifest.get("about") or {}).get("task") or {}).get(
-        "by"
-    ) == "words" and name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        return "AutoModelForMaskedLM"
-    if name in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:
+    name, task = str(manifest["base"]["model_type"]), (manifest.get("about") or {}).get("task") or {}
+    if name in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:  # BART and its kin are masked language models too
         return "AutoModelForSeq2SeqLM"
-    return "AutoModel" if name in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES else "AutoModelForCausalLM"
+    if name not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "AutoModelForCausalLM"
+    return "AutoModelForMaskedLM" if task.get("by") == "words" else "AutoModel"
 
 
 def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:

@@ -100,13 +100,18 @@ def new_folder(path: Path) -> Iterator[Path]:
     made.mkdir()
     try:
         yield made
+        _named(made, path)
+    finally:
+        remove(made)
+
+
+def _named(made: Path, path: Path) -> None:
+    try:
         put_folder(made, path)
     except OSError as problem:
         if problem.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
             raise
         raise UserError(f"{path} was made by somebody else meanwhile, and is left as it is.") from problem
-    finally:
-        remove(made)
 
 
 @contextmanager

@@ -45,7 +45,8 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     if getattr(model, "_hf_peft_config_loaded", False):
         raise UserError(
             f"{name} holds an adapter of peft (adapter_config.json), which transformers has put into the model. Give "
-            f"the base model's own folder or name, and the adapter by: tunescope import {name} --from peft"
+            "the base model's own folder or name; the adapter is read by: "
+            f"tunescope import {name} --from peft --model BASE --out FOLDER"
         )
     _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files

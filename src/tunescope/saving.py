@@ -96,9 +96,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
     except (KeyError, TypeError) as problem:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
-    _check_manifest(path, manifest)
     if newer:
         raise UserError(f"{path} was written by a newer tunescope (format {manifest['format']}): upgrade to read it.")
+    _check_manifest(path, manifest)
     found: dict[str, Any] = manifest
     return found
 

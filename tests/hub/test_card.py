@@ -145,6 +145,7 @@ def test_what_is_escaped_is_what_was_meant() -> None:
         ("gpt2", "words", "AutoModelForCausalLM"),
         ("t5", "words", "AutoModelForSeq2SeqLM"),
         ("bart", None, "AutoModelForSeq2SeqLM"),
+        ("bart", "words", "AutoModelForSeq2SeqLM"),
         ("bert", "words", "AutoModelForMaskedLM"),
         ("distilbert", "head", "AutoModel"),
         ("nobody_knows", None, "AutoModelForCausalLM"),

@@ -84,6 +84,19 @@ def test_fluency_is_the_prompt_s_own_cross_entropy_from_the_second_token_on(star
     close(slope.gradient, gradient)
 
 
+def test_in_half_precision_fluency_is_the_cross_entropy_of_its_logits_in_float32():
+    given = bench("gpt2")
+    given.model.bfloat16()
+    with opened(given, fluency=0.3) as goal, torch.no_grad():
+        (prompt,) = prompts(goal, 1)
+        found = goal._told_by_itself(goal.table[prompt], prompt)
+        ids = torch.tensor(goal.ids(prompt))
+        with goal.tuned.paused():
+            logits = given.model(input_ids=ids[None, :-1], use_cache=False).logits[0].float()
+    assert found.dtype == torch.float32
+    assert torch.equal(found, torch.nn.functional.cross_entropy(logits, ids[1:]))
+
+
 def test_the_shortlist_is_the_order_of_the_gradient_at_the_one_hot_choice():
     given = bench()
     with opened(given) as goal:

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tiny
@@ -22,6 +23,7 @@ from tunescope.search.projected import Projected
 from tunescope.searching import named, study, told, transfer
 from tunescope.searching.search import Found
 from tunescope.searching.trying import stats_of, with_found
+from tunescope.searching.unworded import open_unworded
 from tunescope.tasks import Classification, metrics
 
 BRIEF = ["--passes", "330", "--seeds", "0", "1"]
@@ -131,7 +133,7 @@ def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, materi
     assert code == 2 and "mine.txt is a file; name a new folder with --out" in err
 
 
-def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, tmp_path, monkeypatch):
+def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, material, tmp_path, monkeypatch):
     asked = ["--method", "random:length=2", "pez:length=2,batch=4", *BRIEF]
     whole = tunescope(*asked, out=tmp_path / "whole")
     assert whole[0] == 0
@@ -155,6 +157,15 @@ def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, tmp
         assert one[key] == two[key]
     code, _, err = tunescope(*asked, out=tmp_path / "cut")
     assert code == 2 and "cut holds a search that is done: see" in err
+    (tmp_path / "cut" / "results.json").unlink()
+    test = Path(material["test"])
+    before = test.read_text()
+    try:
+        test.write_text(before + before.splitlines()[0] + "\n")
+        code, out, _ = tunescope(*asked, out=tmp_path / "cut")
+    finally:
+        test.write_text(before)
+    assert code == 0 and "found before" not in out  # the rows are others
 
 
 def test_without_a_folder_each_question_has_its_own(monkeypatch, capsys, material, tmp_path):
@@ -250,33 +261,41 @@ def test_what_was_found_is_shown_as_it_is_typed():
     assert study.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
 
 
-def test_what_a_search_left_alone_is_the_target_s_own(material):
+def test_what_a_search_left_alone_is_the_target_s_own():
     """A decoder reads the template without {mask}; a T5 has a place for it, and keeps that."""
-    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
-    plan = replace(plan, task={"kind": "classification", "template": "{text} was {mask}"})
-    bench = open_bench(plan)
-    assert bench.task.template == "{text} was"
-    run = {"seed": 0, "found": vars(Found("plot", bench.task.template, bench.task.words, 0.5, 10))}
-    searched = [{"name": "pez", "status": "done", "runs": [run]}]
-    seen = []
+    words = {"neg": "neg", "pos": "pos"}
+    source = transfer.Source(Classification(template="{text} was", words=words))
+    target = bench()
+    target = replace(target, task=replace(target.task, template="{text} was {mask}", words={"neg": "w5", "pos": "w6"}))
+    found = vars(Found("plot", "{text} was", words, 0.5, 10))
+    kept = transfer._again(found, source, target)
+    assert (kept.template, kept.words) == ("{text} was {mask}", {"neg": "w5", "pos": "w6"})
+    changed = transfer._again({**found, "template": "a {text}"}, source, target)
+    assert (changed.template, changed.words) == ("a {text}", {"neg": "w5", "pos": "w6"})
+    stood_in = transfer._again(found, replace(source, stands_in=True), target)
+    assert (stood_in.template, stood_in.words) == ("{text} was {mask}", words)
+
+
+def test_words_found_for_labels_that_are_none_are_carried_and_nothing_is_their_score_without(material, tmp_path):
+    data = {part: tmp_path / f"{part}.jsonl" for part in ("train", "dev", "test")}
+    for part, path in data.items():  # labels of which one begins as another
+        rows = [json.loads(line) for line in Path(material[part]).read_text().splitlines()]
+        renamed = [row | {"label": {"neg": "bad", "pos": "bad film"}[row["label"]]} for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in renamed))
+    plan = question(material["model"], str(data["train"]), ProtocolOptions(test=str(data["test"])), None, None)
+    with pytest.raises(ts.UserError, match="collide"):
+        open_bench(plan)
+    opened, stands_in = open_unworded(plan)
+    assert stands_in and set(opened.task.words) == {"bad", "bad film"}
+    words = {"bad": "neg", "bad film": "pos"}
+    searched = [{"name": "label_words", "status": "done"}]
+    searched[0]["runs"] = [{"seed": 0, "found": vars(Found("", opened.task.template, words, 0.5, 10))}]
     target = str(material["root"] / "poor")
-    original = transfer.with_found
-
-    def kept(bench, found):
-        seen.append(found.template)
-        return original(bench, found)
-
-    transfer.with_found = kept
-    try:
-        other = transfer.Source(replace(bench.task, template="{text} was"))
-        transfer.carried(plan, target, searched, other, lambda line: None)
-        opened = replace(bench, task=replace(bench.task, template="{text} was {mask}"))
-        again = transfer._again(run["found"], other, opened)
-    finally:
-        transfer.with_found = original
-    assert seen == ["{text} was"] and again.template == "{text} was {mask}"
-    changed = transfer._again({**run["found"], "template": "a {text}"}, other, opened)
-    assert changed.template == "a {text}" and dict(changed.words) == dict(bench.task.words)
+    got = transfer.carried(plan, target, searched, transfer.Source(opened.task, stands_in), lambda line: None)
+    (cell,) = got["searches"]
+    task = Classification(template=opened.task.template, words=words)
+    expected = stats_of(open_bench(replace(plan, model=target), task=task), "")
+    assert cell["runs"][0]["stats"] == expected and cell["gain"] is None and got["zero_shot"]["score"] is None
 
 
 def test_a_template_and_words_that_were_found_are_used():

@@ -28,7 +28,7 @@ TAKES = ("quick", "seeds", "model", "data")
 SECTIONS = ("flow", "isolate", "auc", "compress")
 NOTES = [
     "Saliency shares: into label words (S_wp), from label words to the answer (S_pq); the rest is elsewhere. Loyalty "
-    "is to the uncut model's answers; the control cuts as many random words, or all others where they are fewer.",
+    "is to the uncut model's answers; the control cuts as many random words, as far as there are others.",
     "The paper's loyalties are GPT2-XL's, the mean of four data sets.",
 ]
 HOME = (

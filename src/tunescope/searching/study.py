@@ -11,7 +11,7 @@ from typing import Any
 
 import tunescope as ts
 from tunescope import files, machine, stats, store
-from tunescope.comparing.bench import Bench, open_bench
+from tunescope.comparing.bench import Bench, asked_with, open_bench
 from tunescope.comparing.plan import Plan
 from tunescope.comparing.plan import to_json as plan_json
 from tunescope.comparing.results import LEVEL, data_of, model_of
@@ -99,7 +99,7 @@ def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> 
     runs = []
     try:
         for seed in asked.plan.seeds:
-            kept = folder / "seeds" / f"{store.identity({'search': show(one), 'seed': seed})}.json"
+            kept = folder / "seeds" / f"{_identity(bench, one, asked.passes, seed)}.json"
             if kept.exists():
                 runs.append(files.read_json(kept))
                 say(f"{name}, seed {seed}: found before, dev {runs[-1]['found']['dev']:.3f}: {runs[-1]['shown']}")
@@ -113,6 +113,13 @@ def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> 
         say(f"{name} is refused: {problem}")
         return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}
     return {"name": name, "status": "done", "reason": "", "runs": runs}
+
+
+def _identity(bench: Bench, one: Search, passes: int, seed: int) -> str:
+    """Of all that a found prompt depends on: with other data or weights in the old places it is searched for anew."""
+    asked = {"search": show(one), "seed": seed, "passes": passes, "task": bench.task.describe()}
+    made_on = {"data": dict(bench.sha256), "base": bench.fingerprint, "device": bench.device.type}
+    return store.identity({**asked, **made_on, **asked_with(bench), "tunescope": ts.__version__})
 
 
 def named(one: Search) -> str:
