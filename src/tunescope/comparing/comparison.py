@@ -63,6 +63,7 @@ def compare(
     k_shot: int | None = None,
     together: int = 1,
     halving: bool = False,
+    beyond: int = 0,
     out: str | Path | None = None,
     workers: int = 1,
     threads: int = 1,
@@ -85,6 +86,7 @@ def compare(
         k_shot: rows of each label that each seed draws to train on, and as many to choose by; needs data["test"].
         together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
         halving: stop learning rates that have clearly lost: at a third of the steps the best third goes on.
+        beyond: learning rates past an end of its grid that an arm may try, one at a time, while the last one wins.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
@@ -106,6 +108,7 @@ def compare(
         k_shot=k_shot,
         together=together,
         halving=halving,
+        beyond=beyond,
         threads=threads,
         device=device or machine.default_device().type,
         settings=settings or default_settings(steps, batch_size),

@@ -25,7 +25,7 @@ STEPS = 3  # the first warms up and is not counted
 SCORED = 16
 HOW = (
     f"Estimated from {STEPS} real steps of each arm on rows of the middle length and from scoring {SCORED} rows, "
-    "on this machine; early stopping can only make it less."
+    "on this machine; early stopping, and an end of a grid that does not win, can only make it less."
 )
 
 
@@ -87,9 +87,9 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
 
 def _runs(plan: Plan) -> list[int]:
     """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
-    rates, steps = len(plan.rates) or plan.trials, plan.settings.steps
+    rates, steps = (len(plan.rates) or plan.trials) + plan.beyond, plan.settings.steps
     if plan.halving:
-        return racing.steps(plan) + [steps] * (len(plan.seeds) - 1)
+        return racing.steps(plan) + [steps] * (plan.beyond + len(plan.seeds) - 1)
     if plan.trial_steps is None:
         return [steps] * (rates + len(plan.seeds) - 1)
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)

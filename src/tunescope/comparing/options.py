@@ -117,6 +117,7 @@ class ProtocolOptions:
         trials: learning rates tried for each arm, from its method's own grid (default: 3).
         lr: these learning rates for every arm instead.
         halving: stop learning rates that have clearly lost: at a third of the steps the best third goes on.
+        beyond: learning rates past an end of its grid that an arm may try, one at a time, while the last one wins.
         together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
         k_shot: train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test.
     """
@@ -131,6 +132,7 @@ class ProtocolOptions:
     k_shot: int | None = None
     together: int = 1
     halving: bool = False
+    beyond: int = 0
 
 
 def question(
@@ -161,6 +163,7 @@ def question(
         k_shot=protocol.k_shot,
         together=protocol.together,
         halving=protocol.halving,
+        beyond=protocol.beyond,
         device=machine.default_device().type,
         settings=with_settings(default_settings(training.steps, training.batch_size), **vars(training)),
     )

@@ -19,6 +19,8 @@ def piloted(question: Plan) -> Plan:
     """
     if question.halving:
         raise UserError("--halving has no effect in a pilot, whose trials are short already. Leave one of them out.")
+    if question.beyond:
+        raise UserError("--beyond has no effect in a pilot, whose steps are counted. Leave one of them out.")
     old = question.settings
     rates = len(question.rates) or question.trials
     budget = max(2, old.steps * (rates + len(question.seeds) - 1) // TENTH)

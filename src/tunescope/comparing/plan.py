@@ -62,6 +62,7 @@ class Plan:
     k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
     together: how many runs share a pass of the model, where they can; 0 takes what a short measurement finds quickest.
     halving: whether learning rates that have clearly lost stop early; see `racing`.
+    beyond: learning rates past an end of its grid that an arm may try, one at a time while the last wins; see `beyond`.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
@@ -81,6 +82,7 @@ class Plan:
     k_shot: int | None = None
     together: int = 1
     halving: bool = False
+    beyond: int = 0
 
 
 def check(plan: Plan) -> Plan:
@@ -108,6 +110,11 @@ def check(plan: Plan) -> Plan:
         from tunescope.comparing import racing
 
         racing.check(plan)
+    _at_least("beyond", plan.beyond, 0)
+    if plan.beyond:
+        from tunescope.comparing import beyond
+
+        beyond.check(plan)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
@@ -195,6 +202,7 @@ def _command_words(plan: Plan) -> list[str]:
     words += ["--lr", *(f"{rate:g}" for rate in plan.rates)] if plan.rates else ["--trials", str(plan.trials)]
     words += ["--seeds", *_seed_words(plan.seeds)]
     words += ["--halving"] if plan.halving else []
+    words += ["--beyond", str(plan.beyond)] if plan.beyond else []
     words += [] if plan.k_shot is None else ["--k-shot", str(plan.k_shot)]
     default = asdict(Settings())
     for name, value in asdict(plan.settings).items():

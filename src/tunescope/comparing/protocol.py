@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
-from tunescope.comparing import arms, examples, grouped, racing
+from tunescope.comparing import arms, beyond, examples, grouped, racing
 from tunescope.comparing.arms import Ready
 from tunescope.comparing.bench import Bench
 from tunescope.comparing.job import Job, job
@@ -62,6 +62,8 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
             if bench.plan.halving:
                 racing.race(bench.plan, [entry.trials for entry in entries], at_work, folder, together)
             outcomes = at_work.run(trials, together)
+            for _ in range(bench.plan.beyond):
+                outcomes |= at_work.run(_distinct(_past_the_end(bench, entries, outcomes)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
             outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs), together)
@@ -128,7 +130,8 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
     seeds, arm = bench.plan.seeds, entry.arm
     if arm is None:
         return []
-    rates = [trial.rates for trial in entry.trials] or [()]
+    grid = [trial.rates for trial in entry.trials]
+    rates = [*grid, *beyond.possible(grid, bench.plan.beyond)] or [()]
     return [*entry.trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
 
 
@@ -140,14 +143,30 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
     if arm.trained:
         trials = [outcomes[todo.id] for todo in entry.trials]
         standing.trials = [_trial(one) for one in trials]
-        done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
-        if not done:
+        best = _best(entry, outcomes)
+        if best is None:
             _fail(standing, next(one for one in trials if one["status"] != "lost"))
             return
-        best = max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])))
         entry.chosen, standing.learning_rate = best.rates, best.rate
     seeds = arms.seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
+
+
+def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
+    done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
+    return max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])), default=None)
+
+
+def _past_the_end(bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Job]:
+    """Of every arm whose best trial is at an end of its rates one trial more, which is added to them."""
+    found = []
+    for entry in entries:
+        best = _best(entry, outcomes)
+        more = best and beyond.following([todo.rates for todo in entry.trials], best.rates)
+        if entry.arm is not None and more:
+            found.append(job(bench, entry.arm, more, bench.plan.seeds[0]))
+            entry.trials.append(found[-1])
+    return found
 
 
 def _trial(outcome: Outcome) -> dict[str, Any]:

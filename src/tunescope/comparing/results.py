@@ -68,6 +68,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "schedule": plan.settings.schedule,
             "precision": machine.precision_on(bench.device, plan.settings.precision),
             "halving": racing.told(plan),
+            "beyond": plan.beyond,
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,

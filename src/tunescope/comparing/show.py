@@ -37,5 +37,12 @@ def verdict(results: Mapping[str, Any]) -> str:
     return "\n".join([f"Verdict: {found['answer']}.", *found["sentences"]])
 
 
+def edges(results: Mapping[str, Any]) -> list[str]:
+    """Notes on arms whose best learning rate was at an end of those tried."""
+    from tunescope.comparing import beyond
+
+    return [f"note: {sentence}" for sentence in beyond.at_an_edge(results["arms"], results["protocol"])]
+
+
 def everything(results: Mapping[str, Any]) -> str:
-    return f"{table(results)}\n\n{verdict(results)}"
+    return "\n".join([f"{table(results)}\n\n{verdict(results)}", *edges(results)])

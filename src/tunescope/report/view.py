@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope import stats
-from tunescope.comparing import evidence
+from tunescope.comparing import beyond, evidence
 from tunescope.comparing.verdict import decide
 from tunescope.errors import UserError
 from tunescope.report import text
@@ -186,9 +186,12 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
     if trials:
         typed = ", ".join(f"{rate:g}" for rate in raw["protocol"].get("rates") or ())
         had = f"the learning rates {typed}" if typed else f"{trials} learning-rate trials from its method's own grid"
+        past = raw["protocol"].get("beyond")
+        had += f", and up to {past} past an end of these that won" if past else ""
         said.append(
             f"Every trained arm had {had}. A wider search, other initialisations or more steps could change its score."
         )
+    said += beyond.at_an_edge(arms, raw["protocol"])
     lost = [arm["name"] for arm in arms if not arm["done"]]
     if lost:
         said.append(f"Not in the charts, because they did not finish: {', '.join(lost)}.")

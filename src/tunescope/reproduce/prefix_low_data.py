@@ -69,7 +69,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         found.append(working.outcome(arm, settings["metrics"], here))
         if arm["status"] != "done":
             break
-        chosen = {"rates": [arm["learning_rate"]], "full": None}
+        chosen = {"rates": [arm["learning_rate"]], "full": None, "beyond": 0}
         settings = settings | {"course": settings["course"] | chosen}
     return _together(found)
 

@@ -11,6 +11,7 @@ from tunescope.reproducing.recipe import Ask
 class Course:
     """How every line is trained and scored; rates () means each method's own grid, of which `trials` are tried.
 
+    beyond: rates past an end of a grid that may be tried, while the last of that end wins.
     epochs: times over the training rows, instead of steps.
     instead: what is published for encoders, by the name "encoder", or for a corpus, by its own.
     full: the rate of full tuning, where the paper gave it one of its own.
@@ -26,6 +27,7 @@ class Course:
     rates: tuple[float, ...] = ()
     full: float | None = None
     trials: int = 3
+    beyond: int = 0
     schedule: str = "linear"
     warmup: float = 0.06
     patience: int = 5
@@ -117,7 +119,7 @@ def course(ask: Ask, paper: Course | None = None) -> Course:
     """That of the protocol asked for; `paper` is what was published."""
     if ask.protocol == "paper" and paper is not None:
         return paper
-    return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16)
+    return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16, beyond=2)
 
 
 def asked(ask: Ask, course: Course) -> Course:

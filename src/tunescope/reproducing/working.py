@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import files, store
+from tunescope.comparing import beyond
 from tunescope.reproducing.recipe import Cell, Found, Settings, Table
 from tunescope.reproducing.study import parts
 from tunescope.train import Settings as Training
@@ -55,6 +56,7 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             task=_task(settings, unit["template"]),
             seeds=settings["seeds"],
             trials=course["trials"],
+            beyond=course["beyond"],
             learning_rates=_rates(course, unit["arm"]),
             settings=_training(course, len(given["train"])),
             out=folder / "run",
@@ -110,7 +112,8 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     course, rows = settings["course"], settings["rows"]
     some = " and ".join(f"{most:,} {'rows' if part == 'train' else 'inputs'} of {part}" for part, most in rows.items())
     count = len(course["rates"]) or course["trials"]
-    many = f"{count} rates a line, chosen on development rows at the first seed"
+    past = f" and up to {course['beyond']} past an end of these that won" if course.get("beyond") else ""
+    many = f"{count} rates a line{past}, chosen on development rows at the first seed"
     has_full = any(line.get("arm") == "full" for line in settings["lines"])
     own = f" ({course['full']:g} of full tuning)" if course["full"] and has_full else ""
     one = f"the rate {course['rates'][0]:g}{own}" if course["rates"] else "one rate of each method"
@@ -135,17 +138,17 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
 def at_an_edge(settings: Settings, found: Found) -> list[str]:
     """Which lines chose the largest or the smallest rate that was tried: one beyond it might have done better."""
     notes = []
-    for which, edge in (("largest", max), ("smallest", min)):
-        at = [index for index, (_, outcome) in enumerate(found) if _is_edge(outcome, edge)]
+    for which in ("largest", "smallest"):
+        at = [index for index, (_, outcome) in enumerate(found) if _edge(outcome) == which]
         several = sum(len(outcome.get("trials", ())) > 1 for _, outcome in found)
         if at:
             notes.append(f"The {which} rate tried was chosen {_of(settings, found, at, several)}.")
     return notes
 
 
-def _is_edge(outcome: Mapping[str, Any], edge: Any) -> bool:
-    tried = [float(one["learning_rate"]) for one in outcome.get("trials", ())]
-    return len(tried) > 1 and bool(outcome["rate"]) and float(outcome["rate"]) == float(f"{edge(tried):g}")
+def _edge(outcome: Mapping[str, Any]) -> str | None:
+    tried = [float(f"{one['learning_rate']:g}") for one in outcome.get("trials", ())]
+    return beyond.edge(tried, float(outcome["rate"])) if outcome.get("rate") else None
 
 
 def _of(settings: Settings, found: Found, at: Sequence[int], several: int) -> str:
