@@ -44,6 +44,10 @@ def arms(found: Any) -> dict[str, Any]:
     return {arm["name"]: arm for arm in found.results["arms"]}
 
 
+def page(found: Any) -> str:
+    return (found.folder / "report.html").read_text()
+
+
 def rates(arm: dict[str, Any]) -> list[float]:
     return [trial["learning_rate"] for trial in arm["trials"]]
 
@@ -94,6 +98,7 @@ def test_the_rule_is_that_of_the_best_trial_so_far(found: Any) -> None:
             else:
                 assert more is None or count == 5
     assert not arms(found)["zero-shot"]["trials"]
+    assert "the learning rates 1e-07, 1e-06, and up to 3 past an end of these that won." in page(found)
 
 
 def test_they_are_the_runs_of_the_same_rates_typed(folder: Path, found: Any) -> None:
@@ -118,7 +123,8 @@ def test_without_it_nothing_changes_and_the_edge_is_told(folder: Path) -> None:
             f"{'larger' if end == 'largest' else 'smaller'} one might do better. With --beyond 2 such arms try up to 2 "
             "past the end."
         ] * bool(named)
-    assert said and said[0].removeprefix("note: ") in (plain.folder / "report.html").read_text()
+    assert said and said[0].removeprefix("note: ") in page(plain)
+    assert "past an end of these" not in page(plain)
 
 
 def test_a_run_that_was_stopped_keeps_what_it_had(folder: Path, found: Any) -> None:
@@ -128,6 +134,13 @@ def test_a_run_that_was_stopped_keeps_what_it_had(folder: Path, found: Any) -> N
     again = ran(folder, "beyond", beyond=3)
     assert json.loads(json.dumps(again.results["arms"])) == json.loads(json.dumps(before))
     assert {path: path.stat().st_mtime_ns for path in sorted(found.folder.glob("arms/*/result.json"))} == kept
+
+
+def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, monkeypatch: Any) -> None:
+    wanted = set[str]()
+    monkeypatch.setattr("tunescope.store.sweep", lambda _, names: wanted.update(names))
+    for arm in arms(ran(folder, "swept", beyond=3)).values():
+        assert {one["id"] for one in arm["trials"] + arm["runs"] if arm["trials"]} <= wanted
 
 
 @pytest.mark.parametrize("how", [{"workers": 2}, {"together": 4}])
@@ -155,6 +168,7 @@ def test_one_that_diverges_past_the_end_costs_nothing(folder: Path) -> None:
 def test_what_it_takes_is_counted_and_the_command_says_it() -> None:
     whole = plan(beyond=2)
     assert _runs(whole) == [500] * 7 and _runs(plan()) == [500] * 5
+    assert sorted(_runs(plan(beyond=2, halving=True))) == [200] * 2 + [500] * 5
     assert "--beyond 2" in command(check(whole)) and "--beyond" not in command(plan())
 
 
@@ -179,4 +193,5 @@ def test_a_pilot_has_none() -> None:
 
 def test_a_result_of_an_older_version_is_read(found: Any) -> None:
     old = {**found.results, "protocol": {k: v for k, v in found.results["protocol"].items() if k != "beyond"}}
+    assert show.edges({**old, "protocol": old["protocol"] | {"pilot_of": {"steps": 12}}}) == []
     assert show.edges(old) == [line.replace("5", "2") for line in show.edges(found.results)]

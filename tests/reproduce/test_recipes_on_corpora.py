@@ -15,6 +15,7 @@ import transformers
 import tunescope as ts
 from tunescope import machine, store
 from tunescope.budget import count
+from tunescope.comparing.protocol import AllRefused
 from tunescope.loading import load_model
 from tunescope.registry import parse
 from tunescope.reproducing import curve, published, running, study, working
@@ -173,7 +174,7 @@ def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_
 
     def compared(settings, unit, folder, given):
         drawn.append([row["input"] + row["target"] for row in given["train"]])
-        rates.append(settings["course"]["rates"])
+        rates.append((settings["course"]["rates"], settings["course"]["beyond"]))
         run = {"id": "", "dev": len(drawn), "test": dict.fromkeys(settings["metrics"], float(len(drawn)))}
         arm = {"status": "done", "reason": "", "told": [folder.name], "learning_rate": 0.5, "trials": [], "runs": [run]}
         return arm | {"parameters": {"trained": 1, "stored": 1, "live": 1}}
@@ -181,7 +182,7 @@ def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_
     monkeypatch.setattr(working, "compared", compared)
     found = [recipe.work(settings, {"arm": arm, "part": "20"}, tmp_path) for arm in ("full", "lora")]
     assert drawn[0] == drawn[2] and drawn[1] == drawn[3] and len(set(drawn[0]) - set(drawn[1])) > 0
-    assert all(len(rows) == 20 for rows in drawn) and rates == [(), [0.5], (), [0.5]]
+    assert all(len(rows) == 20 for rows in drawn) and rates == [((), 2), ([0.5], 0)] * 2
     assert found[1]["scores"]["bleu"] == [3.0, 4.0] and found[1]["dev"] == [3, 4]
     assert found[1]["told"] == ["subset-0", "subset-1"]
 
@@ -393,6 +394,27 @@ def test_what_is_no_corpus_is_refused_before_anything_is_loaded(tmp_path, given,
     given = given | ({"data": given["data"].format(tmp_path)} if "data" in given else {})
     with pytest.raises(ts.UserError, match=message):
         find("prefix-main").settings(Ask("prefix-main", **given))
+
+
+@pytest.mark.parametrize(("protocol", "quick", "most"), [("tuned", False, 2), ("tuned", True, 0), ("paper", False, 0)])
+def test_rates_past_the_end_of_a_grid_are_ours_alone(tmp_path, monkeypatch, protocol, quick, most):
+    model, _ = tinyrun.write(tmp_path)
+    settings = find("prefix-main").settings(
+        Ask("prefix-main", protocol, quick, model=model, data=e2e(tmp_path / "e2e"))
+    )
+    asked = []
+
+    def compared(*_, **given):
+        asked.append(given["beyond"])
+        raise AllRefused("full", "a test")
+
+    monkeypatch.setattr("tunescope.comparing.comparison.compare", compared)
+    unit = study.units(settings)[0]
+    assert working.compared(settings, unit, tmp_path / "unit", study.parts(settings))["reason"] == "a test"
+    assert asked == [most]
+    assert (", 3 rates a line and up to 2 past an end of these that won, chosen" in working.notes(settings)[0]) == bool(
+        most
+    )
 
 
 def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their_own(tmp_path):
