@@ -171,5 +171,6 @@ def _budget(protocol: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         "batch size": protocol.get("batch_size"),
         "seeds": protocol.get("seeds"),
         "learning rates tried for each arm": protocol.get("trials_per_arm"),
+        "more, past an end of them that won, at most": protocol.get("beyond") or None,
     } | {f"{part} rows": (data.get(part) or {}).get("rows") for part in ("train", "dev", "test")}
     return "\n".join(f"- {name}: {escaped(text.fact(value))}" for name, value in facts.items() if value is not None)

@@ -62,6 +62,9 @@ def test_every_number_of_the_table_is_that_of_the_results(results: dict[str, Any
     for sentence in results["verdict"]["sentences"]:
         assert sentence.replace("+", r"\+") in page
     assert "- parameters: 98,304" in page and "- seeds: 0, 1, 2, 3, 4" in page and "- test rows: 400" in page
+    past = "- more, past an end of them that won, at most: 2"
+    results["protocol"]["beyond"] = 2
+    assert past not in page and past in card(Told("me/thing", MANIFEST, 1234, results))
 
 
 def test_without_results_base_and_licence_it_says_so() -> None:
