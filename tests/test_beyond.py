@@ -143,6 +143,16 @@ def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, 
         assert {one["id"] for one in arm["trials"] + arm["runs"] if arm["trials"]} <= wanted
 
 
+def test_a_run_begun_before_there_was_such_an_option_goes_on(folder: Path) -> None:
+    begun = ran(folder, "older", arms=["lora:rank=2"])
+    config = json.loads((begun.folder / "config.json").read_text())
+    assert config.pop("beyond") == 0
+    (begun.folder / "config.json").write_text(json.dumps(config))
+    assert ran(folder, "older", arms=["lora:rank=2"]).results["arms"] == begun.results["arms"]
+    with pytest.raises(UserError, match=r"another comparison \(it differs in: beyond\)"):
+        ran(folder, "older", arms=["lora:rank=2"], beyond=1)
+
+
 @pytest.mark.parametrize("how", [{"workers": 2}, {"together": 4}])
 def test_workers_and_shared_passes_find_the_same(folder: Path, found: Any, how: dict[str, int]) -> None:
     other = arms(ran(folder, "-".join(how), beyond=3, **how))

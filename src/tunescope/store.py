@@ -93,9 +93,13 @@ def check_config(run: Path, config: Mapping[str, Any]) -> None:
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ; of a mapping in both, its own keys behind a dot."""
+    """The keys whose values differ; of a mapping in both, its own keys behind a dot.
+
+    An option that an older version did not have is no difference while it asks for nothing.
+    """
     found = []
-    for key in sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key)):
+    asked = [key for key in old.keys() | new.keys() if key in old or new[key]]
+    for key in sorted(key for key in asked if old.get(key) != new.get(key)):
         inner = [one for one in (old.get(key), new.get(key)) if isinstance(one, dict)]
         found += [f"{key}.{name}" for name in _differing(*inner)] if len(inner) == 2 else [key]
     return found
