@@ -120,8 +120,8 @@ def test_without_it_nothing_changes_and_the_edge_is_told(folder: Path) -> None:
         named = [name for name in ARMS[:2] if chosen[name] == rate]
         assert [line for line in said if end in line] == [
             f"note: The {end} learning rate tried was chosen for {', '.join(named)}: a "
-            f"{'larger' if end == 'largest' else 'smaller'} one might do better. With --beyond 2 such arms try up to 2 "
-            "past the end."
+            f"{'larger' if end == 'largest' else 'smaller'} one might do better. With compare --beyond 2 such arms "
+            "try up to 2 past the end."
         ] * bool(named)
     assert said and said[0].removeprefix("note: ") in page(plain)
     assert "past an end of these" not in page(plain)

@@ -62,7 +62,7 @@ def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -
         if names:
             said.append(
                 f"The {end} learning rate tried was chosen for {', '.join(names)}: a {other} one might do better. "
-                f"With --beyond {more} such arms try up to {more} past the end."
+                f"With compare --beyond {more} such arms try up to {more} past the end."
             )
     return said
 
