@@ -311,12 +311,14 @@ def test_an_arm_that_this_model_cannot_have_is_refused(bench, text, message):
 def test_rates_of_composed_methods_are_walked_together(bench):
     pair = arms.ready(arms.Arm("a", "soft+lora"), bench)
     soft, lora = pair.specs
-    assert arms.grid(pair, 3, ()) == list(zip(sorted(soft.learning_rates), sorted(lora.learning_rates), strict=True))
-    assert arms.grid(pair, 1, ()) == [(sorted(soft.learning_rates)[1], sorted(lora.learning_rates)[1])]
-    assert arms.grid(pair, 2, ())[1] == (max(soft.learning_rates), max(lora.learning_rates))
-    assert arms.grid(pair, 3, (0.2, 0.1)) == [(0.1, 0.1), (0.2, 0.2)]
+    assert arms.grid(pair.grids, 3, ()) == list(
+        zip(sorted(soft.learning_rates), sorted(lora.learning_rates), strict=True)
+    )
+    assert arms.grid(pair.grids, 1, ()) == [(sorted(soft.learning_rates)[1], sorted(lora.learning_rates)[1])]
+    assert arms.grid(pair.grids, 2, ())[1] == (max(soft.learning_rates), max(lora.learning_rates))
+    assert arms.grid(pair.grids, 3, (0.2, 0.1)) == [(0.1, 0.1), (0.2, 0.2)]
     with pytest.raises(UserError, match="--trials 4: the methods' own grids have 3 learning rates; name more"):
-        arms.grid(pair, 4, ())
+        arms.grid(pair.grids, 4, ())
 
 
 def test_rows_longer_than_the_model_are_cut_counted_and_told(bench, material, tmp_path):

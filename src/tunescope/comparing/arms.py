@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tunescope.comparing.plan import Plan
 
 ZERO_SHOT = "zero-shot"
+COUNTS = ("trained", "stored", "live")  # of parameters
 DEFAULT = {
     "decoder": (ZERO_SHOT, "demos:k=4", "soft", "prefix", "lora", "adapter", "bias", "full"),
     "encoder-decoder": (ZERO_SHOT, "soft", "prefix", "lora", "adapter", "bias", "full"),
@@ -52,11 +53,17 @@ class Ready:
     group: str
     note: str
     counts: Mapping[str, int]
+    label: str  # the canonical text, which the run's id is made of
     search: Any = None  # what looks for the words, for an arm of which nothing else is known
 
     @property
     def trained(self) -> bool:
         return any(self.trains)
+
+    @property
+    def grids(self) -> list[tuple[float, ...]]:
+        """The learning rates that each method names for itself."""
+        return [spec.learning_rates for spec in self.specs]
 
     @property
     def in_front(self) -> int:
@@ -68,18 +75,6 @@ class Ready:
         """Whether another seed gives another result."""
         draws = self.search is not None or (self.demos is not None and self.demos.draws)
         return self.trained or draws or (self.chain is not None and self.chain.temperature > 0)
-
-    @property
-    def label(self) -> str:
-        """The canonical text, which the run's id is made of."""
-        from tunescope.registry import show
-        from tunescope.searching import named
-
-        if self.search is not None:
-            return named.show(self.search)
-        items = [str(item) for item in (self.demos, self.chain) if item]
-        items += [show(self.specs)] if self.specs else []
-        return "+".join(items) or ZERO_SHOT
 
 
 def seeds_of(plan: "Plan", arm: Ready) -> tuple[int, ...]:
@@ -173,7 +168,16 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos or chain))
     )
     note += _own_note(demos) if demos and demos.each else ""
-    return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict())
+    label = _label(demos, chain, (*specs, *head))
+    return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict(), label)
+
+
+def _label(demos: Demos | None, chain: Chain | None, specs: tuple[Any, ...]) -> str:
+    from tunescope.registry import show
+
+    items = [str(item) for item in (demos, chain) if item]
+    items += [show(specs)] if specs else []
+    return "+".join(items) or ZERO_SHOT
 
 
 def _own_note(demos: Demos) -> str:
@@ -199,18 +203,20 @@ def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
     from tunescope.searching.objective import check_answers
 
     check_answers(bench)
-    note = f"words, no parameters; found within {passes(bench):,} passes of a row"
-    return Ready(arm, (), (), None, None, "context", note, {"trained": 0, "stored": 0, "live": 0}, search)
+    from tunescope.searching import named
+
+    note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
+    return Ready(arm, (), (), None, None, "context", note, counts, named.show(search), search)
 
 
-def grid(state: Ready, trials: int, rates: Sequence[float]) -> list[tuple[float, ...]]:
-    """For each trial the rate of every spec: the grids of composed methods are walked together.
+def grid(own: Sequence[Sequence[float]], trials: int, rates: Sequence[float]) -> list[tuple[float, ...]]:
+    """For each trial the rate of every method: the grids of composed methods are walked together.
 
-    One trial takes the middle of the grids, two their ends.
+    own: each method's own grid. One trial takes the middle of the grids, two their ends.
     """
     if rates:
-        return [(rate,) * len(state.specs) for rate in sorted(rates)]
-    grids = [sorted(spec.learning_rates) for spec in state.specs]
+        return [(rate,) * len(own) for rate in sorted(rates)]
+    grids = [sorted(one) for one in own]
     size = min(map(len, grids))
     if trials > size:
         raise UserError(f"--trials {trials}: the methods' own grids have {size} learning rates; name more with --lr.")

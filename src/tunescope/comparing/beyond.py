@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
-    from tunescope.comparing.plan import Plan
+    from tunescope.comparing.racing import Race
 
 Rates = tuple[float, ...]  # of each method of an arm; those of a composition rise together
 FACTOR = 3.0
 DIGITS = 3
 
 
-def check(plan: Plan) -> None:
+def check(race: Race) -> None:
     """Raises UserError where there is no end to go beyond."""
-    if (len(plan.rates) or plan.trials) < 2:
+    if race.rates < 2:
         raise UserError("--beyond has no effect on one learning rate; give more with --trials or --lr.")
 
 

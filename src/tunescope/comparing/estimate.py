@@ -50,7 +50,7 @@ def _estimate(bench: Bench, arm: arms.Arm) -> Estimate:
     try:
         with memory_errors_named():
             prepared = arms.ready(arm, bench)
-            rates = arms.grid(prepared, bench.plan.trials, bench.plan.rates)[0] if prepared.trained else ()
+            rates = arms.grid(prepared.grids, bench.plan.trials, bench.plan.rates)[0] if prepared.trained else ()
             return _timed(bench, job(bench, prepared, rates, bench.plan.seeds[0]))
     except (UserError, OutOfMemory) as problem:
         return Estimate(arm.name, 0, problem=str(problem))
@@ -89,7 +89,7 @@ def _runs(plan: Plan) -> list[int]:
     """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
     rates, steps = (len(plan.rates) or plan.trials) + plan.beyond, plan.settings.steps
     if plan.halving:
-        return racing.steps(plan) + [steps] * (plan.beyond + len(plan.seeds) - 1)
+        return racing.steps(plan.race) + [steps] * (plan.beyond + len(plan.seeds) - 1)
     if plan.trial_steps is None:
         return [steps] * (rates + len(plan.seeds) - 1)
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)

@@ -4,11 +4,14 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.optimizers import OPTIMIZERS, SCHEDULES
 from tunescope.train import Settings
+
+if TYPE_CHECKING:
+    from tunescope.comparing.racing import Race
 
 PARTS = ("train", "dev", "test")
 TASK_OPTIONS = {  # a task's field -> the option that sets it
@@ -61,8 +64,8 @@ class Plan:
     pilot_of: in a pilot, the comparison that it stands for.
     k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
     together: how many runs share a pass of the model, where they can; 0 takes what a short measurement finds quickest.
-    halving: whether learning rates that have clearly lost stop early; see `racing`.
-    beyond: learning rates past an end of its grid that an arm may try, one at a time while the last wins; see `beyond`.
+    halving: whether learning rates that have clearly lost stop early; see `trial.rates`.
+    beyond: learning rates past an end of its grid that an arm may try, one at a time while the last one wins.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
@@ -83,6 +86,13 @@ class Plan:
     together: int = 1
     halving: bool = False
     beyond: int = 0
+
+    @property
+    def race(self) -> "Race":
+        """What the rules on learning rates ask of the plan."""
+        from tunescope.comparing.racing import Race
+
+        return Race(len(self.rates) or self.trials, self.settings.steps, self.settings.eval_every)
 
 
 def check(plan: Plan) -> Plan:
@@ -109,12 +119,12 @@ def check(plan: Plan) -> Plan:
     if plan.halving:
         from tunescope.comparing import racing
 
-        racing.check(plan)
+        racing.check(plan.race)
     _at_least("beyond", plan.beyond, 0)
     if plan.beyond:
         from tunescope.comparing import beyond
 
-        beyond.check(plan)
+        beyond.check(plan.race)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")

@@ -120,7 +120,7 @@ def _entry(bench: Bench, arm: arms.Arm) -> Entry:
     entry = Entry(standing, prepared)
     if prepared.trained:
         seed = bench.plan.seeds[0]
-        rates = arms.grid(prepared, bench.plan.trials, bench.plan.rates)
+        rates = arms.grid(prepared.grids, bench.plan.trials, bench.plan.rates)
         entry.trials = [job(bench, prepared, rate, seed, steps=bench.plan.trial_steps) for rate in rates]
     return entry
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tunescope import store
 from tunescope.comparing.plan import Plan
@@ -23,50 +23,56 @@ if TYPE_CHECKING:
 PART = 3
 
 
-def rungs(plan: Plan) -> list[tuple[int, int]]:
+class Race(NamedTuple):
+    """How many learning rates are tried, in how many steps, and how many lie between their scores."""
+
+    rates: int
+    steps: int
+    eval_every: int
+
+
+def rungs(race: Race) -> list[tuple[int, int]]:
     """The steps at which rates are held against one another, each with how many go on; the last leaves one."""
-    rates, count = len(plan.rates) or plan.trials, 0
-    while PART**count < rates:
+    count, found = 0, dict[int, int]()
+    while PART**count < race.rates:
         count += 1
-    every, found = plan.settings.eval_every, dict[int, int]()
     for at in range(count):
-        part = PART ** (count - at)
-        found[-(-plan.settings.steps // (part * every)) * every] = -(-rates // PART ** (at + 1))
-    return [(step, most) for step, most in found.items() if step < plan.settings.steps]
+        between = PART ** (count - at) * race.eval_every
+        found[-(-race.steps // between) * race.eval_every] = -(-race.rates // PART ** (at + 1))
+    return [(step, most) for step, most in found.items() if step < race.steps]
 
 
-def check(plan: Plan) -> None:
+def check(race: Race) -> None:
     """Raises UserError where no run would stop early."""
-    if (len(plan.rates) or plan.trials) < 2:
+    if race.rates < 2:
         raise UserError("--halving has no effect on one learning rate; give more with --trials or --lr.")
-    if not rungs(plan):
+    if not rungs(race):
         raise UserError(
-            f"--halving has no effect with --eval-every {plan.settings.eval_every}: a third of {plan.settings.steps} "
-            f"steps has no score. Type: --eval-every {max(1, plan.settings.steps // PART)}"
+            f"--halving has no effect with --eval-every {race.eval_every}: a third of {race.steps} "
+            f"steps has no score. Type: --eval-every {max(1, race.steps // PART)}"
         )
 
 
-def told(plan: Plan) -> str | None:
+def told(race: Race) -> str:
     """The rule as it works out here, for the record."""
-    if not plan.halving:
-        return None
-    rates = len(plan.rates) or plan.trials
-    return "; ".join(f"at step {step} the best {most} of {rates} learning rates go on" for step, most in rungs(plan))
+    return "; ".join(
+        f"at step {step} the best {most} of {race.rates} learning rates go on" for step, most in rungs(race)
+    )
 
 
-def steps(plan: Plan) -> list[int]:
+def steps(race: Race) -> list[int]:
     """Of every learning rate's trial, the longest last."""
-    left, found = len(plan.rates) or plan.trials, list[int]()
-    for step, most in rungs(plan):
+    left, found = race.rates, list[int]()
+    for step, most in rungs(race):
         found += [step] * (left - most)
         left = most
-    return found + [plan.settings.steps] * left
+    return found + [race.steps] * left
 
 
 def race(plan: Plan, trials: Sequence[Sequence[Job]], at_work: Runner, folder: Path, together: int) -> None:
     """Run every arm's trials as far as they go on, and leave a result of those that do not."""
     running = [list(some) for some in trials if len(some) > 1]
-    for step, most in rungs(plan):
+    for step, most in rungs(plan.race):
         distinct = {todo.id: replace(todo, until=step) for some in running for todo in some}
         outcomes = at_work.run(list(distinct.values()), together)
         for some in running:

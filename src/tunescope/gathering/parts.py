@@ -13,7 +13,7 @@ from typing import Any
 from tunescope.errors import UserError
 from tunescope.gathering.found import Found
 from tunescope.gathering.spec import Spec, names, parsed, shown
-from tunescope.tasks.reading import Row, check_characters, sha256
+from tunescope.tasks.reading import Row, check_characters, file_sha256
 
 PARTS = ("train", "dev", "test")
 DOMAINS = {"seen": True, "unseen": False}
@@ -100,7 +100,7 @@ def digest(spec: Spec) -> str:
     base, _ = _base(spec, own)
     needs = hasattr(_module(spec), "DOMAIN") and base != "train"
     files = (*own.get(base, (spec.path,)), *(own.get("train", ()) if needs else ()))
-    hashes = [sha256(path) for path in files]
+    hashes = [file_sha256(path) for path in files]
     lines = "".join(f"{one}  {path.name}\n" for one, path in zip(hashes, files, strict=True))
     return hashes[0] if len(hashes) == 1 else hashlib.sha256(lines.encode()).hexdigest()
 

@@ -43,9 +43,15 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     from tunescope.gathering import parts, spec
 
     named = spec.parsed(path)
-    if named is not None:
-        return parts.read(named)
-    path = Path(path)
+    return file_rows(Path(path)) if named is None else parts.read(named)
+
+
+def file_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSONL, CSV or TSV file, as `read` says.
+
+    Raises:
+        UserError: the file or one of its lines cannot be used.
+    """
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     if plain.suffix.lower() not in FORMATS:
         raise UserError(
@@ -77,8 +83,11 @@ def sha256(path: str | Path) -> str:
     from tunescope.gathering import parts, spec
 
     named = spec.parsed(path)
-    if named is not None:
-        return parts.digest(named)
+    return file_sha256(path) if named is None else parts.digest(named)
+
+
+def file_sha256(path: str | Path) -> str:
+    """The hex SHA-256 of a file's bytes as they lie on the disk; UserError where it cannot be read."""
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
