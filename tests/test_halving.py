@@ -30,9 +30,9 @@ def test_the_rungs_are_thirds_at_steps_that_are_scored() -> None:
     assert racing.rungs(plan(9).race) == [(10, 3), (30, 1)]
     assert racing.rungs(plan(3, every=40).race) == [(40, 1)]
     assert racing.rungs(plan(9, every=30).race) == [(30, 1)]
-    assert racing.steps(plan(3).race) == [30, 30, 90]
-    assert racing.steps(plan(4).race) == [10, 10, 30, 90]
-    assert racing.told(plan(4).race) == (
+    assert racing.trial_steps(plan(3).race) == [30, 30, 90]
+    assert racing.trial_steps(plan(4).race) == [10, 10, 30, 90]
+    assert racing.halving_rule(plan(4).race) == (
         "at step 10 the best 2 of 4 learning rates go on; at step 30 the best 1 of 4 learning rates go on"
     )
 

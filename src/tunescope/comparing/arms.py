@@ -150,7 +150,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if labels is not None and not typed and not only_head:
         raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
     if demos:
-        demonstrations.check(demos, bench, typed)
+        demonstrations.check_demos(demos, bench, typed)
     if chain:
         asking.check(chain, demos, bench, alone=rest == "")
     first = demonstrations.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()

@@ -20,7 +20,7 @@ FACTOR = 3.0
 DIGITS = 3
 
 
-def check(race: Race) -> None:
+def check_beyond(race: Race) -> None:
     """Raises UserError where there is no end to go beyond."""
     if race.rates < 2:
         raise UserError("--beyond has no effect on one learning rate; give more with --trials or --lr.")

@@ -101,7 +101,7 @@ class Demos:
         return f"{NAME}:{','.join(given)}"
 
 
-def check(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
+def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
     """UserError for an option that has no effect on this task or model. others: the specs beside it in the arm."""
     from tunescope.artifact import AttentionDelta
     from tunescope.comparing import ordering

@@ -89,7 +89,7 @@ def _runs(plan: Plan) -> list[int]:
     """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
     rates, steps = (len(plan.rates) or plan.trials) + plan.beyond, plan.settings.steps
     if plan.halving:
-        return racing.steps(plan.race) + [steps] * (plan.beyond + len(plan.seeds) - 1)
+        return racing.trial_steps(plan.race) + [steps] * (plan.beyond + len(plan.seeds) - 1)
     if plan.trial_steps is None:
         return [steps] * (rates + len(plan.seeds) - 1)
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)

@@ -119,12 +119,12 @@ def check(plan: Plan) -> Plan:
     if plan.halving:
         from tunescope.comparing import racing
 
-        racing.check(plan.race)
+        racing.check_halving(plan.race)
     _at_least("beyond", plan.beyond, 0)
     if plan.beyond:
         from tunescope.comparing import beyond
 
-        beyond.check(plan.race)
+        beyond.check_beyond(plan.race)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")

@@ -42,7 +42,7 @@ def rungs(race: Race) -> list[tuple[int, int]]:
     return [(step, most) for step, most in found.items() if step < race.steps]
 
 
-def check(race: Race) -> None:
+def check_halving(race: Race) -> None:
     """Raises UserError where no run would stop early."""
     if race.rates < 2:
         raise UserError("--halving has no effect on one learning rate; give more with --trials or --lr.")
@@ -53,14 +53,14 @@ def check(race: Race) -> None:
         )
 
 
-def told(race: Race) -> str:
+def halving_rule(race: Race) -> str:
     """The rule as it works out here, for the record."""
     return "; ".join(
         f"at step {step} the best {most} of {race.rates} learning rates go on" for step, most in rungs(race)
     )
 
 
-def steps(race: Race) -> list[int]:
+def trial_steps(race: Race) -> list[int]:
     """Of every learning rate's trial, the longest last."""
     left, found = race.rates, list[int]()
     for step, most in rungs(race):

@@ -67,7 +67,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "optimizer": plan.settings.optimizer,
             "schedule": plan.settings.schedule,
             "precision": machine.precision_on(bench.device, plan.settings.precision),
-            "halving": racing.told(plan.race) if plan.halving else None,
+            "halving": racing.halving_rule(plan.race) if plan.halving else None,
             "beyond": plan.beyond,
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),
