@@ -57,7 +57,7 @@ try:
     main()
 except SystemExit:
     pass
-heavy = sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "transformers", "numpy", "psutil"})
+heavy = sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "transformers", "numpy", "psutil", "filelock"})
 print("heavy:", heavy, "cpu:", time.process_time())
 """
 

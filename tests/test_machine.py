@@ -1,5 +1,6 @@
 """How many cores and how much memory a process may take: of the machine, and of the container it is in."""
 
+import io
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,7 +112,7 @@ def test_a_quota_is_read_as_loky_reads_it(tmp_path, monkeypatch, files):
     tree(tmp_path, **files)
     paths = SimpleNamespace(exists=lambda path: os.path.exists(f"{tmp_path}{path}"))
     monkeypatch.setattr(loky, "os", SimpleNamespace(path=paths))
-    monkeypatch.setattr(loky, "open", lambda path: Path(f"{tmp_path}{path}").open(), raising=False)
+    monkeypatch.setattr(loky, "open", lambda path: io.StringIO(Path(f"{tmp_path}{path}").read_text()), raising=False)
     assert (cgroup.cpus(tmp_path) or 64) == loky._cpu_count_cgroup(64)
 
 
