@@ -57,7 +57,8 @@ try:
     main()
 except SystemExit:
     pass
-heavy = sorted({name.partition(".")[0] for name in sys.modules} & {"torch", "transformers", "numpy", "matplotlib"})
+slow = {"torch", "transformers", "numpy", "psutil", "filelock"}
+heavy = sorted({name.partition(".")[0] for name in sys.modules} & slow)
 print("heavy:", heavy, "cpu:", time.process_time())
 """
 

@@ -121,19 +121,111 @@ def test_the_lock_of_a_dead_process_is_taken_over_with_a_line(tmp_path, holder):
 
 
 def test_a_number_given_to_another_process_does_not_hold_the_lock(tmp_path):
-    old = {"pid": os.getpid(), "host": socket.gethostname(), "started": "2020-01-01T00:00:00Z", "birth": "1"}
+    old = {"pid": os.getpid(), "host": socket.gethostname(), "started": "2020-01-01T00:00:00Z"}
     (tmp_path / "LOCK").write_text(json.dumps(old))
+    (tmp_path / "LOCK.marker").write_text(f"{os.getpid()}\n{socket.gethostname()}\n1\n")  # 1: when it was started
     with locked(tmp_path, lambda line: None):
         own = json.loads((tmp_path / "LOCK").read_text())
-        assert own["pid"] == old["pid"] and own["birth"] != old["birth"]
-    assert not (tmp_path / "LOCK").exists()
+        assert own["pid"] == old["pid"] and own["started"] > old["started"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_lock_of_another_host_is_left_to_a_person(tmp_path):
-    old = {"pid": 7, "host": "elsewhere", "started": "2020-01-01T00:00:00Z", "birth": "1"}
+    old = {"pid": 7, "host": "elsewhere", "started": "2020-01-01T00:00:00Z"}
     (tmp_path / "LOCK").write_text(json.dumps(old))
-    with pytest.raises(UserError, match="in use by process 7 on host elsewhere"), locked(tmp_path):
+    for marker in ("7\nelsewhere\n1\n", None):  # a person who took one of the two away has not said that it is free
+        if marker is None:
+            (tmp_path / "LOCK.marker").unlink()
+        else:
+            (tmp_path / "LOCK.marker").write_text(marker)
+        with pytest.raises(UserError, match="in use by process 7 on host elsewhere"), locked(tmp_path):
+            raise AssertionError
+        assert json.loads((tmp_path / "LOCK").read_text()) == old
+    assert [entry.name for entry in tmp_path.iterdir()] == ["LOCK"]
+    (tmp_path / "LOCK").unlink()
+    (tmp_path / "LOCK.marker").write_text("7\nelsewhere\n1\n")
+    with pytest.raises(UserError, match=rf"is in use; .* type: rm {tmp_path}/LOCK\*"), locked(tmp_path):
         raise AssertionError
+
+
+def test_what_the_refusal_says_to_type_sets_the_folder_free(tmp_path):
+    (tmp_path / "LOCK").write_text(json.dumps({"pid": 7, "host": "elsewhere", "started": "then"}))
+    (tmp_path / "LOCK.marker").write_text("7\nelsewhere\n1\n")
+    with pytest.raises(UserError) as refused, locked(tmp_path):
+        raise AssertionError
+    subprocess.run(str(refused.value).rpartition("type: ")[2], shell=True, check=True)
+    with locked(tmp_path):
+        assert json.loads((tmp_path / "LOCK").read_text())["pid"] == os.getpid()
+
+
+def test_the_process_that_holds_it_is_refused_a_second_time(tmp_path):
+    with locked(tmp_path):
+        with pytest.raises(UserError, match=f"by process {os.getpid()} on this host"), locked(tmp_path):
+            raise AssertionError
+        assert (tmp_path / "LOCK").exists()
+
+
+FORKS = """
+import os, sys
+from pathlib import Path
+from tunescope.comparing.lock import locked
+with locked(Path(sys.argv[1])):
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    print(*sorted(os.listdir(sys.argv[1])))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+def test_a_forked_child_that_ends_does_not_end_the_hold_of_its_parent(tmp_path):
+    done = subprocess.run([sys.executable, "-c", FORKS, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout == "LOCK LOCK.marker\n"
+
+
+RACE = """
+import sys, time
+from pathlib import Path
+from tunescope.comparing.lock import locked
+from tunescope.errors import UserError
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    with locked(Path(sys.argv[1]), say=lambda line: None):
+        print("held", flush=True)
+        sys.stdin.readline()
+except UserError:
+    print("refused", flush=True)
+"""
+
+
+def test_of_processes_that_find_a_dead_one_s_lock_together_one_takes_it(tmp_path, holder):
+    holder.kill()
+    holder.wait()
+    command = [sys.executable, "-c", RACE, tmp_path]
+    some = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [one.stdout.readline() for one in some] == ["ready\n"] * 4
+    for one in some:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    assert sorted(one.stdout.readline() for one in some) == ["held\n", *["refused\n"] * 3]
+    for one in some:
+        one.communicate("end\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("problem", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
+def test_the_lock_needs_no_lock_of_the_kernel(tmp_path, monkeypatch, problem):
+    """Network file systems may have none."""
+
+    def fail(*_):
+        raise OSError(problem, os.strerror(problem))
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    monkeypatch.setattr("fcntl.lockf", fail)
+    with locked(tmp_path), pytest.raises(UserError, match="in use by process"), locked(tmp_path):
+        raise AssertionError
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_torn_lock_is_not_guessed_at(tmp_path):

@@ -4,20 +4,30 @@ from collections.abc import Iterator
 
 import torch
 
-from tunescope import machine
+from tunescope import cgroup, machine
 from tunescope.errors import UserError
+from tunescope.report.text import memory
 
 
 def lines(model: str | None) -> Iterator[str]:
-    """Versions, threads, devices; of a model its kind, its attention modules and its sites."""
+    """Versions, cores and threads, memory, devices; of a model its kind, its attention modules and its sites."""
     yield ", ".join(f"{name} {version}" for name, version in machine.versions().items())
     yield f"{machine.cores()} cores, {torch.get_num_threads()} torch threads in this process"
+    yield f"memory that may be taken: {memory(machine.free_memory() / 2**20)}{_container()}"
     devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     yield "devices: " + ", ".join(["cpu", *devices])
     if model is None:
         yield "to see whether a model can be tuned, type: tunescope doctor --model MODEL"
     else:
         yield from _model(model)
+
+
+def _container() -> str:
+    """What its limits leave, where there are any; the cores and the memory above are the least of these."""
+    cpus, left = cgroup.cpus(), cgroup.free_memory()
+    told = [] if cpus is None else [f"{cpus} core{'s' * (cpus > 1)}"]
+    told += [] if left is None else [f"{memory(left / 2**20)} of memory"]
+    return f" (this container is left {' and '.join(told)})" if told else ""
 
 
 def _model(name: str) -> Iterator[str]:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import torch
 
+from tunescope import cgroup
+
 
 def versions() -> dict[str, str]:
     names = ("tunescope", "torch", "transformers")
@@ -27,7 +29,16 @@ def describe(device: torch.device, threads: int) -> dict[str, str | int]:
 
 def cores() -> int:
     """Cores this process may use, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    may = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(may, cgroup.cpus() or may)
+
+
+def free_memory() -> int:
+    """Bytes that this process may take without swapping: what the machine has available, or its container less."""
+    import psutil
+
+    available, allowed = int(psutil.virtual_memory().available), cgroup.free_memory()
+    return available if allowed is None else min(available, allowed)
 
 
 def default_device() -> torch.device:
@@ -50,11 +61,7 @@ def default_workers(model: str | Path) -> int:
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder else 0
     if torch.cuda.is_available() or not weights:
         return 1
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return 1
-    return max(1, min(cores(), free // (6 * weights + 2**29)))
+    return max(1, min(cores(), free_memory() // (6 * weights + 2**29)))
 
 
 def _folder(model: str | Path) -> Path | None:

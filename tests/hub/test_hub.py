@@ -130,9 +130,10 @@ def test_a_damaged_artifact_is_neither_pushed_nor_pulled(server: Hub, saved: Pat
     assert hub.pull("me/thing", tmp_path / "pulled", revision=commit).commit == commit
 
 
-def test_an_access_token_in_the_manifest_stops_the_push(server: Hub, saved: Path) -> None:
+@pytest.mark.parametrize("secret", [TOKEN, "sk-" + "a1B2" * 12, "ghp_" + "a1B2" * 9, "AKIAIOSFODNN7EXAMPLE"])
+def test_an_access_token_in_the_manifest_stops_the_push(secret: str, server: Hub, saved: Path) -> None:
     manifest = json.loads((saved / "tunescope.json").read_text())
-    manifest["about"]["note"] = TOKEN
+    manifest["about"]["note"] = secret
     (saved / "tunescope.json").write_text(json.dumps(manifest))
     with pytest.raises(ts.UserError, match=r"tunescope.json holds what looks like an access token: take it out"):
         hub.push(saved, "me/thing")
