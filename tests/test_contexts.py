@@ -519,3 +519,22 @@ def test_a_soft_prompt_of_words_that_are_none_is_refused() -> None:
     for init, text, message in (("text", "  ", "needs text="), ("labels", "w4//w5", "a word between the '/'")):
         with pytest.raises(ts.UserError, match=message):
             ts.attach(model, ts.Soft(length=3, init_from=init, text=text), tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("arm", ["soft:length=3", "text:text=w5 w6 w7"])
+def test_token_types_of_the_text_reach_its_embeddings_behind_a_context(arm: str) -> None:
+    """The sum that BERT's embeddings are, written out: word, position behind the context, and the type given."""
+    model = tiny.make("bert")
+    artifacts = tiny.away(model, arm, 0)
+    ids, types = tiny.ids(2, 7), torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1, 0, 0, 1, 0, 1, 1]])
+    own = model.base_model.embeddings
+    seen: list[torch.Tensor] = []
+    handle = own.register_forward_hook(lambda _module, _args, output: seen.append(output))
+    with ts.attach(model, *artifacts, tokenizer=tiny.tokenizer()), torch.no_grad():
+        model(input_ids=ids, token_type_ids=types)
+    handle.remove()
+    positions = own.position_embeddings.weight[3 : 3 + 7]
+    wanted = own.LayerNorm(own.word_embeddings.weight[ids] + positions + own.token_type_embeddings.weight[types])
+    torch.testing.assert_close(seen[-1][:, 3:], wanted, rtol=0, atol=1e-12)
+    other = own.LayerNorm(own.word_embeddings.weight[ids] + positions + own.token_type_embeddings.weight[0])
+    assert (wanted - other).abs().max() > 1e-3  # the types tell

@@ -77,7 +77,6 @@ class Attached:
         enter = self._stack.enter_context
         in_weights = all(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
         enter(marked(self.model, self, wants_output_start=self.wants_output_start, in_weights=in_weights))
-        enter(compiled_anew())
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))
@@ -89,6 +88,7 @@ class Attached:
         for artifact in self.artifacts:
             if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites == ("pooled",):
                 enter(pooled(self.model, artifact.spec, at_site(artifact, "pooled")))
+        enter(compiled_anew(self.model))
 
     def __repr__(self) -> str:
         where = "Attached to" if self.model.__dict__.get(ATTACHED) is self else "Detached from"

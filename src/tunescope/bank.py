@@ -45,6 +45,7 @@ class Bank:
         self._lock = threading.RLock()
         self._entries: dict[str, Entry] = {}
         self._base: tuple[str, str] | None = None
+        self.removals = 0  # how often a name was taken out
         for name, given in (members or {}).items():
             self.add(name, given)
 
@@ -78,6 +79,7 @@ class Bank:
         """Take a name out; a batch that runs with it goes on."""
         with self._lock:
             del self._entries[self.entry(name).name]
+            self.removals += 1
 
     def entry(self, name: str) -> Entry:
         """What stands under a name. Raises UserError for one that is not there."""

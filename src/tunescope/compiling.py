@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from types import CodeType
 from typing import Any
 
 import torch
+from torch import nn
+
+_IN_USE: dict[int, CodeType] = {}  # by id, for copies of code are equal
+_COLLECTED: list[int] = []
 
 
 def uncompiled(function: Any) -> Any:
@@ -15,18 +21,61 @@ def uncompiled(function: Any) -> Any:
 
 
 @contextmanager
-def compiled_anew() -> Iterator[None]:
-    """What torch has compiled is compiled anew within and afterwards: compiled code does not look for new hooks.
+def compiled_anew(model: nn.Module) -> Iterator[None]:
+    """Within it torch compiles the model anew; afterwards what was compiled before serves again, and that is gone.
 
-    Not where a model is collected that was never detached, which may happen amid compiled code: torch would free what
-    is running, and crash.
+    Compiled code does not look for new hooks, but it does look whether a module has a `forward` of its own, and which
+    code that is: within, every module has one that only passes on, in code of this call's own. What is compiled of
+    anything else is left alone. Enter it last: it passes on to the `forward` that stands there.
     """
-    torch._dynamo.reset()
+    _let_go(_COLLECTED)
+    code = _passing_on(len).__code__.replace()  # a copy; torch drops what was compiled for it when it is freed
+    _IN_USE[id(code)] = code
+    before: list[tuple[nn.Module, Any, Any]] = []
     try:
+        for module in _callable_modules(model):
+            own = _passing_on(module.forward)
+            own.__code__ = code
+            before.append((module, own, module.__dict__.get("forward")))
+            module.__dict__["forward"] = own
         yield
-    except GeneratorExit:
+    except GeneratorExit:  # collected, never detached: maybe amid compiled code, where torch would free what runs
+        _COLLECTED.append(id(code))
         raise
-    except BaseException:
-        torch._dynamo.reset()
-        raise
-    torch._dynamo.reset()
+    finally:
+        for module, own, was in before:
+            _put_back(module, own, was)
+        if id(code) not in _COLLECTED:
+            _let_go([id(code)])
+
+
+def _callable_modules(model: nn.Module) -> list[nn.Module]:
+    """Those that can be called, without lists of modules, and without torchscript, which is compiled already."""
+    return [
+        module
+        for module in model.modules()
+        if not isinstance(module, torch.jit.ScriptModule)
+        and ("forward" in module.__dict__ or type(module).forward is not nn.Module.forward)
+    ]
+
+
+def _passing_on(inner: Callable[..., Any]) -> Any:
+    @wraps(inner)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    return forward
+
+
+def _put_back(module: nn.Module, own: Any, was: Any) -> None:
+    if module.__dict__.get("forward") is not own:  # somebody has put another there since, which is theirs to take away
+        return
+    if was is None:
+        del module.__dict__["forward"]
+    else:
+        module.__dict__["forward"] = was
+
+
+def _let_go(ids: list[int]) -> None:
+    while ids:
+        _IN_USE.pop(ids.pop())

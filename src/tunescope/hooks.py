@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -167,8 +168,7 @@ def pooled(model: Any, spec: Acting, tensors: Params) -> Iterator[None]:
     In a model with a classifier of its own, the head's logits stand in for what that gives.
     """
     names = argument_names(model.base_model)
-    stands_in = model.base_model is not model
-    made: list[Tensor] = []
+    made = _Made() if model.base_model is not model else None
 
     def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         refuse_tuple(output)
@@ -181,21 +181,47 @@ def pooled(model: Any, spec: Acting, tensors: Params) -> Iterator[None]:
         x = states[torch.arange(len(states), device=states.device), first]
         x = output.pooler_output if spec.reads == "pooler" else x
         output["logits"] = spec.apply(as_computed(tensors, x), x, x)
-        if stands_in:
-            made.append(output["logits"])
+        if made is not None:
+            made.put(output["logits"])
         return output
 
-    def instead(_module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
-        return made.pop()
-
     handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
-    if stands_in:
-        handles.append(model.classifier.register_forward_hook(instead))
+    if made is not None:
+        handles.append(model.register_forward_pre_hook(made.begin))
+        handles.append(model.classifier.register_forward_hook(made.instead))
+        handles.append(model.register_forward_hook(made.end, always_call=True))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+
+
+class _Made:
+    """A head's logits on their way from the base model to the classifier, in whose place they come out.
+
+    Nothing holds them on where no classifier follows, for the base model was called by itself, or a call was cut short.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False  # whether a call of the whole model is on; its `forward` may be called past that, too
+        self.logits: Tensor | weakref.ref[Tensor] | None = None
+
+    def begin(self, *_: Any) -> None:
+        self.is_on, self.logits = True, None
+
+    def put(self, logits: Tensor) -> None:
+        # torch compiles no weak reference; a call of the base model by itself is over before its output is gone
+        self.logits = logits if self.is_on or torch.compiler.is_compiling() else weakref.ref(logits)
+
+    def instead(self, _module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
+        logits, self.logits = self.logits, None
+        found = logits() if isinstance(logits, weakref.ref) else logits
+        assert found is not None
+        return found
+
+    def end(self, *_: Any) -> None:
+        self.is_on, self.logits = False, None
 
 
 @contextmanager

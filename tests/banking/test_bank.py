@@ -1,5 +1,6 @@
 """A bank in use: generation, training, folders, bounds, threads, bad input."""
 
+import random
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from test_contract import assert_no_trace, trace
 import tunescope as ts
 from tunescope.artifact import Artifact
 from tunescope.attention import STATE
+from tunescope.bank import Entry
 from tunescope.banking.attached import Banked
+from tunescope.banking.hot import Hot, Ready
 
 ARMS = {
     "prefix": "prefix:length=5",
@@ -209,6 +212,83 @@ def test_folders_are_read_when_asked_for_and_leave_when_they_are_too_many(tmp_pa
         row = model(**{key: value[:1] for key, value in bare.items()}, rows=["customer 1"]).logits[0]
         torch.testing.assert_close(row, alone[2], rtol=0, atol=1e-12)
         assert held(tuned) == ["customer 0", "customer 3", "customer 1"]
+
+
+def folders(model: Any, where: Path, n: int) -> None:
+    for seed in range(n):
+        ts.save(where / f"{seed}", tiny.away(model, f"prefix:length={2 + seed % 3}", seed), model=model)
+
+
+def sizes(ready: Ready) -> int:
+    """What an entry holds: its tensors, and the keys and values that were made of them."""
+    made = [value for artifact in ready.artifacts for value in artifact.tensors.values()]
+    for _, extras, _ in ready.extras.values():
+        made += [part for some in extras.values() for extra in some for part in (extra.key, extra.value)]
+    return sum(value.nbytes for value in made)
+
+
+def test_a_pass_asks_as_many_entries_for_their_sizes_however_many_are_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, asked = tiny.make("gpt2"), []
+    folders(model, tmp_path, 12)
+    given, count, holds = tiny.batch(model), Ready.bytes, ts.Bank.holds
+    monkeypatch.setattr(Ready, "bytes", lambda ready: asked.append("size") or count(ready))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(ts.Bank, "holds", lambda *its: asked.append("holds") or holds(*its))  # type: ignore[func-returns-value]
+    found = []
+    with ts.attach(model, ts.Bank.folder(tmp_path)), torch.no_grad():
+        for name in range(12):
+            model(**given, rows=[str(name), None])
+            model(**given, rows=[str(name), None])
+            asked.clear()
+            model(**given, rows=[str(name), None])
+            found.append(list(asked))
+    assert found == [["size"]] * 12
+
+
+def staying(hot: Hot, keep: set[Entry]) -> tuple[list[Entry], int]:
+    """What is to stay, and its bytes, literally: all sizes are summed, and the oldest go, one after the other."""
+    left = [entry for entry in hot._ready if hot.bank.holds(entry) or entry in keep]
+    read = [entry for entry in left if isinstance(entry.given, Path)]
+    total = sum(sizes(hot._ready[entry]) for entry in read)
+    for entry in read:
+        if total <= hot.bank.hot:
+            break
+        if entry not in keep:
+            total -= sizes(hot._ready[entry])
+            left.remove(entry)
+    return left, total
+
+
+def test_the_running_total_is_the_sum_and_the_bound_is_kept_whatever_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, draw = tiny.make("gpt2"), random.Random(0)
+    folders(model, tmp_path, 6)
+    bank, given, real = ts.Bank.folder(tmp_path), tiny.batch(model), Hot._shrink
+    bank.add("given", tiny.away(model, "prefix:length=2", 9))
+    passes: list[tuple[int, int]] = []
+
+    def shrink(hot: Hot, keep: set[Entry]) -> None:
+        before, wanted = len(hot._ready), staying(hot, keep)
+        real(hot, keep)
+        assert (list(hot._ready), hot._held) == wanted
+        passes.append((before, len(hot._ready)))
+
+    monkeypatch.setattr(Hot, "_shrink", shrink)
+    with ts.attach(model, bank) as tuned, torch.no_grad():
+        for _ in range(200):
+            bank.hot = draw.choice([0, 2_000, 4_000, 8_000, 10**6])
+            name = str(draw.randrange(6))
+            if draw.random() < 0.3:
+                if name in bank:
+                    bank.remove(name)
+                else:
+                    bank.add(name, tmp_path / name)
+            if draw.random() < 0.1:
+                tuned.parameters()
+            model(**given, rows=draw.choices([*bank, None], k=2))
+    assert {after - before for before, after in passes} >= {0, -1, -2} and max(after for _, after in passes) >= 5
 
 
 def held(tuned: Banked) -> list[str]:

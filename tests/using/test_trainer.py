@@ -1,5 +1,8 @@
 """transformers' Trainer trains what is attached as a loop by hand does, resumes it, and brings the best back."""
 
+import gc
+import weakref
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +299,44 @@ def test_a_head_stands_in_for_a_classifier_and_elsewhere_is_refused() -> None:
         ts.attach(model, ts.Head(n_labels=3))
     with pytest.raises(ts.UserError, match="load the model as AutoModel, or as AutoModelForSequenceClassification"):
         ts.attach(tiny.build(tf.AutoModelForMaskedLM, config), ts.Head(n_labels=2))
+
+
+@pytest.mark.parametrize("in_bank", [False, True])
+def test_a_base_model_called_by_itself_leaves_no_logits_of_a_head_behind(in_bank: bool) -> None:
+    model = model_of("bert")
+    given, head = tiny.batch(model), tiny.away(model, "head:n_labels=2,pooler=true", 0)
+    left: list[weakref.ref[Tensor]] = []
+    tuned: Attached | Banked = ts.attach(model, *([ts.Bank({"anna": head})] if in_bank else head))
+    with tuned, tuned.rows(["anna", "anna"]) if isinstance(tuned, Banked) else nullcontext():
+        wanted = model(**given).logits
+        for _ in range(5):
+            alone = model.base_model(**given).logits
+            assert torch.equal(alone, wanted)
+            left.append(weakref.ref(alone))
+        with pytest.raises(IndexError):
+            model(input_ids=torch.tensor([[10**6]] * 2))
+        del alone
+        gc.collect()
+        assert [one() for one in left] == [None] * 5
+        assert torch.equal(model(**given).logits, wanted)
+        assert torch.equal(model.forward(**given).logits, wanted)  # past the hooks of the whole model
+
+
+def test_a_call_cut_short_before_the_classifier_leaves_no_logits_of_a_head_behind() -> None:
+    model = model_of("bert")
+    given, left = tiny.batch(model), []
+
+    def cut(_module: Any, _args: Any, output: Any) -> None:
+        left.append(weakref.ref(output.logits))
+        raise ZeroDivisionError
+
+    with ts.attach(model, *tiny.away(model, "head:n_labels=2", 0)):
+        wanted = model(**given).logits
+        handle = model.base_model.register_forward_hook(cut)
+        for _ in range(3):
+            with pytest.raises(ZeroDivisionError):
+                model(**given)
+        handle.remove()
+        gc.collect()
+        assert [one() for one in left] == [None] * 3
+        assert torch.equal(model(**given).logits, wanted)

@@ -70,7 +70,6 @@ class Banked:
             raise UserError("This model has artifacts attached already: detach() first.")
         enter = self._stack.enter_context
         enter(marked(self.model, self, wants_output_start=kind(self.model) == "decoder", in_weights=False))
-        enter(compiled_anew())
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))
@@ -82,6 +81,7 @@ class Banked:
         if kind(self.model) != "decoder":
             enter(embeddings_joined(self.model, self._embeddings))
         enter(recomputed(self.model, self._as_now))
+        enter(compiled_anew(self.model))
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:

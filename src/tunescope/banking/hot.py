@@ -52,6 +52,10 @@ class Hot:
         self.bank = bank
         self._made = (model, tokenizer, seed)
         self._ready: OrderedDict[Entry, Ready] = OrderedDict()
+        self._bytes: dict[Entry, int] = {}  # of what can be read again
+        self._held = 0  # their sum, kept as they come, grow and go, for every pass asks for it
+        self._lent: set[Entry] = set()  # what was asked for last, which may have grown by keys and values since
+        self._removals = 0  # of the bank's, those that were looked for here
         self.making = False  # the model may be run bare then, to measure what a fresh prefix starts from
 
     def lacks(self, entries: Sequence[Entry]) -> bool:
@@ -95,12 +99,37 @@ class Hot:
 
     def _shrink(self, keep: set[Entry]) -> None:
         """Out with what was removed from the bank, and with the oldest of what can be read again."""
-        for entry in [one for one in self._ready if not self.bank.holds(one) and one not in keep]:
-            del self._ready[entry]
-        read = [entry for entry in self._ready if isinstance(entry.given, Path)]
-        held = sum(self._ready[entry].bytes() for entry in read)
-        for entry in read:
+        for entry in self._lent | keep:
+            self._count(entry)
+        self._lent = keep
+        if self._removals != (removals := self.bank.removals):
+            gone = [one for one in self._ready if not self.bank.holds(one)]
+            for entry in gone:
+                if entry not in keep:
+                    self._forget(entry)
+            if keep.isdisjoint(gone):  # else they are looked for again in the next pass
+                self._removals = removals
+        for entry in self._over(keep):
+            self._forget(entry)
+
+    def _over(self, keep: set[Entry]) -> list[Entry]:
+        """What is to go for the rest to be within the bound, the least recently used first."""
+        found: list[Entry] = []
+        held = self._held
+        for entry in self._ready:
             if held <= self.bank.hot:
-                return
-            if entry not in keep:
-                held -= self._ready.pop(entry).bytes()
+                break
+            if isinstance(entry.given, Path) and entry not in keep:
+                held -= self._bytes[entry]
+                found.append(entry)
+        return found
+
+    def _count(self, entry: Entry) -> None:
+        if isinstance(entry.given, Path) and entry in self._ready:
+            size = self._ready[entry].bytes()
+            self._held += size - self._bytes.get(entry, 0)
+            self._bytes[entry] = size
+
+    def _forget(self, entry: Entry) -> None:
+        del self._ready[entry]
+        self._held -= self._bytes.pop(entry, 0)
