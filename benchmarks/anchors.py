@@ -18,12 +18,11 @@ import tunescope as ts
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.memory import megabytes
 from benchmarks.tools.models import Scale, gpt2
-from tunescope.anchors.compressing import compress, positions_of
-from tunescope.anchors.saliency import saliency
-from tunescope.anchors.spans import Spans
-from tunescope.artifact import Artifact
-from tunescope.attached import logits_at
-from tunescope.hooks import frozen
+from tunescope.attach.site_hooks import frozen, logits_at
+from tunescope.methods.artifact import Artifact
+from tunescope.probes.anchors.compression import compress, positions_of
+from tunescope.probes.anchors.saliency import saliency
+from tunescope.tasks.prompts.spans import Spans
 
 SHARED, ANCHORS = 1.25, 1.06  # of the time of the queries alone
 TIME, MEMORY = 4.0, 2.0  # of one forward and backward

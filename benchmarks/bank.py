@@ -11,8 +11,8 @@ import tunescope as ts
 from benchmarks.decoding import STEPS, decoder, text_before
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import MODELS, Scale
-from tunescope.artifact import Artifact
-from tunescope.fitting import initialised
+from tunescope.attach.fit import initialised
+from tunescope.methods.artifact import Artifact
 
 EVERY = ("attn.q", "attn.k", "attn.v", "attn.o", "ffn.in", "ffn.out")
 CASES: dict[str, tuple[Any, ...]] = {  # what rows take in turn

@@ -16,7 +16,7 @@ from benchmarks.bank import made
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale, llama, text
 from benchmarks.tools.where import device
-from tunescope.machine import memory_meter
+from tunescope.system.machine import memory_meter
 
 ARTIFACTS = {"full": 2000, "tiny": 40}
 HOT = 64 * 2**20  # bytes that may stay at hand

@@ -15,9 +15,9 @@ from typing import Any
 import tunescope as ts
 from benchmarks.tools.measuring import Check, Ratio, Result, alternating, compared
 from benchmarks.tools.models import Scale, gpt2
-from tunescope.tasks.decoding import written
+from tunescope.tasks.answers.decode import written
+from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.task import Encoded
-from tunescope.tasks.writing import Writing
 
 SHARED = Path(__file__).parents[2] / "shared"
 STORIES, TABLES = SHARED / "models/stories260K", SHARED / "data/e2e/test.jsonl.gz"

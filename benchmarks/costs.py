@@ -21,10 +21,10 @@ from benchmarks.tools.measuring import Check, Ratio, Result, compared
 from benchmarks.tools.memory import megabytes
 from benchmarks.tools.models import IGNORED, MODELS, Scale, floor_step, labelled_step, plain_step, text
 from benchmarks.tools.predicting import Case, predictions
-from tunescope.costs import methods, serving, shapes, training
-from tunescope.costs.methods import Method
-from tunescope.costs.shapes import Shape
-from tunescope.lean import lean
+from tunescope.attach.guards.activations import lean
+from tunescope.theory.costs import methods, serving, shapes, training
+from tunescope.theory.costs.methods import Method
+from tunescope.theory.costs.shapes import Shape
 
 WITHIN = 0.2
 RANK, LABELLED = 8, 10

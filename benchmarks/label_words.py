@@ -12,8 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale, gpt2, text
-from tunescope.tasks import Classification
-from tunescope.tasks.scoring import word_scores
+from tunescope.tasks.answers.likelihood import word_scores
+from tunescope.tasks.kinds.classification import Classification
 
 WORDS = {"a": "w1", "b": "w2", "c": "w3 w4", "d": "w5 w6", "e": "w7 w8 w9", "f": "w10 w11 w12"}  # a word, a token
 

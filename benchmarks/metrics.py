@@ -8,10 +8,9 @@ from random import Random
 
 from benchmarks.tools.measuring import Check, Result
 from benchmarks.tools.models import Scale
-from tunescope import metrics
+from tunescope.data import corpus_name, metric
+from tunescope.data.scores import aggregate, statistics
 from tunescope.errors import UserError
-from tunescope.gathering import spec
-from tunescope.tasks.metrics import aggregate, statistics
 
 ROWS = {"full": 5000, "tiny": 20}
 REFERENCES, WORDS, VOCABULARY = 3, 22, 1500
@@ -22,7 +21,7 @@ TARGET = 10.0
 def run(scale: Scale) -> Result:
     outputs, references = texts(ROWS[scale.name])
     took: dict[str, float | str] = {}
-    for name in metrics.names():
+    for name in metric.names():
         n_rows = min(APART.get(name, len(outputs)), len(outputs))
         took[name] = _seconds(name, outputs[:n_rows], references[:n_rows])
     settings = {
@@ -38,8 +37,8 @@ def run(scale: Scale) -> Result:
 def _sets() -> dict[tuple[str, ...], list[str]]:
     """The metrics that corpora are scored by -> these corpora."""
     found: dict[tuple[str, ...], list[str]] = {}
-    for corpus in spec.names():
-        asked = getattr(importlib.import_module(f"tunescope.corpora.{corpus}"), "METRICS", ("exact_match",))
+    for corpus in corpus_name.names():
+        asked = getattr(importlib.import_module(f"tunescope.data.corpora.{corpus}"), "METRICS", ("exact_match",))
         found.setdefault(tuple(name for name in asked if name not in APART), []).append(corpus)
     return found
 
@@ -72,7 +71,7 @@ def texts(n_rows: int) -> tuple[list[str], list[list[str]]]:
 def _seconds(name: str, outputs: list[str], references: list[list[str]]) -> float | str:
     """Of processor time, Java's own process counted; or why it could not be measured."""
     try:
-        metrics.find(name).needs()
+        metric.find(name).needs()
     except UserError as refusal:
         return str(refusal)
     start = sum(os.times()[:4])

@@ -18,15 +18,16 @@ from transformers import PreTrainedTokenizerFast
 import tunescope as ts
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale, gpt2, text
-from tunescope.artifact import fingerprint
-from tunescope.comparing.bench import Bench
-from tunescope.comparing.plan import Plan
-from tunescope.machine import threads
-from tunescope.search.pez import PEZ
-from tunescope.searching.nearest import nearest
-from tunescope.searching.objective import objective
-from tunescope.searching.vocabulary import vocabulary
-from tunescope.tasks import Classification, split
+from tunescope.data.splitting import split
+from tunescope.models.fingerprint import fingerprint
+from tunescope.search.methods._nearest import nearest
+from tunescope.search.methods.pez import PEZ
+from tunescope.search.objective import objective
+from tunescope.search.vocabulary import vocabulary
+from tunescope.system.machine import threads
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
 
 LENGTH = 20
 STEP, PROJECTION = 1.1, 15.0  # of a soft prompt's step; milliseconds

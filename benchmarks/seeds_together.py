@@ -12,9 +12,9 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale
-from tunescope.lab.lessons import digits, vocabulary
-from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.world import World
+from tunescope.lab.worlds.lessons import digits, vocabulary
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.lab.worlds.world import World
 
 SEEDS = 4
 

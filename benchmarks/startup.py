@@ -13,12 +13,12 @@ from benchmarks.tools.models import Scale
 
 TARGET_MS = 300.0
 RUNS = {"full": 10, "tiny": 2}
-COMMAND = [sys.executable, "-c", "import sys; from tunescope.cli import main; sys.exit(main())", "--help"]
+COMMAND = [sys.executable, "-c", "import sys; from tunescope.cli.app import main; sys.exit(main())", "--help"]
 
 
 def run(scale: Scale) -> Result:
-    if importlib.util.find_spec("tunescope.cli") is None:
-        return Result(skipped="tunescope.cli is not there yet")
+    if importlib.util.find_spec("tunescope.cli.app") is None:
+        return Result(skipped="tunescope.cli.app is not there yet")
     walls, cpu = [], []
     for _ in range(RUNS[scale.name]):
         start, start_cpu = time.perf_counter(), _children_cpu()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale
-from tunescope.comparing import grouped
-from tunescope.comparing.bench import Bench, open_bench
-from tunescope.comparing.job import Job
-from tunescope.comparing.plan import Plan
-from tunescope.comparing.protocol import entered
+from tunescope.compare import shared_passes
+from tunescope.compare.job import Job
+from tunescope.compare.protocol import entered
 from tunescope.lab.demo import prepare
-from tunescope.train import Settings
+from tunescope.trial.bench import Bench
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+from tunescope.trial.train.loop import Settings
 
 ARMS = ("prefix:length=10", "lora:rank=4", "soft:length=10")
 TRIALS = 3  # of each arm: nine runs, of which eight go together
@@ -29,8 +30,8 @@ def run(scale: Scale) -> Result:
         with tempfile.TemporaryDirectory() as name:
             bench, jobs = _opened(Path(name), rows)
         steps: dict[str, Callable[[], object]] = {
-            "together": lambda bench=bench, jobs=jobs: grouped.step(bench, jobs),  # type: ignore[misc]
-            "one by one": lambda bench=bench, jobs=jobs: [grouped.step(bench, [one]) for one in jobs],  # type: ignore[misc]
+            "together": lambda bench=bench, jobs=jobs: shared_passes.step(bench, jobs),  # type: ignore[misc]
+            "one by one": lambda bench=bench, jobs=jobs: [shared_passes.step(bench, [one]) for one in jobs],  # type: ignore[misc]
         }
         times = alternating(steps, scale.rounds)
         case = f"demo model, {TOGETHER} runs of {rows} rows"
@@ -56,5 +57,5 @@ def _opened(folder: Path, rows: int) -> tuple[Bench, list[Job]]:
 
 
 def _difference(bench: Bench, jobs: list[Job]) -> float:
-    together = grouped.step(bench, jobs)
-    return max(abs(together[one.id] - grouped.step(bench, [one])[one.id]) for one in jobs)
+    together = shared_passes.step(bench, jobs)
+    return max(abs(together[one.id] - shared_passes.step(bench, [one])[one.id]) for one in jobs)

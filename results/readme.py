@@ -11,7 +11,7 @@ from typing import Any
 
 from scale import TABLES
 
-from tunescope.reproducing.working import at_an_edge
+from tunescope.reproduce.corpus_line import at_an_edge
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tunescope.costs import methods, serving, training
-from tunescope.costs.machine import Machine
-from tunescope.costs.methods import Method
-from tunescope.costs.shapes import Shape
-from tunescope.costs.training import Batch
+from tunescope.theory.costs import methods, serving, training
+from tunescope.theory.costs.machine import Machine
+from tunescope.theory.costs.methods import Method
+from tunescope.theory.costs.shapes import Shape
+from tunescope.theory.costs.training import Batch
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = {

@@ -13,12 +13,13 @@ import transformers
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import attached, families
-from tunescope.artifact import Artifact, Context, TokenContext
-from tunescope.fitting import initialised
-from tunescope.merging import can_merge
-from tunescope.registry import methods, parse
-from tunescope.sites import kind
+from tunescope.attach import attached
+from tunescope.attach.fit import initialised
+from tunescope.attach.merge import can_merge
+from tunescope.methods.artifact import Artifact, Context, TokenContext
+from tunescope.methods.typed import methods, parse
+from tunescope.models import family as families
+from tunescope.models.anatomy import kind
 
 # More arms than the default constructor of each method. The one list here, and no method need be in it.
 VARIANTS = {

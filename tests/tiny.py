@@ -11,9 +11,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch.overrides import TorchFunctionMode
 
-from tunescope.artifact import Artifact
-from tunescope.fitting import initialised
-from tunescope.lab.families import (
+from tunescope.attach.fit import initialised
+from tunescope.lab.worlds.families import (
     BART_LIKE,
     BERT_LIKE,
     DECODER,
@@ -24,7 +23,8 @@ from tunescope.lab.families import (
     configs,
     random_model,
 )
-from tunescope.registry import parse
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.typed import parse
 
 __all__ = ["BART_LIKE", "BERT_LIKE", "DECODER", "LLAMA_LIKE", "VOCAB", "auto_class", "build", "configs"]
 

@@ -35,7 +35,7 @@ def main(benchmark: str, variant: str, *flags: str) -> None:
 
     from benchmarks.tools.models import FULL, TINY
     from benchmarks.tools.where import device
-    from tunescope.machine import memory_meter
+    from tunescope.system.machine import memory_meter
 
     torch.set_num_threads(1)
     step = importlib.import_module(f"benchmarks.{benchmark}").step(variant, TINY if flags else FULL)

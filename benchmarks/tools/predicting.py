@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from benchmarks.tools.measuring import Ratio, alternating, compared
-from tunescope.costs.machine import Machine
+from tunescope.theory.costs.machine import Machine
 
 STEP, DECODING = "calibrated: a training step", "calibrated: decoding"
 

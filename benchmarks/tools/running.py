@@ -90,7 +90,7 @@ def _where() -> dict[str, Any]:
 
     import torch
 
-    from tunescope.machine import describe, versions
+    from tunescope.system.machine import describe, versions
 
     about = describe(device(), torch.get_num_threads())
     return {"versions": versions() | {"peft": version("peft")}, "machine": about}

@@ -1,6 +1,6 @@
 """`python -m tunescope`: the command line."""
 
-from tunescope.cli import main
+from tunescope.cli.app import main
 
 if __name__ == "__main__":
     main()

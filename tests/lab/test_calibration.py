@@ -5,10 +5,10 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from tunescope.comparing.forecast import OUTCOMES, Features, probabilities
-from tunescope.lab import trials
-from tunescope.lab.calibration import RIDGE, Case, fit, held_out, judged, reliability, truth
-from tunescope.lab.skills import SKILLS
+from tunescope.lab.worlds import trials
+from tunescope.lab.worlds.calibration import RIDGE, Case, fit, held_out, judged, reliability, truth
+from tunescope.lab.worlds.skills import SKILLS
+from tunescope.report.verdict.forecast import OUTCOMES, Features, probabilities
 
 ZERO = Features(**dict.fromkeys(Features.__dataclass_fields__, 0.0))
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tunescope import machine
 from tunescope.lab.demo import PACKAGED, QUESTIONS, SIZES, compare_one, prepare
-from tunescope.lab.manifest import digests, read_manifest, write_manifest
-from tunescope.lab.measure import measure
-from tunescope.lab.pretrain import MIX, Recipe, pretrain
-from tunescope.lab.skills import SKILLS
-from tunescope.lab.world import World, part_of
+from tunescope.lab.worlds.manifest import digests, read_manifest, write_manifest
+from tunescope.lab.worlds.measure import measure
+from tunescope.lab.worlds.pretrain import MIX, Recipe, pretrain
+from tunescope.lab.worlds.skills import SKILLS
+from tunescope.lab.worlds.world import World, part_of
+from tunescope.system import machine
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_model_made_from_scratch_is_made_once(tmp_path: Path, monkeypatch: pyt
         write_manifest(folder, {"command": command})
         made.append(recipe)
 
-    monkeypatch.setattr("tunescope.lab.pretrain.pretrain", pretend)
+    monkeypatch.setattr("tunescope.lab.worlds.pretrain.pretrain", pretend)
     first, second = prepare(tmp_path, from_scratch=True), prepare(tmp_path, from_scratch=True)
     assert first.model == second.model == tmp_path / "model"
     assert made == [Recipe()]

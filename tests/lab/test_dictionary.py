@@ -7,21 +7,11 @@ import pytest
 import torch
 
 from tunescope.errors import UserError
-from tunescope.lab.dictionary import (
-    SYMBOLS,
-    Dictionary,
-    Spelling,
-    ids,
-    keep,
-    kept,
-    lesson,
-    read,
-    synthetic,
-)
-from tunescope.lab.lessons import exact, problem
-from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.pretrained import Pretraining, pretrained
-from tunescope.train import Settings
+from tunescope.lab.worlds.dictionary import SYMBOLS, Dictionary, Spelling, ids, keep, kept, lesson, read, synthetic
+from tunescope.lab.worlds.lessons import exact, problem
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.lab.worlds.pretrained import Pretraining, pretrained
+from tunescope.trial.train.loop import Settings
 
 HEAD = "en\tde\tes\tn_de\tn_es"
 ROWS = [("house", "haus", "casa"), ("door", "tuer", "puerta"), ("sea", "meer", "mar")]

@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from tunescope.lab.documents import IGNORED, document
-from tunescope.lab.skills import find
-from tunescope.lab.vocabulary import tokenizer_for
-from tunescope.lab.world import World, rows
-from tunescope.tasks import Generation
+from tunescope.lab.worlds.documents import IGNORED, document
+from tunescope.lab.worlds.skills import find
+from tunescope.lab.worlds.vocabulary import tokenizer_for
+from tunescope.lab.worlds.world import World, rows
+from tunescope.tasks.kinds.generation import Generation
 
 
 def test_a_document_is_demonstrations_then_a_prompt_then_its_target() -> None:

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.lab import pretrained as module
-from tunescope.lab.adapting import Course, adapted, unadapted
-from tunescope.lab.lessons import Lesson, Unnamed, digits, exact, lesson, problem, right, vocabulary
-from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.pretrained import Pretraining, pretrained
-from tunescope.lab.world import World, part_of
-from tunescope.train import Settings, train
+from tunescope.lab.worlds import pretrained as module
+from tunescope.lab.worlds.adapting import Course, adapted, unadapted
+from tunescope.lab.worlds.lessons import Lesson, Unnamed, digits, exact, lesson, problem, right, vocabulary
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.lab.worlds.pretrained import Pretraining, pretrained
+from tunescope.lab.worlds.world import World, part_of
+from tunescope.trial.train.loop import Settings, train
 
 WORLD = World(length=4, digits=4, few=3)
 

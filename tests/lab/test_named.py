@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from tunescope.lab.lessons import Lesson
-from tunescope.lab.named import Named, tokenizer
-from tunescope.lab.skills import find
-from tunescope.lab.world import part_of
+from tunescope.lab.worlds.lessons import Lesson
+from tunescope.lab.worlds.named import Named, tokenizer
+from tunescope.lab.worlds.skills import find
+from tunescope.lab.worlds.world import part_of
 
 WORLD = Named(words=15, length=3)
 NUMBERS = WORLD.world.length

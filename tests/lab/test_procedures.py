@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import tunescope as ts
-from tunescope.lab.lessons import right
-from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.procedures import BASE, PROCEDURES, find, lesson, rows, writes
-from tunescope.lab.world import part_of
+from tunescope.lab.worlds.lessons import right
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.lab.worlds.procedures import BASE, PROCEDURES, find, lesson, rows, writes
+from tunescope.lab.worlds.world import part_of
 
 BY_HAND = {
     "plus-one": ([9, 0, 4, 7, 8, 3], [[0, 1, 5, 8, 9, 4], [1, 2, 6, 9, 0, 5], [2, 3, 7, 0, 1, 6]]),

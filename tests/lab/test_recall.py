@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import torch
 
-from tunescope.anchors.spans import spans
-from tunescope.lab.lessons import Lesson, problem
-from tunescope.lab.models import Shape, gpt2
-from tunescope.lab.recall import Recall, tokenizer
+from tunescope.lab.worlds.lessons import Lesson, problem
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.lab.worlds.recall import Recall, tokenizer
+from tunescope.tasks.prompts.spans import spans
 
 WORLD = Recall(items=7, labels=3, shown=5)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tunescope.errors import UserError
-from tunescope.lab.skills import COMPOSED, SKILLS, find
-from tunescope.lab.world import World
+from tunescope.lab.worlds.skills import COMPOSED, SKILLS, find
+from tunescope.lab.worlds.world import World
 
 BY_HAND = {
     "ascending": [0, 1, 1, 2, 3, 3, 3, 5, 7, 7],

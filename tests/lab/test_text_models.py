@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import tunescope as ts
-from tunescope.lab import text_files, texts
-from tunescope.lab.text_models import Size, TextModel, held_out_loss, main, pretrained, rates_of
-from tunescope.train import Settings
+from tunescope.lab.worlds import text_files, texts
+from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, main, pretrained, rates_of
+from tunescope.trial.train.loop import Settings
 
 LINES = [f"the {n} birds flew over {n * 7} hills and sang" for n in range(200)]
 MODEL = TextModel(

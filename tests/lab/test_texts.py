@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tunescope as ts
-from tunescope.lab import texts
+from tunescope.lab.worlds import texts
 
 LINES = [f"the {n} birds flew over {n * 7} hills and sang, café {n % 5}!" for n in range(300)]
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tunescope.errors import UserError
-from tunescope.lab.skills import SKILLS
-from tunescope.lab.vocabulary import tokenizer_for
-from tunescope.lab.world import SHARES, World, distinct, part_of, rows, text, write
+from tunescope.lab.worlds.skills import SKILLS
+from tunescope.lab.worlds.vocabulary import tokenizer_for
+from tunescope.lab.worlds.world import SHARES, World, distinct, part_of, rows, text, write
 
 IN_ANOTHER_PROCESS = """
 from hashlib import sha256
-from tunescope.lab.world import World
+from tunescope.lab.worlds.world import World
 print(sha256(b"".join(World().sequences(p, 40, 3).tobytes() for p in ("train", "dev", "test"))).hexdigest())
 """
 

@@ -8,9 +8,9 @@ from reference.literal import literal, modules
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-from tunescope import families
+from tunescope.models import family
 
-FAMILIES = families.names()
+FAMILIES = family.names()
 KEPT: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
 
 

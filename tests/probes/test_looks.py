@@ -11,17 +11,18 @@ import transformers
 from probe_tools import FAMILIES
 
 import tunescope as ts
-from tunescope import probes, registry
-from tunescope.looking import probe_list
-from tunescope.looking.finding import Finding
-from tunescope.looking.probing import mechanism
-from tunescope.looking.seeing import see
-from tunescope.probes import pattern, prefix_bias, second_layer
-from tunescope.record import record
-from tunescope.report import probe as page
-from tunescope.reproducing.prefix_use import prefix_use
+from tunescope import probes
+from tunescope.attach.attention.record import record
+from tunescope.methods import typed
+from tunescope.probes import names
+from tunescope.probes.looks import pattern, prefix_bias, second_layer
+from tunescope.probes.mechanism import mechanism
+from tunescope.probes.see import see
+from tunescope.report import findings_page as page
+from tunescope.report.finding import Finding
+from tunescope.reproduce.recipes._prefix_use import prefix_use
 
-NAMES = registry.names("probes")
+NAMES = typed.names("probes")
 
 
 def plain(value):
@@ -71,7 +72,8 @@ def test_a_probe_has_a_function_of_its_name_that_takes_tensors_and_no_model(name
     assert "model" not in own.__annotations__
     text = Path(module.__file__).read_text()
     assert not any(
-        word in text for word in ("attach(", "record(", "transformers", "tunescope.reach", "tunescope.report")
+        word in text
+        for word in ("attach(", "record(", "transformers", "tunescope.attach.attention.reach", "tunescope.report")
     )
 
 
@@ -79,27 +81,27 @@ def test_a_new_file_is_a_new_probe(tmp_path, monkeypatch):
     body = '"""How many queries there are."""\n\ndef count(weights):\n    return weights.shape[2]\n'
     (tmp_path / "count.py").write_text(body)
     monkeypatch.setattr(probes, "__path__", [*probes.__path__, str(tmp_path)])
-    registry.names.cache_clear()
+    typed.names.cache_clear()
     try:
-        assert "count" in registry.names("probes")
-        assert "count: How many queries there are." in probe_list.lines()
-        assert probe_list.check("count") == "count"
+        assert "count" in typed.names("probes")
+        assert "count: How many queries there are." in names.lines()
+        assert names.check("count") == "count"
     finally:
         monkeypatch.undo()
-        registry.names.cache_clear()
+        typed.names.cache_clear()
 
 
 def test_the_list_is_the_folder():
-    assert [line.partition(":")[0] for line in probe_list.lines()] == NAMES
-    assert all(line.endswith(".") or line.endswith(")") for line in probe_list.lines())
+    assert [line.partition(":")[0] for line in names.lines()] == NAMES
+    assert all(line.endswith(".") or line.endswith(")") for line in names.lines())
     with pytest.raises(ts.UserError, match=r"no probe 'patern'. Did you mean 'pattern'\? Probes: neighbours, pattern,"):
-        probe_list.check("patern")
+        names.check("patern")
 
 
 def test_long_texts_are_cut_in_pictures_to_their_last_tokens():
     model = tiny.make("llama")
     seen = see(model, tiny.away(model, "prefix:length=2"), {"input_ids": tiny.ids(1, 60)}, tiny.tokenizer())
-    grid, attention = import_module("tunescope.probes.prefix_bias").look(seen).pictures
+    grid, attention = import_module("tunescope.probes.looks.prefix_bias").look(seen).pictures
     assert (len(attention.queries), len(attention.keys)) == (48, 50)
     assert torch.tensor(attention.values).shape == (48, 50)
     assert len(grid.rows) == 2
@@ -108,7 +110,7 @@ def test_long_texts_are_cut_in_pictures_to_their_last_tokens():
 def test_padding_is_in_no_picture():
     model = tiny.make("t5")
     seen = see(model, tiny.away(model, "prefix:length=2"), tiny.batch(model), tiny.tokenizer())
-    _, attention = import_module("tunescope.probes.prefix_bias").look(seen).pictures
+    _, attention = import_module("tunescope.probes.looks.prefix_bias").look(seen).pictures
     assert "<pad>" not in [*attention.keys, *attention.queries]
     assert attention.marked == len(attention.queries) - 1
 

@@ -5,9 +5,9 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.looking.seeing import see
-from tunescope.lowered import embedder
-from tunescope.probes.neighbours import look, neighbours, off, spacing
+from tunescope.attach.context_keys import embedder
+from tunescope.probes.looks.neighbours import look, neighbours, off, spacing
+from tunescope.probes.see import see
 
 
 def test_they_are_those_of_a_search_one_pair_at_a_time():

@@ -6,9 +6,9 @@ import torch
 from probe_tools import FAMILIES
 
 import tunescope as ts
-from tunescope.looking.probing import mechanism
-from tunescope.looking.seeing import see
-from tunescope.probes.pattern import between, pattern
+from tunescope.probes.looks.pattern import between, pattern
+from tunescope.probes.mechanism import mechanism
+from tunescope.probes.see import see
 
 DECODERS = [family for family in FAMILIES if tiny.is_decoder(tiny.make(family))]
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from probe_tools import FAMILIES, literally
 
 import tunescope as ts
-from tunescope.looking.seeing import see
-from tunescope.probes.prefix_bias import prefix_bias
+from tunescope.probes.looks.prefix_bias import prefix_bias
+from tunescope.probes.see import see
 
 
 @pytest.mark.parametrize("n_context", [0, 1, 5])

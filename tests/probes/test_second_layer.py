@@ -6,14 +6,14 @@ import torch
 from probe_tools import FAMILIES
 
 import tunescope as ts
-from tunescope.looking.maps import maps
-from tunescope.looking.seeing import see
-from tunescope.probes import second_layer as probe
-from tunescope.probes.prefix_bias import prefix_bias
-from tunescope.probes.second_layer import second_layer
-from tunescope.reach import reached
-from tunescope.record import record
-from tunescope.sites import resolve
+from tunescope.attach.attention.reach import reached
+from tunescope.attach.attention.record import record
+from tunescope.models.sites import resolve
+from tunescope.probes.looks import second_layer as probe
+from tunescope.probes.looks.prefix_bias import prefix_bias
+from tunescope.probes.looks.second_layer import second_layer
+from tunescope.probes.maps import maps
+from tunescope.probes.see import see
 
 DECODERS = [family for family in FAMILIES if tiny.is_decoder(tiny.make(family))]
 

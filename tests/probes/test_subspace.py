@@ -7,8 +7,8 @@ import tiny
 import torch
 from probe_tools import FAMILIES
 
-from tunescope.looking.seeing import see
-from tunescope.probes.subspace import subspace
+from tunescope.probes.looks.subspace import subspace
+from tunescope.probes.see import see
 
 
 def test_effective_rank_is_the_exponential_of_the_entropy_of_the_singular_values():

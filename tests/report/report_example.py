@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tunescope import stats
-from tunescope.comparing.verdict import decide
+from tunescope.report.verdict import stats
+from tunescope.report.verdict.verdict import decide
 
 SEEDS = (0, 1, 2, 3, 4)
 STEPS, ROWS, CHANCE = 600, 400, 0.5

@@ -9,9 +9,10 @@ import xml.etree.ElementTree as ET
 import pytest
 from test_page import HOSTILE, Tags
 
-from tunescope.looking.finding import Arcs, AttentionMap, Curves, Finding, HeatMap, Line, Pair
-from tunescope.report import probe
-from tunescope.report.pictures import draw, number
+from tunescope.report import findings_page
+from tunescope.report.drawing import number
+from tunescope.report.finding import Arcs, AttentionMap, Curves, Finding, HeatMap, Line, Pair
+from tunescope.report.pictures import draw
 
 NAN = float("nan")
 GRID = HeatMap("Share", ["decoder.0.self", "decoder.1.self"], ["head 0", "head 1"], [[0.25, 1.0], [NAN, 0.0]])
@@ -76,11 +77,11 @@ def test_numbers_are_short(value, wanted):
 
 def test_equal_findings_give_equal_bytes_and_are_left_as_they_were():
     again = copy.deepcopy(FOUND)
-    assert probe.page([FOUND], FACTS) == probe.page([again], FACTS)
+    assert findings_page.page([FOUND], FACTS) == findings_page.page([again], FACTS)
 
 
 def test_the_page_is_one_well_formed_file_that_asks_for_nothing_and_runs_nothing(tmp_path):
-    html = probe.write(FOUND, tmp_path / "out", FACTS, ["a text"], "tunescope probe x").read_text("utf-8")
+    html = findings_page.write(FOUND, tmp_path / "out", FACTS, ["a text"], "tunescope probe x").read_text("utf-8")
     parsed = Tags(html)
     assert parsed.open == []
     policy = next(attrs["content"] for _, attrs in parsed.tags if attrs.get("http-equiv"))
@@ -106,8 +107,10 @@ def test_strings_of_others_are_shown_and_never_run(poison, tmp_path):
         [(poison, 1.0)],
         [mapped, HeatMap(poison, [poison], [poison], [[1.0]])],
     )
-    html = probe.write(found, tmp_path, {"model": poison, "attached": poison}, [poison], poison).read_text("utf-8")
-    clean = Tags(probe.page([FOUND], FACTS))
+    html = findings_page.write(found, tmp_path, {"model": poison, "attached": poison}, [poison], poison).read_text(
+        "utf-8"
+    )
+    clean = Tags(findings_page.page([FOUND], FACTS))
     parsed = Tags(html)
     assert parsed.open == []
     assert {tag for tag, _ in parsed.tags} <= {tag for tag, _ in clean.tags} | {"pre"}
@@ -118,7 +121,7 @@ def test_strings_of_others_are_shown_and_never_run(poison, tmp_path):
 
 
 def test_a_drawing_as_a_file_of_its_own_needs_no_page():
-    alone = probe.standalone(draw(MAP))
+    alone = findings_page.standalone(draw(MAP))
     root = ET.fromstring(alone)
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert "var(" not in alone
@@ -128,7 +131,7 @@ def test_a_drawing_as_a_file_of_its_own_needs_no_page():
 def test_drawing_never_imports_torch():
     code = (
         "import sys; from tunescope.report import probe, pictures; from tunescope.looking import probe_list\n"
-        "from tunescope.looking.finding import HeatMap; pictures.draw(HeatMap('x', ['a'], ['b'], [[1.0]]))\n"
+        "from tunescope.report.finding import HeatMap; pictures.draw(HeatMap('x', ['a'], ['b'], [[1.0]]))\n"
         "probe_list.lines()\n"
         "bad = [m for m in ('torch', 'transformers', 'matplotlib') if m in sys.modules]; sys.exit(', '.join(bad) or 0)"
     )

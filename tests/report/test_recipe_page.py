@@ -4,7 +4,7 @@ import pytest
 from test_outputs import cells, written
 from test_page import HOSTILE, Tags, poisoned
 
-from tunescope.report import recipe, svg
+from tunescope.report import recipe_page, svg
 
 
 def made(poison=None):
@@ -25,7 +25,7 @@ def made(poison=None):
         result, examples = poisoned(result, poison) | {"settings": settings}, poisoned(examples, poison)
         shown, pages = [(poison, [(poison, poison)])], {poison: "units/ab/run/report.html"}
     drawings = {"curve.svg": svg.figure((10, 10), "a curve")}
-    return recipe.page(result, shown, drawings, pages, examples)
+    return recipe_page.page(result, shown, drawings, pages, examples)
 
 
 def test_ours_stands_over_the_papers_and_outputs_of_all_lines_side_by_side():

@@ -9,8 +9,8 @@ from report_example import example
 from test_outputs import written
 
 from tunescope import report
-from tunescope.card import escaped
 from tunescope.report import text
+from tunescope.report.card import escaped
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hJ6"  # 36, as many as GitHub's have
 SECRETS = (

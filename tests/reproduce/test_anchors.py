@@ -6,9 +6,9 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.reproduce import anchors
-from tunescope.reproducing.recipe import Ask
-from tunescope.reproducing.running import reproduce
+from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.recipes import anchors
+from tunescope.reproduce.run import reproduce
 
 
 def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_numbers(tmp_path):

@@ -1,7 +1,7 @@
 """The quick size, run whole: steps are needed for hops and not for plus one."""
 
-from tunescope.reproducing.recipe import Ask, find
-from tunescope.reproducing.running import reproduce
+from tunescope.reproduce.recipe import Ask, find
+from tunescope.reproduce.run import reproduce
 
 
 def test_steps_are_what_a_layer_needs_to_hop_and_not_to_add(tmp_path):

@@ -6,9 +6,9 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope.reproduce import petrov_completions as recipe
-from tunescope.reproducing.completing import LENGTH, completions, targets
-from tunescope.reproducing.recipe import Ask, check
+from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.recipes import petrov_completions as recipe
+from tunescope.reproduce.recipes._completions import LENGTH, completions, targets
 
 
 def hard_of(model):

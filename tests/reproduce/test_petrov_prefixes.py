@@ -10,10 +10,10 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.record import record
-from tunescope.reproduce import petrov_prefixes as recipe
-from tunescope.reproducing.prefix_use import prefix_use, use
-from tunescope.reproducing.recipe import Ask, check
+from tunescope.attach.attention.record import record
+from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.recipes import petrov_prefixes as recipe
+from tunescope.reproduce.recipes._prefix_use import prefix_use, use
 
 
 @pytest.mark.parametrize(("family", "place"), [("gpt2", -1), ("llama", -1), ("bert", 0)])

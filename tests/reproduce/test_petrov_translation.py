@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tunescope.budget import count
 from tunescope.errors import UserError
-from tunescope.lab.dictionary import synthetic
-from tunescope.lab.models import Shape, gpt2
-from tunescope.registry import parse
-from tunescope.reproduce import petrov_translation as recipe
-from tunescope.reproducing.recipe import Ask, check
+from tunescope.lab.worlds.dictionary import synthetic
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.methods.typed import parse
+from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.recipes import petrov_translation as recipe
+from tunescope.trial.budget import count
 
 QUICK = Ask("petrov-translation", quick=True)
 

@@ -7,9 +7,9 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.reproduce import prompt_likelihood, prompt_search, prompt_transfer
-from tunescope.reproducing.recipe import Ask
-from tunescope.reproducing.running import reproduce
+from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.recipes import _searches, prompt_likelihood, prompt_search, prompt_transfer
+from tunescope.reproduce.run import reproduce
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def found(tmp_path_factory):
 
 def test_searches_find_the_names_of_skills_and_a_name_found_answers_as_the_name_does(found):
     rows = {row["label"]: row["cells"] for row in found["table"]["rows"]}
-    assert set(rows) == {prompt_search.METHODS[one] for one in ("random", "pez", "gcg")}
+    assert set(rows) == {_searches.METHODS[one] for one in ("random", "pez", "gcg")}
     assert rows["PEZ"][0]["values"] == rows["PEZ"][1]["values"] == [1.0, 1.0]
     for unit in found["units"]:
         outcome = unit["outcome"]

@@ -2,8 +2,9 @@
 
 import pytest
 
-from tunescope.reproducing.recipe import Ask, Cell
-from tunescope.reproducing.running import reproduce
+from tunescope.report.cells import Cell
+from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.run import reproduce
 
 
 @pytest.fixture

@@ -13,14 +13,16 @@ import torch
 import transformers
 
 import tunescope as ts
-from tunescope import machine, store
-from tunescope.budget import count
-from tunescope.comparing.protocol import AllRefused
-from tunescope.loading import load_model
-from tunescope.registry import parse
-from tunescope.reproducing import curve, published, running, study, working
-from tunescope.reproducing.recipe import Ask, check, find, recipes
-from tunescope.reproducing.running import command, reproduce
+from tunescope.compare.protocol import AllRefused
+from tunescope.methods.typed import parse
+from tunescope.models.load import load_model
+from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce import run as running
+from tunescope.reproduce.recipe import Ask, check, find, recipes
+from tunescope.reproduce.recipes import _curve
+from tunescope.reproduce.run import command, reproduce
+from tunescope.system import machine, run_folder
+from tunescope.trial.budget import count
 
 STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
 
@@ -104,12 +106,12 @@ def t5(folder):
 
 def test_dev_and_test_lose_whole_inputs_and_training_rows_go_one_by_one():
     rows = [{"input": str(n // 3), "target": str(n)} for n in range(30)]
-    some = study.reduced(rows, 4, "test")
+    some = corpus_table.reduced(rows, 4, "test")
     kept = {row["input"] for row in some}
     assert len(kept) == 4 and some == [row for row in rows if row["input"] in kept]
-    assert len(study.reduced(rows, 7, "train")) == 7
-    assert study.reduced(rows, 7, "train") == study.reduced(rows, 7, "train")
-    assert study.reduced(rows, None, "test") == study.reduced(rows, 10, "test") == rows
+    assert len(corpus_table.reduced(rows, 7, "train")) == 7
+    assert corpus_table.reduced(rows, 7, "train") == corpus_table.reduced(rows, 7, "train")
+    assert corpus_table.reduced(rows, None, "test") == corpus_table.reduced(rows, 10, "test") == rows
 
 
 def test_a_line_comes_to_what_its_comparison_says(tmp_path):
@@ -119,14 +121,14 @@ def test_a_line_comes_to_what_its_comparison_says(tmp_path):
     assert str(tmp_path) not in json.dumps(result)
     assert [row["label"] for row in result["table"]["rows"]] == ["full tuning", "adapter, 3 %"]
     for one in result["units"]:
-        folder = tmp_path / "run/units" / store.identity(one["unit"])
+        folder = tmp_path / "run/units" / run_folder.identity(one["unit"])
         arm = json.loads((folder / "run/results.json").read_text())["arms"][0]
         assert one["outcome"]["scores"]["bleu"] == [run["test"]["bleu"] for run in arm["runs"]]
         assert one["outcome"]["stored"] == arm["parameters"]["stored"]
         assert len(one["outcome"]["scores"]["nist"]) == len(arm["runs"]) == 1
     page = (tmp_path / "run/report.html").read_text()
     assert page.count('<td class="arm-name">') == 2 * page.count('<th scope="rowgroup"') > 0
-    assert f'href="units/{store.identity(result["units"][0]["unit"])}/run/report.html"' in page
+    assert f'href="units/{run_folder.identity(result["units"][0]["unit"])}/run/report.html"' in page
     small = result["units"][1]["outcome"]
     assert small["stored"] <= 0.03 * result["settings"]["parameters"]
 
@@ -140,7 +142,7 @@ def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path)
     assert "has no such parameter" in first["text"] and not any(cell["text"] for cell in rest)
     composed = {**result["settings"], "lines": [{"arm": "prefix+lora"}]}
     said = "The rate of a composition is its first method's; the others walk their own grids beside it."
-    assert said in working.notes(composed) and said not in result["table"]["notes"]
+    assert said in corpus_line.notes(composed) and said not in result["table"]["notes"]
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -179,7 +181,7 @@ def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_
         arm = {"status": "done", "reason": "", "told": [folder.name], "learning_rate": 0.5, "trials": [], "runs": [run]}
         return arm | {"parameters": {"trained": 1, "stored": 1, "live": 1}}
 
-    monkeypatch.setattr(working, "compared", compared)
+    monkeypatch.setattr(corpus_line, "compared", compared)
     found = [recipe.work(settings, {"arm": arm, "part": "20"}, tmp_path) for arm in ("full", "lora")]
     assert drawn[0] == drawn[2] and drawn[1] == drawn[3] and len(set(drawn[0]) - set(drawn[1])) > 0
     assert all(len(rows) == 20 for rows in drawn) and rates == [((), 2), ([0.5], 0)] * 2
@@ -191,9 +193,9 @@ def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypat
     recipe = find("prefix-low-data")
     folder, _ = tinyrun.write(tmp_path)
     settings = recipe.settings(Ask("prefix-low-data", model=folder, data=e2e(tmp_path / "e2e", 520), seeds=3))
-    many = working.REFUSED | {"status": "diverged", "reason": "seed 0: loss is nan", "told": ["a", "a"]}
+    many = corpus_line.REFUSED | {"status": "diverged", "reason": "seed 0: loss is nan", "told": ["a", "a"]}
     asked = []
-    monkeypatch.setattr(working, "compared", lambda *given: asked.append(given) or many)
+    monkeypatch.setattr(corpus_line, "compared", lambda *given: asked.append(given) or many)
     outcome = recipe.work(settings, {"arm": "full", "part": "20"}, tmp_path)
     assert len(asked) == 1 and outcome["scores"] == {} and outcome["told"] == ["a"]
     assert (outcome["status"], outcome["reason"]) == ("diverged", "seed 0: loss is nan")
@@ -206,11 +208,11 @@ def test_of_rows_with_labels_each_keeps_its_share():
         (10, (8, 2)),
         (59, (44, 15)),
     ):  # 7.5 and 2.5: the first of equal remainders is "no"
-        some = study.reduced(rows, most, "dev", choose=True)
+        some = corpus_table.reduced(rows, most, "dev", choose=True)
         found = [sum(row["target"] == label for row in some) for label in ("yes", "no")]
         assert sum(found) == most and abs(found[0] - 0.75 * most) <= 0.5, counts
         assert some == [row for row in rows if row in some]
-    assert study.reduced(rows, 60, "dev", choose=True) == rows
+    assert corpus_table.reduced(rows, 60, "dev", choose=True) == rows
 
 
 def outcome(rate, *tried):
@@ -220,16 +222,16 @@ def outcome(rate, *tried):
 def test_a_rate_at_the_edge_of_what_was_tried_is_told_of_every_line_alike():
     lines = [{"label": label, "part": part} for label, part in (("full", "50"), ("full", "100"), ("prefix", "50"))]
     found = [outcome("0.001", 1e-4, 1e-3), outcome("0.0001", 1e-4, 1e-3), outcome("0.01", 0.01, 0.1)]
-    told = working.at_an_edge({"lines": lines}, [({}, one) for one in found])
+    told = corpus_line.at_an_edge({"lines": lines}, [({}, one) for one in found])
     assert told == [
         "The largest rate tried was chosen for 1 of 3 lines: full (50).",
         "The smallest rate tried was chosen for 2 of 3 lines: full (100); prefix (50).",
     ]
     middle, single, refused = outcome("3e-05", 1e-6, 3e-5, 1e-3), outcome("0.01", 0.01), outcome("")
     lines = [{"label": "a"}, {"label": "b"}, {"label": "c"}]
-    assert working.at_an_edge({"lines": lines}, [({}, one) for one in (middle, single, refused)]) == []
+    assert corpus_line.at_an_edge({"lines": lines}, [({}, one) for one in (middle, single, refused)]) == []
     every = [({}, outcome("0.1", 0.01, 0.1)), ({}, single)]
-    assert working.at_an_edge({"lines": lines}, every) == ["The largest rate tried was chosen for every line."]
+    assert corpus_line.at_an_edge({"lines": lines}, every) == ["The largest rate tried was chosen for every line."]
 
 
 def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
@@ -238,17 +240,17 @@ def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
     told = "Nothing was published for multi30k: steps, batches, rates and beams are those of e2e."
     for protocol in ("paper", "tuned"):
         settings = find("prefix-main").settings(Ask("prefix-main", protocol, model=folder, data=e2e))
-        assert (told in working.notes(settings)) == (protocol == "paper")
+        assert (told in corpus_line.notes(settings)) == (protocol == "paper")
     xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
     settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
-    assert not any("Nothing was published" in note for note in working.notes(settings))
+    assert not any("Nothing was published" in note for note in corpus_line.notes(settings))
     assert any(
         "(5e-05 of full tuning)" in note
-        for note in working.notes({**settings, "course": settings["course"] | {"full": 5e-5}})
+        for note in corpus_line.notes({**settings, "course": settings["course"] | {"full": 5e-5}})
     )
     lines = [line for line in settings["lines"] if line["arm"] != "full"]
     few = {**settings, "lines": lines, "course": settings["course"] | {"full": 5e-5}}
-    assert not any("of full tuning" in note for note in working.notes(few))
+    assert not any("of full tuning" in note for note in corpus_line.notes(few))
 
 
 def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
@@ -281,13 +283,13 @@ def test_an_interval_of_a_share_ends_at_one():
     settings = {"lines": [{"label": "full", "paper": {}}], "course": course, "rows": {}, "parameters": 1, "seeds": 3}
     for metric, high in (("accuracy", 1.0), ("exact_match", 1.0), ("bleu", 1.550)):
         outcome = {"stored": 1, "rate": "", "reason": "", "scores": {metric: [0.5, 1.0, 1.0]}}
-        table = working.table(settings | {"metrics": [metric], "choose": False}, [({}, outcome)])
+        table = corpus_line.table(settings | {"metrics": [metric], "choose": False}, [({}, outcome)])
         (interval,) = [cell.interval for cell in table.rows[0][1] if cell.values]
         assert interval == pytest.approx((0.116, high), abs=1e-3)  # by hand: 4.303 standard errors of .1667 about .8333
 
 
 def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path):
-    from tunescope.metrics import find as metric
+    from tunescope.data.metric import find as metric
 
     recipe = find("prefix-unseen")
     outputs, references = ["a b c d e", "a b x d e", "q"], [["a b c d e"], ["a b c d e"], ["a b c d e"]]
@@ -327,7 +329,7 @@ def test_each_base_is_told_the_languages_of_its_own_tokenizer(tmp_path):
     data = f"multi30k:{stored(tmp_path / 'multi30k', en='the film {}', de='der film')}"
     asked = Ask("prompt-bases", model=t5(tmp_path / "t5"), others=(mbart.write(tmp_path / "mbart"),), data=data)
     settings = find("prompt-bases").settings(asked)
-    told = [working._task(settings | base, "{input}").source_language for base in settings["bases"]]
+    told = [corpus_line._task(settings | base, "{input}").source_language for base in settings["bases"]]
     assert told == ["", "en"]
 
 
@@ -341,7 +343,9 @@ def test_a_run_knows_its_device_and_what_auto_is_there(tmp_path, monkeypatch):
     other = find("prefix-main").settings(ask)
     assert (other["device"], other["course"]["precision"]) == ("cuda", "bfloat16")
     (tmp_path / "run").mkdir()
-    store.write_config(tmp_path / "run", {"version": store.VERSION, "recipe": "prefix-main", "settings": settings})
+    run_folder.write_config(
+        tmp_path / "run", {"version": run_folder.VERSION, "recipe": "prefix-main", "settings": settings}
+    )
     with pytest.raises(ts.UserError, match=r"differs in: settings\.course\.precision, settings\.device"):
         reproduce(ask, tmp_path / "run", 1, lambda line: None)
 
@@ -354,7 +358,7 @@ def test_how_a_prompt_began_is_asked_of_the_seed_that_was_kept(tmp_path, monkeyp
     with ts.attach(model, *parse(arm), tokenizer=words, seed=2) as tuned:
         ts.save(tmp_path / "run" / "best", tuned.artifacts, model=model, tokenizer=words)
     runs = [{"seed": seed, "dev": dev} for seed, dev in ((1, 0.2), (2, 0.6), (3, 0.4))]
-    results = {"version": store.VERSION, "arms": [{"runs": runs}]}
+    results = {"version": run_folder.VERSION, "arms": [{"runs": runs}]}
     (tmp_path / "run" / "results.json").write_text(json.dumps(results))
     attach = ts.attach
     monkeypatch.setattr(ts, "attach", lambda *given, **more: seeds.append(more["seed"]) or attach(*given, **more))
@@ -408,26 +412,26 @@ def test_rates_past_the_end_of_a_grid_are_ours_alone(tmp_path, monkeypatch, prot
         asked.append(given["beyond"])
         raise AllRefused("full", "a test")
 
-    monkeypatch.setattr("tunescope.comparing.comparison.compare", compared)
-    unit = study.units(settings)[0]
-    assert working.compared(settings, unit, tmp_path / "unit", study.parts(settings))["reason"] == "a test"
+    monkeypatch.setattr("tunescope.compare.comparison.compare", compared)
+    unit = corpus_table.units(settings)[0]
+    assert corpus_line.compared(settings, unit, tmp_path / "unit", corpus_table.parts(settings))["reason"] == "a test"
     assert asked == [most]
-    assert (", 3 rates a line and up to 2 past an end of these that won, chosen" in working.notes(settings)[0]) == bool(
-        most
-    )
+    assert (
+        ", 3 rates a line and up to 2 past an end of these that won, chosen" in corpus_line.notes(settings)[0]
+    ) == bool(most)
 
 
 def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their_own(tmp_path):
     recipe, data = find("unified-sites"), corpus(tmp_path / "rte")
     folder, _ = tinyrun.write(tmp_path)
     settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=data))
-    training = working._training(settings["course"], rows=40)
+    training = corpus_line._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (100_000, 64, 0.01, 0.1)
-    task = working._task(settings, "{input}")
+    task = corpus_line._task(settings, "{input}")
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.z_loss) == (6, 3, 0.1, 0.0)
-    assert any("every method, labels smoothed by 0.1; beam search of 6" in note for note in working.notes(settings))
+    assert any("every method, labels smoothed by 0.1; beam search of 6" in note for note in corpus_line.notes(settings))
     settings = recipe.settings(Ask("unified-sites", "paper", model=bert(tmp_path / "bert"), data=data))
-    training = working._training(settings["course"], rows=40)
+    training = corpus_line._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
     assert settings["course"]["rates"] == (1e-4,) and settings["metrics"] == ["accuracy"]
     assert settings["course"]["label_smoothing"] == 0.0
@@ -444,7 +448,7 @@ def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_p
     last = settings["lines"][-1]
     assert last["label"] == "prefix without its gate, 30" and last["paper"]["bleu_romanian"] == "34.9"
     assert settings["metrics"][0] == "bleu_romanian" and settings["lines"][0]["paper"]["bleu_romanian"] == "35.6"
-    training, task = working._training(settings["course"], rows=3), working._task(settings, "{input}")
+    training, task = corpus_line._training(settings["course"], rows=3), corpus_line._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.accumulate, training.clip) == (50_000, 360, 4, 1.0)
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.min_new_tokens) == (5, 0, 0.1, 0)
     plain = find("unified-sites").settings(replace(ask, data=f"wmt:{tmp_path / 'wmt'}"))
@@ -455,7 +459,7 @@ def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_pat
     folder, _ = tinyrun.write(tmp_path)
     xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
     settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
-    training, task = working._training(settings["course"], rows=480), working._task(settings, "{input}")
+    training, task = corpus_line._training(settings["course"], rows=480), corpus_line._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.accumulate) == (300, 48, 3)  # 30 times 480 in batches of 48
     assert (task.beams, task.min_new_tokens, task.max_new_tokens) == (6, 11, 62)
     assert settings["course"]["rates"] == (5e-5,) and {"prefix:mlp=800", "prefix:mlp=800,length=200"} <= {
@@ -499,7 +503,7 @@ def test_the_rank_of_a_scaled_lora_is_the_largest_that_its_arm_has_room_for(tmp_
     folder, _ = tinyrun.write(tmp_path)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     total = model.num_parameters()
-    arm, share = study.scaled_lora({"model": folder, "parameters": total}, f"{front}lora:sites=ffn.in", 0.3, 4.0)
+    arm, share = corpus_table.scaled_lora({"model": folder, "parameters": total}, f"{front}lora:sites=ffn.in", 0.3, 4.0)
     start, _, alpha = arm.partition(",alpha=")
     rank = int(start.partition("rank=")[2])
     assert arm.startswith(front) and (float(alpha), share) == (4.0 * rank, None)
@@ -518,7 +522,7 @@ def test_few_examples_begin_as_published_from_words_through_a_network(tmp_path):
 
 
 def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_path, monkeypatch):
-    from tunescope import metrics
+    from tunescope.data import metric as metrics
 
     folder, _ = tinyrun.write(tmp_path)
     ask = Ask("prefix-main", model=folder, data=e2e(tmp_path / "e2e"))
@@ -532,7 +536,7 @@ def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_pa
 
     monkeypatch.setattr(metrics, "find", without("nist"))
     settings = find("prefix-main").settings(ask)
-    assert "nist" not in settings["metrics"] and "Not scored: no such thing here" in working.notes(settings)
+    assert "nist" not in settings["metrics"] and "Not scored: no such thing here" in corpus_line.notes(settings)
     monkeypatch.setattr(metrics, "find", without("bleu"))
     with pytest.raises(ts.UserError, match="no such thing here"):
         find("prefix-main").settings(ask)
@@ -552,7 +556,7 @@ def test_a_row_without_a_target_is_left_out_and_told(tmp_path):
     path = tmp_path / "e2e" / "devset.csv"
     path.write_text(path.read_text() + '"name[film]",\n')
     settings = find("prefix-main").settings(Ask("prefix-main", model=folder, data=data))
-    dev = study.parts(settings)["dev"]
+    dev = corpus_table.parts(settings)["dev"]
     assert all(row["target"] for row in dev) and "1 rows with an empty reference left out" in " ".join(dev.notes)
 
 
@@ -560,7 +564,9 @@ def test_languages_of_a_corpus_reach_a_tokenizer_that_marks_them(tmp_path):
     data = f"multi30k:{stored(tmp_path / 'multi30k', en='the film {}', de='der film')}"
     folder, _ = tinyrun.write(tmp_path)
     assert find("unified-main").settings(Ask("unified-main", model=folder, data=data))["languages"] == {}
-    assert study._languages(mbart.write(tmp_path / "mbart"), importlib.import_module("tunescope.corpora.multi30k")) == {
+    assert corpus_table._languages(
+        mbart.write(tmp_path / "mbart"), importlib.import_module("tunescope.data.corpora.multi30k")
+    ) == {
         "source_language": "en",
         "target_language": "de",
     }
@@ -590,10 +596,10 @@ def test_development_rows_are_cut_once_and_stay_whatever_subset_is_drawn(tmp_pat
     model, _ = tinyrun.write(tmp_path)
     data = corpus(tmp_path / "rte", (("train", 60), ("test", 10)))
     settings = find("prefix-low-data").settings(Ask("prefix-low-data", model=model, data=data, seeds=1, quick=True))
-    parts = study.parts(settings)
+    parts = corpus_table.parts(settings)
     assert {part: len(rows) for part, rows in parts.items()} == {"train": 54, "dev": 6, "test": 10}
     assert not {row["input"] for row in parts["train"]} & {row["input"] for row in parts["dev"]}
-    assert parts == study.parts(settings)
+    assert parts == corpus_table.parts(settings)
     assert "dev cut from the training file by a hash" in parts["train"].notes[-1]
     assert "train" not in settings["rows"]
 
@@ -615,7 +621,7 @@ def test_only_the_parts_that_count_are_read_and_a_test_part_is_needed(tmp_path):
         "dev",
         "test",
     }
-    assert study.parts({"data": data, "rows": {}, "choose": False}).keys() == {"train", "dev", "test"}
+    assert corpus_table.parts({"data": data, "rows": {}, "choose": False}).keys() == {"train", "dev", "test"}
     (tmp_path / "rte" / "validation.jsonl").unlink()
     with pytest.raises(ts.UserError, match="the folder has no test part, on which a recipe's scores are"):
         find("prefix-unseen").settings(Ask("prefix-unseen", model=model, data=data))
@@ -638,11 +644,11 @@ def test_a_base_without_sentinels_is_refused_before_anything_is_trained(tmp_path
 def test_full_tuning_has_the_paper_s_own_rate(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     made = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=e2e(tmp_path / "e2e")))
-    by_arm = {line["arm"]: working._rates(made["course"], line["arm"]) for line in made["lines"]}
+    by_arm = {line["arm"]: corpus_line._rates(made["course"], line["arm"]) for line in made["lines"]}
     assert by_arm["full"] == (5e-5,) and {rate for arm, rate in by_arm.items() if arm != "full"} == {(8e-5,)}
-    assert "the rate 8e-05 (5e-05 of full tuning);" in working.notes(made)[0]
+    assert "the rate 8e-05 (5e-05 of full tuning);" in corpus_line.notes(made)[0]
     tuned = find("prompt-length").settings(Ask("prompt-length", model=folder, data=corpus(tmp_path / "rte")))
-    assert working._rates(tuned["course"], "full") == ()
+    assert corpus_line._rates(tuned["course"], "full") == ()
     assert command(Ask("x", data="e2e:/home/anna/e2e")) == "tunescope reproduce x --data e2e:e2e"
 
 
@@ -650,14 +656,14 @@ def test_a_summary_s_published_lengths_and_the_z_loss_of_prompts_are_kept(tmp_pa
     folder, _ = tinyrun.write(tmp_path)
     stored(tmp_path / "xsum", document="the big cat {}", summary="big")
     ask = Ask("unified-sites", "paper", model=folder, data=f"xsum:{tmp_path / 'xsum'}")
-    task = working._task(find("unified-sites").settings(ask), "{input}")
+    task = corpus_line._task(find("unified-sites").settings(ask), "{input}")
     assert (task.min_new_tokens, task.max_new_tokens) == (11, 62)
-    tuned = working._task(find("unified-sites").settings(replace(ask, protocol="tuned")), "{input}")
+    tuned = corpus_line._task(find("unified-sites").settings(replace(ask, protocol="tuned")), "{input}")
     assert (tuned.min_new_tokens, tuned.max_new_tokens, tuned.label_smoothing) == (0, None, 0.0)
     prompts = replace(ask, name="prompt-length", data=corpus(tmp_path / "rte"))
     settings = find("prompt-length").settings(prompts)
-    assert working._task(settings, "{input}").z_loss == 1e-4
-    assert "with a z-loss of 0.0001" in working.notes(settings)[1]
+    assert corpus_line._task(settings, "{input}").z_loss == 1e-4
+    assert "with a z-loss of 0.0001" in corpus_line.notes(settings)[1]
 
 
 def test_steps_and_precision_are_the_users_where_given(tmp_path):
@@ -666,9 +672,9 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
     )
     for protocol in ("tuned", "paper"):
         made = find("prefix-main").settings(replace(ask, protocol=protocol))
-        training = working._training(made["course"], rows=60)
+        training = corpus_line._training(made["course"], rows=60)
         assert (training.steps, training.precision) == (7, "bfloat16")
-        assert "7 steps" in working.notes(made)[0] and "in bfloat16" in working.notes(made)[0]
+        assert "7 steps" in corpus_line.notes(made)[0] and "in bfloat16" in corpus_line.notes(made)[0]
     assert command(ask).endswith(" --data e2e:e2e --steps 7 --precision bfloat16")
     with pytest.raises(ts.UserError, match="--steps 0: at least one"):
         check(replace(ask, steps=0), find("prefix-main"))
@@ -679,7 +685,9 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
 def test_a_batch_goes_through_in_the_parts_that_the_user_says(tmp_path):
     ask = Ask("prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), accumulate=5)
     for protocol, size in (("tuned", 16), ("paper", 10)):
-        training = working._training(find("prefix-main").settings(replace(ask, protocol=protocol))["course"], rows=60)
+        training = corpus_line._training(
+            find("prefix-main").settings(replace(ask, protocol=protocol))["course"], rows=60
+        )
         assert (training.batch_size, training.accumulate) == (size, 5)
     assert command(ask).endswith(" --data e2e:e2e --accumulate 5")
     with pytest.raises(ts.UserError, match="--accumulate 17: a batch has 16 rows; give at most as many"):
@@ -707,20 +715,20 @@ def test_one_model_is_taken_where_one_is_meant():
 
 def test_a_curve_says_its_numbers_and_draws_a_line_a_method():
     lines = {"full": {50: (1.0, 2.0), 100: (3.0, 4.0)}, "prefix <b>": {50: (2.0,)}}
-    drawn = curve.drawn(lines, ("rows", "BLEU"), working.bounds("bleu"))
+    drawn = _curve.drawn(lines, ("rows", "BLEU"), corpus_line.bounds("bleu"))
     assert drawn.count("<circle") == 3 and "prefix &lt;b&gt;" in drawn and "<b>" not in drawn
     assert "full: 50 1.50, 100 3.50" in drawn
-    wide = curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", "BLEU"), working.bounds("bleu"))
+    wide = _curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", "BLEU"), corpus_line.bounds("bleu"))
     assert ">150<" in wide  # Student's interval ends at 15 + 12.7 * 10
 
 
 def test_a_curve_of_shares_ends_at_one_and_is_broken_where_a_size_has_no_score():
-    shares = curve.drawn({"full": {50: (0.2, 0.5, 0.9)}}, ("rows", "accuracy"), working.bounds("accuracy"))
+    shares = _curve.drawn({"full": {50: (0.2, 0.5, 0.9)}}, ("rows", "accuracy"), corpus_line.bounds("accuracy"))
     ticks = [float(one) for one in re.findall(r">(-?[0-9.]+)</text>", shares)]
     assert 50.0 in ticks and max(one for one in ticks if one != 50) <= 1.0
 
     def joined(values):
-        drawn = curve.drawn({"full": values, "other": {100: (1.0,)}}, ("rows", "BLEU"), working.bounds("bleu"))
+        drawn = _curve.drawn({"full": values, "other": {100: (1.0,)}}, ("rows", "BLEU"), corpus_line.bounds("bleu"))
         return drawn.count('stroke-width="2"')
 
     key = 2  # of the two lines

@@ -8,9 +8,11 @@ import pytest
 from scipy.stats import ttest_1samp
 
 import tunescope as ts
-from tunescope.reproducing import running
-from tunescope.reproducing.recipe import Ask, Cell, Table, check, find, listing, recipes
-from tunescope.reproducing.showing import as_json, told
+from tunescope.report.cells import Cell, Table
+from tunescope.reproduce import recipe as the_recipe
+from tunescope.reproduce import run
+from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
+from tunescope.reproduce.show import as_json, told
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
@@ -113,9 +115,9 @@ class Toy:
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The toy with its two pieces done, as a killed run would leave them: nothing is left to work on."""
-    monkeypatch.setattr(running, "find", lambda name: Toy)
+    monkeypatch.setattr(the_recipe, "find", lambda name: Toy)
     for unit in Toy.units({"seeds": 2}):
-        path = tmp_path / "units" / f"{running.store.identity(unit)}.json"
+        path = tmp_path / "units" / f"{run.store.identity(unit)}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"a": {"b": 0.25 + unit["seed"] / 2}, "seconds": 1.5}))
     return tmp_path
@@ -123,7 +125,7 @@ def toy(tmp_path, monkeypatch):
 
 def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(toy):
     said = []
-    result = running.reproduce(Ask("toy"), toy, workers=1, say=said.append)
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=said.append)
     assert json.loads((toy / "result.json").read_text()) == result
     assert result["table"]["rows"][0]["cells"][0] == {
         "mean": 0.5,
@@ -141,21 +143,21 @@ def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
 def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, status, lasts):
-    monkeypatch.setattr(running, "find", lambda name: Toy)
+    monkeypatch.setattr(the_recipe, "find", lambda name: Toy)
     monkeypatch.setattr("importlib.import_module", lambda name: Toy)
     works = {"status": status, "a": {"b": 0.0}}
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(works), raising=False)
-    path = tmp_path / "units" / f"{running.store.identity({'seed': 0})}.json"
+    path = tmp_path / "units" / f"{run.store.identity({'seed': 0})}.json"
     path.parent.mkdir()
-    running._unit("toy", {"seeds": 1}, {"seed": 0}, path)
-    assert path.exists() == lasts and running._passing(path).exists() != lasts
-    read = running._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
+    run._unit("toy", {"seeds": 1}, {"seed": 0}, path)
+    assert path.exists() == lasts and run._passing(path).exists() != lasts
+    read = run._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
     assert read is None or read[0][1]["status"] == status
     works["status"] = "done"
     if not lasts:
-        running._unit("toy", {"seeds": 1}, {"seed": 0}, path)
-        assert not running._passing(path).exists()
-        assert running._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
+        run._unit("toy", {"seeds": 1}, {"seed": 0}, path)
+        assert not run._passing(path).exists()
+        assert run._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 
 @pytest.mark.parametrize(
@@ -170,13 +172,13 @@ def test_a_piece_that_ends_says_what_came_of_it(tmp_path, monkeypatch, outcome, 
     monkeypatch.setattr("importlib.import_module", lambda name: Toy)
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(outcome), raising=False)
     unit = {"base": None, "arm": "full", "share": 0.5, "part": ""}
-    assert re.fullmatch(says, running._unit("toy", {}, unit, tmp_path / "a.json"))
+    assert re.fullmatch(says, run._unit("toy", {}, unit, tmp_path / "a.json"))
 
 
 def test_a_folder_with_another_configuration_is_refused(toy):
-    running.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
     with pytest.raises(ts.UserError, match="holds another"):
-        running.reproduce(Ask("toy", seeds=3), toy, workers=1, say=lambda line: None)
+        run.reproduce(Ask("toy", seeds=3), toy, workers=1, say=lambda line: None)
 
 
 def test_the_interval_is_students_and_stays_within_what_the_value_can_be():
@@ -199,7 +201,7 @@ def test_a_run_that_is_stopped_leaves_no_process_behind():
     left = []
 
     def stopped():
-        with running._pool(1) as pool:
+        with run._pool(1) as pool:
             pool.submit(int).result()
             left.extend(pool._processes.values())
             raise KeyboardInterrupt

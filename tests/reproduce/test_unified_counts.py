@@ -6,10 +6,10 @@ import pytest
 import tiny
 
 import tunescope as ts
-from tunescope.reproduce import unified_counts as recipe
-from tunescope.reproducing.configs import model_label, without_weights
-from tunescope.reproducing.recipe import Ask
-from tunescope.reproducing.running import reproduce
+from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.recipes import unified_counts as recipe
+from tunescope.reproduce.recipes._configs import model_label, without_weights
+from tunescope.reproduce.run import reproduce
 
 SHAPES = {"BART-large": (1024, 12, 3, 2), "RoBERTa-base": (768, 12, 1, 1), "GPT-2 medium": (1024, 24, 1, 1)}
 

@@ -8,16 +8,17 @@ from test_extension import DELTA, folder  # noqa: F401
 from test_sites import UNMAPPED, unlisted
 
 import tunescope as ts
-from tunescope import families, registry
-from tunescope.fitting import initialised
-from tunescope.forms import Form
-from tunescope.registry import parse
-from tunescope.reproduce import unified_forms as recipe
-from tunescope.reproducing.formula import Names, computed
-from tunescope.reproducing.literal_attention import Added, written_out
-from tunescope.reproducing.literal_forms import OUTPUT, compared, moved
-from tunescope.reproducing.recipe import Ask
-from tunescope.reproducing.running import reproduce
+from tunescope.attach.fit import initialised
+from tunescope.methods import typed
+from tunescope.methods.form import Form
+from tunescope.methods.typed import parse
+from tunescope.models import family as families
+from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.recipes import unified_forms as recipe
+from tunescope.reproduce.recipes._formula import Names, computed
+from tunescope.reproduce.recipes._literal_attention import Added, written_out
+from tunescope.reproduce.recipes._literal_forms import OUTPUT, compared, moved
+from tunescope.reproduce.run import reproduce
 
 SETTINGS = recipe.settings(Ask("unified-forms"))
 KINDS = {"encoder": {"encoder self"}, "decoder": {"decoder self"}}
@@ -79,7 +80,7 @@ def test_the_written_out_attention_is_transformers_own(family):
 
 @pytest.mark.parametrize("name", UNMAPPED)
 def test_a_prefix_is_a_gated_adapter_wherever_attention_is_reached(name):
-    from tunescope.reach import reached
+    from tunescope.attach.attention.reach import reached
 
     model = unlisted(name)
     given = tiny.batch(model, "none")
@@ -101,10 +102,10 @@ def test_a_prefix_is_a_gated_adapter_wherever_attention_is_reached(name):
 
 
 def test_a_new_method_s_form_is_a_row_and_is_checked(folder):  # noqa: F811
-    said = "\n    @property\n    def formula(self):\n        from tunescope.forms import Form\n"
+    said = "\n    @property\n    def formula(self):\n        from tunescope.methods.form import Form\n"
     said += '        return Form("h * by", "sequential", "ffn", "change")\n'
     (folder / "deltas" / "scaling.py").write_text(DELTA + said)
-    registry.methods.cache_clear()
+    typed.methods.cache_clear()
     arms = recipe.settings(Ask("unified-forms"))["arms"]
     assert arms["scaling"] == "scaling"
     outcome = recipe.work({**SETTINGS, "arms": {"scaling": "scaling"}}, {"family": "gpt2"})["arms"]

@@ -8,11 +8,13 @@ import transformers as tf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from tunescope.artifact import fingerprint
-from tunescope.comparing.bench import Bench
-from tunescope.comparing.plan import Plan
-from tunescope.sites import kind
-from tunescope.tasks import Classification, Generation, split
+from tunescope.data.splitting import split
+from tunescope.models.anatomy import kind
+from tunescope.models.fingerprint import fingerprint
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
 
 WORDS = {"a": "w5", "b": "w6 w7", "c": "w8"}
 

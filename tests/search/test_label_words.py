@@ -11,16 +11,17 @@ import transformers as tf
 from test_cli import call
 from torch.nn import functional as F
 
-from tunescope.comparing.bench import Bench
-from tunescope.comparing.plan import Plan
+from tunescope.data.splitting import Splits
 from tunescope.errors import UserError
-from tunescope.search.label_words import LabelWords
-from tunescope.searching.unworded import open_unworded
-from tunescope.searching.whole_words import whole_words
-from tunescope.sites import kind
-from tunescope.tasks import Classification, Generation
-from tunescope.tasks.mask_scoring import mask_logits
-from tunescope.tasks.splitting import Splits
+from tunescope.models.anatomy import kind
+from tunescope.search.methods.label_words import LabelWords
+from tunescope.search.vocabulary import whole_words
+from tunescope.search.without_words import open_unworded
+from tunescope.tasks.answers.masked import mask_logits
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
 
 HINTS = {"neg": "dull", "odd": "news", "pos": "bright"}
 KNOWN = {"neg": ("terrible", "bad"), "odd": ("sport", "about"), "pos": ("great", "good")}

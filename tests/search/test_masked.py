@@ -5,11 +5,12 @@ import pytest
 import torch
 from test_objective import opened
 
-from tunescope.artifact import fingerprint
-from tunescope.comparing.bench import Bench
-from tunescope.comparing.plan import Plan
-from tunescope.searching.named import parse
-from tunescope.tasks import Classification, split
+from tunescope.data.splitting import split
+from tunescope.models.fingerprint import fingerprint
+from tunescope.search.typed import parse
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
 
 WORDS = {"a": "good", "b": "bad", "c": "dull"}
 

@@ -7,12 +7,13 @@ from reference import searching as literal
 from search_tools import WORDS, bench
 
 import tunescope as ts
-from tunescope.deltas.head import Head
-from tunescope.searching.nearest import nearest
-from tunescope.searching.objective import GRADIENT, objective
-from tunescope.searching.swaps import shortlist
-from tunescope.searching.vocabulary import vocabulary
-from tunescope.tasks import Classification, Generation
+from tunescope.methods.deltas.head import Head
+from tunescope.search.methods._nearest import nearest
+from tunescope.search.methods._swaps import shortlist
+from tunescope.search.objective import GRADIENT, objective
+from tunescope.search.vocabulary import vocabulary
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
 
 FAMILIES = ["gpt2", "llama", "mistral", "t5", "bart"]
 
@@ -57,7 +58,7 @@ def test_many_prompts_in_several_passes_are_as_one(monkeypatch):
     with opened(given) as goal:
         some = prompts(goal, 9)
         whole = goal.losses(some, goal.rows)
-        monkeypatch.setattr("tunescope.searching.objective.AT_ONCE", 15)  # two prompts of seven rows
+        monkeypatch.setattr("tunescope.search.objective.AT_ONCE", 15)  # two prompts of seven rows
         close(goal.losses(some, goal.rows), whole)
 
 

@@ -5,10 +5,10 @@ import torch
 from search_tools import bench
 
 import tunescope as ts
-from tunescope.search.projected import Projected
-from tunescope.searching.driver import CHANGED
-from tunescope.searching.trying import stats_behind, stats_of
-from tunescope.tasks import metrics
+from tunescope.data import scores as metrics
+from tunescope.search.apply import stats_behind, stats_of
+from tunescope.search.loop import CHANGED
+from tunescope.search.methods.projected import Projected
 
 
 def quiet(_line):
@@ -48,7 +48,7 @@ def test_a_token_that_is_banned_gives_way_to_the_next(tmp_path):
 
 def test_words_that_the_text_changes_are_counted(tmp_path, monkeypatch):
     given = bench()
-    monkeypatch.setattr("tunescope.searching.vocabulary.Vocabulary.settled", lambda *_: ("w40", (40,)))
+    monkeypatch.setattr("tunescope.search.vocabulary.Vocabulary.settled", lambda *_: ("w40", (40,)))
     found = Projected(artifact=saved(given, tmp_path / "soft", [20, 21])).search(given, 99, 0, quiet)
     assert (found.text, found.counts) == ("w40", {CHANGED: 1})
 
@@ -64,6 +64,6 @@ def test_what_cannot_be_said_is_one_clear_line(tmp_path, monkeypatch):
     ):
         with pytest.raises(ts.UserError, match=message):
             search.search(given, passes, 0, quiet)
-    monkeypatch.setattr("tunescope.searching.vocabulary.Vocabulary.settled", lambda *_: None)
+    monkeypatch.setattr("tunescope.search.vocabulary.Vocabulary.settled", lambda *_: None)
     with pytest.raises(ts.UserError, match=r"the tokens nearest to Soft.* cannot be written as text"):
         Projected(artifact=one).search(given, 99, 0, quiet)

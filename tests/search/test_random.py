@@ -6,8 +6,8 @@ from search_tools import bench
 from test_objective import opened
 
 import tunescope as ts
-from tunescope.search.random import RandomPrompts
-from tunescope.searching.named import parse
+from tunescope.search.methods.random import RandomPrompts
+from tunescope.search.typed import parse
 
 
 def test_the_prompt_of_the_moment_has_the_least_loss_of_all_that_were_drawn():

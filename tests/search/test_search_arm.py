@@ -7,17 +7,18 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope import listing, search
-from tunescope.comparing import arms
-from tunescope.comparing.bench import open_bench
-from tunescope.comparing.options import ProtocolOptions, TrainingOptions, question
-from tunescope.searching import named
+from tunescope.cli import arms as listing
+from tunescope.cli.options import ProtocolOptions, TrainingOptions, question
+from tunescope.compare import arms
+from tunescope.search import methods, typed
+from tunescope.trial import arm as the_arm
+from tunescope.trial.open import open_bench
 
 FOUND = '''
 """A template and words that are known beforehand."""
 
 from dataclasses import dataclass
-from tunescope.searching.search import Found, Search
+from tunescope.search.search import Found, Search
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def material(tmp_path_factory):
 def known(tmp_path, monkeypatch):
     """A search in a file of its own."""
     (tmp_path / "known.py").write_text(FOUND)
-    monkeypatch.setattr(search, "__path__", [*search.__path__, str(tmp_path)])
+    monkeypatch.setattr(methods, "__path__", [*methods.__path__, str(tmp_path)])
     importlib.invalidate_caches()
     return tmp_path
 
@@ -81,13 +82,13 @@ def test_a_template_and_words_that_an_arm_finds_are_what_it_is_tested_with(mater
 
 
 def ts_task(material):
-    from tunescope.tasks import Classification
+    from tunescope.tasks.kinds.classification import Classification
 
     return Classification(template="a {text} plot", words={"neg": "dull", "pos": "bright"})
 
 
 def stats(material, task, text):
-    from tunescope.searching.trying import stats_of
+    from tunescope.search.apply import stats_of
 
     return stats_of(open_bench(plan_of(material), task=task), text)
 
@@ -99,12 +100,12 @@ def plan_of(material):
 
 
 def test_a_search_is_one_file(known):
-    assert named.searches()["known"].__name__ == "Known"
-    assert named.show(named.parse("known:text=a b")) == "known:text=a b"
+    assert typed.searches()["known"].__name__ == "Known"
+    assert typed.show(typed.parse("known:text=a b")) == "known:text=a b"
     assert "  known: Finds what it was told." in list(listing.lines())
     (known / "pair.py").write_text(FOUND + FOUND.replace("Known", "Other"))
     with pytest.raises(RuntimeError, match="has 2 public searches; a file is one search"):
-        named.find("pair")
+        typed.find("pair")
 
 
 def test_an_arm_that_names_a_search_wrongly_ends_the_run_before_it_begins(material, tmp_path):
@@ -116,15 +117,15 @@ def test_an_arm_that_names_a_search_wrongly_ends_the_run_before_it_begins(materi
 def test_a_search_in_front_of_an_encoder_is_a_refused_arm():
     from search_tools import bench
 
-    from tunescope.tasks import Classification
+    from tunescope.tasks.kinds.classification import Classification
 
     task = Classification(template="{text}", words={"a": "a", "b": "b", "c": "c"}, by="head")
     with pytest.raises(ts.UserError, match="an encoder has no answer before its head is trained"):
-        arms.ready(arms.Arm("pez", "pez"), bench("bert", task=task))
+        arms.ready(the_arm.Arm("pez", "pez"), bench("bert", task=task))
 
 
 def test_check_estimates_what_a_search_takes(material):
-    from tunescope.comparing.estimate import estimates
+    from tunescope.compare.estimate import estimates
 
     model, data = material
     asked = ProtocolOptions(arms=("pez",), seeds=(1,))

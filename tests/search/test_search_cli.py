@@ -14,17 +14,18 @@ from search_tools import bench
 from test_cli import call
 
 import tunescope as ts
-from tunescope.comparing import show
-from tunescope.comparing.bench import open_bench
-from tunescope.comparing.options import ProtocolOptions, question
-from tunescope.report import probe as page
-from tunescope.search.pez import PEZ
-from tunescope.search.projected import Projected
-from tunescope.searching import named, study, told, transfer
-from tunescope.searching.search import Found
-from tunescope.searching.trying import stats_of, with_found
-from tunescope.searching.unworded import open_unworded
-from tunescope.tasks import Classification, metrics
+from tunescope.cli.options import ProtocolOptions, question
+from tunescope.data import scores as metrics
+from tunescope.report import findings_page as page
+from tunescope.report import terminal
+from tunescope.search import findings, study, transfer, typed
+from tunescope.search.apply import stats_of, with_found
+from tunescope.search.methods.pez import PEZ
+from tunescope.search.methods.projected import Projected
+from tunescope.search.search import Found
+from tunescope.search.without_words import open_unworded
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.open import open_bench
 
 BRIEF = ["--passes", "330", "--seeds", "0", "1"]
 
@@ -88,7 +89,7 @@ def _check_artifact(material, folder, run):
     opened = open_bench(plan)
     (artifact,) = ts.load(folder)
     assert artifact.spec == ts.Text(text=run["found"]["text"])
-    from tunescope.registry import parse
+    from tunescope.methods.typed import parse
 
     assert parse(run["arm"]) == (artifact.spec,)
     with ts.attach(opened.model, artifact, tokenizer=opened.tokenizer):
@@ -187,19 +188,19 @@ def test_a_search_that_is_refused_is_told_beside_the_others(tunescope):
 def test_in_help_the_searches_are_listed(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     _, out, _ = call(monkeypatch, capsys, "search", "--help")
-    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(named.searches())
-    assert all(f"{name}: " in out for name in named.searches())
+    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(typed.searches())
+    assert all(f"{name}: " in out for name in typed.searches())
 
 
-@pytest.mark.parametrize("name", named.searches())
+@pytest.mark.parametrize("name", typed.searches())
 def test_what_is_shown_of_a_search_can_be_typed(name):
-    found = named.parse(name)
-    assert named.show(found) == name and named.parse(named.show(found)) == found
+    found = typed.parse(name)
+    assert typed.show(found) == name and typed.parse(typed.show(found)) == found
 
 
 def test_a_search_is_its_constructor_call():
-    assert named.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
-    assert named.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
+    assert typed.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
+    assert typed.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
 
 
 def made_up(shown):
@@ -227,15 +228,15 @@ def made_up(shown):
 
 def test_words_of_a_prompt_are_shown_and_never_read_as_markup():
     results = made_up("<script>x</script> [red]y[/red] \x1b[31m z")
-    found = told.findings(results)
-    html = page.page(list(found.values()), told.facts(results))
+    found = findings.findings(results)
+    html = page.page(list(found.values()), findings.facts(results))
     assert "<script>" not in html and "&lt;script&gt;x" in html and "[red]y[/red]" in html
-    text = "\n".join(map(show.finding, found.values()))
+    text = "\n".join(map(terminal.finding, found.values()))
     assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + html
 
 
 def test_the_tables_say_what_the_results_hold():
-    scores, prompts, carried = told.findings(made_up("w")).values()
+    scores, prompts, carried = findings.findings(made_up("w")).values()
     assert scores.rows == [
         ("no prompt", "0.625 [0.500 to 0.750]", "", ""),
         ("pez", "0.500 [0.250 to 0.750]", "−0.125 [−0.250 to +0.000]", "1,200"),

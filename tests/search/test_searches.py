@@ -10,13 +10,13 @@ from reference import searching as literal
 from search_tools import bench, byte_level
 
 import tunescope as ts
-from tunescope.search.autoprompt import AutoPrompt
-from tunescope.search.fluentprompt import FluentPrompt
-from tunescope.search.gcg import GCG
-from tunescope.search.pez import PEZ
-from tunescope.searching.beginning import begun
-from tunescope.searching.objective import objective
-from tunescope.searching.vocabulary import vocabulary
+from tunescope.search.methods._start import begun
+from tunescope.search.methods.autoprompt import AutoPrompt
+from tunescope.search.methods.fluentprompt import FluentPrompt
+from tunescope.search.methods.gcg import GCG
+from tunescope.search.methods.pez import PEZ
+from tunescope.search.objective import objective
+from tunescope.search.vocabulary import vocabulary
 
 ALL = 99  # rows of a step: all there are, so that a step is a function of the prompt
 STEPS = 12

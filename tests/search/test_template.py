@@ -9,14 +9,15 @@ import torch
 import transformers as tf
 from torch.nn import functional as F
 
-from tunescope.comparing.bench import Bench
-from tunescope.comparing.plan import Plan
+from tunescope.data.splitting import Splits
 from tunescope.errors import UserError
-from tunescope.search.template import Template
-from tunescope.sites import kind
-from tunescope.tasks import Classification, Generation
-from tunescope.tasks.mask_scoring import mask_logits
-from tunescope.tasks.splitting import Splits
+from tunescope.models.anatomy import kind
+from tunescope.search.methods.template import Template
+from tunescope.tasks.answers.masked import mask_logits
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
 
 HINTS = {"neg": "dull", "pos": "bright"}
 WORDS = {"neg": "bad", "pos": "good"}
@@ -144,7 +145,7 @@ def test_forbidden_texts_are_not_written_and_rows_are_drawn_for_each_class(write
 def test_the_best_on_dev_is_found_and_of_equals_the_likelier(taught, monkeypatch):
     scores = {"a {text} {mask}": 0.25, "b {text} {mask}": 0.75, "c {text} {mask}": 0.75, "d {text} {mask}": 0.5}
     monkeypatch.setattr(Template, "_written", lambda *_: list(scores))
-    monkeypatch.setattr("tunescope.search.template._score", lambda _, template: scores[template])
+    monkeypatch.setattr("tunescope.search.methods.template._score", lambda _, template: scores[template])
     found = Template().search(bench(*taught), 1000, 0, [].append)
     assert (found.template, found.dev, found.passes) == ("b {text} {mask}", 0.75, 48)
 

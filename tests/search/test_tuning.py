@@ -9,17 +9,18 @@ import torch
 from test_cli import call
 from test_label_words import WORDS, bench, causal, rows
 
-from tunescope import train
-from tunescope.comparing.plan import Plan
 from tunescope.errors import UserError
-from tunescope.order import stream
-from tunescope.search.label_words import LabelWords
-from tunescope.search.template import Template
-from tunescope.searching import settling, tuning
-from tunescope.searching.settling import Candidate, settled, settled_by_tuning
-from tunescope.tasks import Classification
+from tunescope.search import finalists
+from tunescope.search import finalists as tuning
+from tunescope.search.finalists import Candidate, settled, settled_by_tuning
+from tunescope.search.methods.label_words import LabelWords
+from tunescope.search.methods.template import Template
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.plan import Plan
+from tunescope.trial.train import loop
+from tunescope.trial.train.batches import stream
 
-SETTINGS = train.Settings(
+SETTINGS = loop.Settings(
     steps=99, batch_size=4, eval_every=3, patience=9, schedule="constant", warmup=0.0, clip=1e9, precision="float32"
 )
 
@@ -74,7 +75,7 @@ def test_label_words_are_found_by_the_best_finalist_after_tuning(name, monkeypat
         asked.append((dict(own.task.words), steps, seed))
         return next(scores), 30
 
-    monkeypatch.setattr(settling, "tuned_score", score)
+    monkeypatch.setattr(finalists, "tuned_score", score)
     plain = LabelWords(shortlist=6, keep=8).search(given, 10_000, 2, told.append)
     found = LabelWords(shortlist=6, keep=8, tune=9, finalists=4).search(given, 10_000, 2, told.append)
     ranked = sorted(plain.trace, key=lambda point: -point.dev)
@@ -92,13 +93,13 @@ def test_templates_are_found_by_the_best_finalist_after_tuning(monkeypatch):
     given, asked = made("bert"), []
     scores = {"a {text} {mask}": 0.25, "the {text} {mask}": 0.75, "it {text} {mask}": 0.5}
     monkeypatch.setattr(Template, "_written", lambda *_: list(scores))
-    monkeypatch.setattr("tunescope.search.template._score", lambda _, template: scores[template])
+    monkeypatch.setattr("tunescope.search.methods.template._score", lambda _, template: scores[template])
 
     def score(own, steps, seed):
         asked.append(own.task.template)
         return {"it {text} {mask}": 0.9}.get(own.task.template, 0.6), 40
 
-    monkeypatch.setattr(settling, "tuned_score", score)
+    monkeypatch.setattr(finalists, "tuned_score", score)
     found = Template(tune=9, finalists=2).search(given, 1000, 0, [].append)
     assert asked == ["the {text} {mask}", "it {text} {mask}"]
     assert (found.template, found.dev, found.passes) == ("it {text} {mask}", 0.9, 3 * 6 + 80)
@@ -110,7 +111,7 @@ def test_templates_are_found_by_the_best_finalist_after_tuning(monkeypatch):
 
 def test_where_every_finalist_diverges_it_is_said(monkeypatch):
     given, one = made("bert"), Candidate("{text} {mask}", WORDS, "one", 0.5)
-    monkeypatch.setattr(settling, "tuned_score", lambda *_: (None, 30))
+    monkeypatch.setattr(finalists, "tuned_score", lambda *_: (None, 30))
     with pytest.raises(UserError, match="label_words: all 1 finalists diverged in tuning; take a smaller tune"):
         settled_by_tuning(given, [one], settled([one], 5, []), tuning.Tuning("label_words", 9, 5), 0, [].append)
 

@@ -8,8 +8,8 @@ from search_tools import byte_level, tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 import tunescope as ts
-from tunescope.contexts.text import token_ids
-from tunescope.searching.vocabulary import vocabulary
+from tunescope.methods.contexts.text import token_ids
+from tunescope.search.vocabulary import vocabulary
 
 STORIES = Path(__file__).parents[3] / "shared/models/stories260K"
 

@@ -8,9 +8,11 @@ import torch
 from task_tools import model
 
 import tunescope as ts
-from tunescope.tasks import Classification, Encoded, Generation
-from tunescope.tasks.label_words import word_tokens
-from tunescope.tasks.scoring import target_loss, word_scores
+from tunescope.tasks.answers.likelihood import target_loss, word_scores
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts.label_words import word_tokens
+from tunescope.tasks.task import Encoded
 
 TOKENIZER = SimpleNamespace(pad_token_id=0, eos_token_id=2)
 PROMPTS = [(5, 17, 23, 8, 61), (90,), (3, 4, 5, 6, 7, 8, 9), (11, 12)]

@@ -6,8 +6,8 @@ import task_tools
 import torch
 
 import tunescope as ts
-from tunescope.tasks import Classification
-from tunescope.tasks.calibrating import calibrated
+from tunescope.tasks.answers.calibration import calibrated
+from tunescope.tasks.kinds.classification import Classification
 
 TEXTS = ["the cast", "is good", "not", "bad at all", "a", "in every way the greatest film", "terrible!", "0 1 2"]
 ROWS = [{"text": text, "label": label} for text, label in zip(TEXTS, "abab" * 2, strict=True)]

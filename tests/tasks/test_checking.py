@@ -2,9 +2,11 @@ import pytest
 import transformers
 from task_tools import byte_level, config, sentence_piece
 
+from tunescope.data.row import Row
 from tunescope.errors import UserError
-from tunescope.tasks import Classification, Generation, Row, inspect
-from tunescope.tasks.checking import Found, Lengths, positions
+from tunescope.tasks.facts import Found, Lengths, inspect, positions
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
 
 
 def rows(file, *pairs):

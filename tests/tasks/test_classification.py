@@ -5,9 +5,10 @@ import pytest
 import torch
 from task_tools import byte_level, model, sentence_piece
 
+from tunescope.data.row import Row
 from tunescope.errors import UserError
-from tunescope.tasks import Classification, Row
-from tunescope.tasks.prompts import ids
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.prompts.template import ids
 
 TRAIN = [
     Row({"text": text, "label": label}, "train.csv", line)

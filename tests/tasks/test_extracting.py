@@ -3,7 +3,7 @@
 import pytest
 
 import tunescope as ts
-from tunescope.tasks.extracting import Extraction, vote
+from tunescope.tasks.answers.extract import Extraction, vote
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,12 @@ import sacrebleu
 import torch
 from task_tools import byte_level, model, sentence_piece
 
+from tunescope.data.row import Row
+from tunescope.data.scores import aggregate
 from tunescope.errors import UserError
-from tunescope.tasks import Generation, Row, aggregate, decoding
-from tunescope.tasks.prompts import ids
+from tunescope.tasks.answers import decode
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts.template import ids
 
 ROWS = [
     Row({"input": i, "target": t}, "train.jsonl", line)
@@ -71,7 +74,7 @@ def test_bleu_over_ragged_references_is_sacrebleus(monkeypatch, lowercase):
     task = prepared(tokenizer, metric="bleu", lowercase=lowercase)
     items = task.encode(ROWS, tokenizer, model_kind="decoder")
     said = ["the cast is very good .", "A terrible, terrible way", "not bad."]
-    monkeypatch.setattr(decoding, "written", lambda *given: said)
+    monkeypatch.setattr(decode, "written", lambda *given: said)
     predictions = task.predict(None, items, tokenizer)
     references = [["The cast is good.", "A terrible way", "not bad."], ["the good cast", None, None]]
     references.append(["A great cast", None, None])
@@ -246,7 +249,7 @@ def test_what_cannot_work_is_refused():
 )
 def test_an_answer_ends_at_its_first_blank_line_as_demonstrations_do(monkeypatch, written, scored):
     tokenizer = byte_level()
-    monkeypatch.setattr(decoding, "written", lambda model, rows, *rest: [written] * len(rows))
+    monkeypatch.setattr(decode, "written", lambda model, rows, *rest: [written] * len(rows))
     task = prepared(tokenizer)
     items = task.encode(ROWS, tokenizer, model_kind="decoder")
     assert [one.text for one in task.predict(None, items, tokenizer)] == [scored] * 3

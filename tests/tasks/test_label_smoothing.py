@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import tasks
-from tunescope.tasks.objective import Objective
+from tunescope.tasks.answers.objective import Objective
+from tunescope.tasks.kinds.generation import Generation
 
 ROWS = [{"input": "w3 w4", "target": "w5"}, {"input": "w6", "target": "w7 w8 w9"}]
 
@@ -39,8 +39,8 @@ def test_each_token_s_loss_is_the_formula_s(smoothing: float, z: float) -> None:
 def test_a_batch_s_loss_is_the_mean_over_its_target_tokens(family: str) -> None:
     model, words = tiny.make(family), tiny.tokenizer()
     kind = "decoder" if family == "gpt2" else "encoder-decoder"
-    plain = losses(tasks.Generation(), model, words, kind)
-    added = losses(tasks.Generation(label_smoothing=0.1, z_loss=0.01), model, words, kind)
+    plain = losses(Generation(), model, words, kind)
+    added = losses(Generation(label_smoothing=0.1, z_loss=0.01), model, words, kind)
     for mean, sums, tokens in (plain, added):
         torch.testing.assert_close(sums.sum() / tokens, mean, rtol=0, atol=1e-12)
     assert abs(float(added[0] - plain[0])) > 1e-3
@@ -57,4 +57,4 @@ def losses(task: Any, model: Any, words: Any, kind: str) -> tuple[Tensor, Tensor
 @pytest.mark.parametrize("given", [{"label_smoothing": 1.0}, {"label_smoothing": -0.1}, {"z_loss": -1.0}])
 def test_shares_that_are_none_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ts.UserError, match="the first is a share, from 0 to below 1, and the second at least 0"):
-        tasks.Generation(**given)  # type: ignore[arg-type]
+        Generation(**given)  # type: ignore[arg-type]

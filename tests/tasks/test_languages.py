@@ -9,9 +9,9 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope.comparing.bench import open_bench
-from tunescope.comparing.plan import Plan
-from tunescope.tasks import languages
+from tunescope.tasks.prompts import languages
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
 
 
 @pytest.fixture(scope="module")

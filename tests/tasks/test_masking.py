@@ -8,11 +8,12 @@ import task_tools
 import torch
 from torch.nn import functional as F
 
+from tunescope.data.row import Row
 from tunescope.errors import UserError
-from tunescope.sites import kind
-from tunescope.tasks import Classification, Row
-from tunescope.tasks.masking import halves
-from tunescope.tasks.scoring import first_token_scores, target_loss
+from tunescope.models.anatomy import kind
+from tunescope.tasks.answers.likelihood import first_token_scores, target_loss
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.prompts.mask import halves
 
 ENCODERS = ["bert", "roberta", "distilbert"]
 WORDS = {"neg": "terrible", "odd": "dull", "pos": "great"}

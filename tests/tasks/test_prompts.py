@@ -2,8 +2,8 @@ import pytest
 from task_tools import byte_level, sentence_piece
 
 from tunescope.errors import UserError
-from tunescope.tasks import prompts
-from tunescope.tasks.label_words import notes, shared_first_tokens, word_tokens
+from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts.label_words import notes, shared_first_tokens, word_tokens
 
 TOKENIZERS = {
     "byte-level": byte_level,

@@ -8,9 +8,9 @@ import tinyrun
 import torch
 
 import tunescope as ts
-from tunescope.tasks import Reasoning
-from tunescope.tasks.chain import Chain
-from tunescope.tasks.decoding import Sampling, sampled
+from tunescope.tasks.answers.decode import Sampling, sampled
+from tunescope.tasks.kinds.reasoning import Reasoning
+from tunescope.tasks.prompts.chain import Chain
 
 TASK = Reasoning(
     input="text", target="label", steps="why", template="{text} Label:", lead="was", read="good,bad,film,plot,dull"

@@ -8,11 +8,13 @@ from task_tools import byte_level, model, sentence_piece
 from transformers import GenerationConfig
 
 import tunescope as ts
-from tunescope import lowered
+from tunescope.attach import context_keys
+from tunescope.data.row import Row
 from tunescope.errors import UserError
-from tunescope.tasks import Encoded, Generation, Row
-from tunescope.tasks.decoding import written
-from tunescope.tasks.writing import Writing
+from tunescope.tasks.answers.decode import written
+from tunescope.tasks.answers.writing import Writing
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.task import Encoded
 
 PROMPTS = [(5, 17, 23, 8, 61), (90,), (3, 4, 5, 6, 7, 8, 9), (11, 12)]
 ROWS = [Encoded(1, ids, (7, 2), None, (), "") for ids in PROMPTS]
@@ -103,8 +105,8 @@ def test_a_text_in_front_is_run_once_for_all_batches_beams_and_steps(monkeypatch
     given = ts.lower(network, spec, tokenizer=tokenizer) if is_lowered else [spec]
     front = tokenizer(TEXT)["input_ids"]
     expected = oracle(network, [{"input_ids": torch.tensor([[*front, *ids]])} for ids in PROMPTS])
-    runs, run = [], lowered.run_tokens
-    monkeypatch.setattr(lowered, "run_tokens", lambda *of: runs.append(of) or run(*of))
+    runs, run = [], context_keys.run_tokens
+    monkeypatch.setattr(context_keys, "run_tokens", lambda *of: runs.append(of) or run(*of))
     with ts.attach(network, *given, tokenizer=tokenizer):
         runs.clear()
         assert ours(network, batch_size=2) == expected

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from tunescope.lab.world import Part, World, rows, write
+from tunescope.lab.worlds.world import Part, World, rows, write
 
 PACKAGED = Path(__file__).parent / "demo_model"
 SIZES: dict[Part, int] = {"train": 2000, "dev": 200, "test": 300}
@@ -67,8 +67,8 @@ def task(folder: Path, name: str) -> DemoTask:
 
 def scratch_model(folder: Path) -> Path:
     """A model trained here by the packaged one's recipe, unless the folder has one already."""
-    from tunescope.lab.manifest import NAME
-    from tunescope.lab.pretrain import Recipe, pretrain
+    from tunescope.lab.worlds.manifest import NAME
+    from tunescope.lab.worlds.pretrain import Recipe, pretrain
 
     if not (folder / NAME).exists():  # the manifest is written last
         pretrain(folder, World(), Recipe(), "tunescope demo --from-scratch")
@@ -85,9 +85,9 @@ def run(folder: Path, from_scratch: bool = False) -> None:
 
 def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
     """One task's comparison, its run in ``folder``. No run is stopped early: scores stay at zero for long."""
-    from tunescope import machine
-    from tunescope.comparing.comparison import compare
-    from tunescope.train import Settings
+    from tunescope.compare.comparison import compare
+    from tunescope.system import machine
+    from tunescope.trial.train.loop import Settings
 
     every = -(-one["steps"] // setup.evaluations)
     found = compare(

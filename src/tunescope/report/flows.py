@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from tunescope.looking.finding import Arcs, Curves, Line
 from tunescope.report import svg, text
 from tunescope.report.drawing import CHARACTER, label, number, own_size
+from tunescope.report.finding import Arcs, Curves, Line
 
 STEP, HIGHEST = 34.0, 170.0  # between the parts of a text; of an arc
 FAINTEST = 0.01  # of the strongest: weaker arcs are not drawn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tunescope.data import scores as metrics
 from tunescope.report import text
-from tunescope.tasks import metrics
 
 Json = dict[str, Any]
 

@@ -12,8 +12,8 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
-from tunescope.looking.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report import charts, pictures, text
+from tunescope.report.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report.outputs import outputs
 from tunescope.report.view import View, view
 

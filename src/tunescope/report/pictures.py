@@ -8,9 +8,9 @@ from functools import singledispatch
 
 from markupsafe import Markup
 
-from tunescope.looking.finding import Arcs, AttentionMap, Curves, HeatMap, Pair, Picture
 from tunescope.report import flows, svg, text
 from tunescope.report.drawing import CHARACTER, label, number, own_size
+from tunescope.report.finding import Arcs, AttentionMap, Curves, HeatMap, Pair, Picture
 
 ROOM = 13  # characters of a label
 

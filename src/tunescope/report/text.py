@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tunescope.tasks import metrics
+from tunescope.data import scores
 
 LIMIT = 2000
 _PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
@@ -96,7 +96,7 @@ def metric(name: str) -> str:
     known = {"bleu": "BLEU", "nist": "NIST", "cider": "CIDEr", "meteor": "METEOR", "chrf": "chrF", "ter": "TER"}
     if name.startswith("rouge_"):
         return name.replace("rouge_", "ROUGE-").replace("-l", "-L").replace("_coco", " (COCO)")
-    return known.get(name, name.replace("_", " ")) + (" ↓" if metrics.is_lower_better(name) else "")
+    return known.get(name, name.replace("_", " ")) + (" ↓" if scores.is_lower_better(name) else "")
 
 
 def count(value: float | None) -> str:

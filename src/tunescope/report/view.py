@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from tunescope import stats
-from tunescope.comparing import beyond, evidence
-from tunescope.comparing.verdict import decide
+from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
-from tunescope.tasks import metrics
+from tunescope.report.verdict import edges as beyond
+from tunescope.report.verdict import evidence, stats
+from tunescope.report.verdict.verdict import decide
 
 VERSION = 1
 Json = dict[str, Any]
@@ -65,7 +65,7 @@ def view(results: Json) -> View:
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
         raw[section] = raw.get(section) or {}
     metric = str(raw["task"].get("metric") or "score")
-    scale = metrics.scale(metric)
+    scale = scores.scale(metric)
     arms = [_arm(one, i, metric) for i, one in enumerate(results["arms"])]
     arms.sort(key=lambda arm: (not arm["done"], -(arm["score"] or 0.0), arm["index"]))
     best, also = _best(raw, arms), [str(name) for name in raw["task"].get("also") or []]
@@ -141,7 +141,7 @@ def _best(raw: Json, arms: list[Json]) -> str | None:
 
 def _also(arm: Json, name: str, best: str | None, comparisons: list[Json]) -> Json:
     """A metric told beside the first: its score, interval and difference to the best arm, for showing."""
-    own, scale = arm["others"].get(name) or {}, metrics.scale(name)
+    own, scale = arm["others"].get(name) or {}, scores.scale(name)
     pairs = [{**one, **((one.get("also") or {}).get(name) or {"interval": None})} for one in comparisons]
     difference, span = _behind(arm["key"], best, pairs, scale)
     return {

@@ -1,1 +1,1 @@
-"""Searches, one a file: the file's name is the search's name on the command line."""
+"""What searches share: what one is, what it costs, what it may write."""

@@ -1,12 +1,13 @@
 """Tasks: rows from files, their split, what is asked of a model and how its answers are scored."""
 
-from tunescope.tasks.checking import Facts, inspect
-from tunescope.tasks.classification import Classification
-from tunescope.tasks.generation import Generation
-from tunescope.tasks.metrics import aggregate, aggregate_many
-from tunescope.tasks.reading import Row, read, sha256
-from tunescope.tasks.reasoning import Reasoning
-from tunescope.tasks.splitting import Splits, split
+from tunescope.data.read import read, sha256
+from tunescope.data.row import Row
+from tunescope.data.scores import aggregate, aggregate_many
+from tunescope.data.splitting import Splits, split
+from tunescope.tasks.facts import Facts, inspect
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.kinds.reasoning import Reasoning
 from tunescope.tasks.task import Encoded, Prediction, Task
 
 __all__ = [

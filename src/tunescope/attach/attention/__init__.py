@@ -1,0 +1,1 @@
+"""The one attention function: contexts' keys and values, deltas inside attention, what is recorded."""

@@ -1,0 +1,1 @@
+"""What keeps a Trainer, torch.compile and gradient checkpointing honest while something is attached."""

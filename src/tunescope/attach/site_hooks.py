@@ -1,0 +1,229 @@
+"""What `attach` does to a model for the time being, each as a context manager that undoes itself."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Params
+from tunescope.models.anatomy import argument_names
+from tunescope.models.fingerprint import REGISTERED
+from tunescope.models.sites import Site, Tap
+
+
+class Acting(Protocol):
+    """What stands at a site: a `SiteDelta`, or several of them that act as one."""
+
+    @property
+    def reads(self) -> str: ...
+
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor: ...
+
+
+A = TypeVar("A", bound=Acting, covariant=True)
+
+
+@dataclass
+class SiteUse(Generic[A]):
+    """One delta at one site, with its tensors there."""
+
+    spec: A
+    site: Site
+    tensors: Params
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter of the model itself asks for a gradient; afterwards each as before."""
+    named = model.named_parameters()
+    own = [parameter for name, parameter in named if not name.startswith(f"{REGISTERED}.")]
+    before = [(parameter, parameter.requires_grad) for parameter in own]
+    try:
+        for parameter, _ in before:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for parameter, asked in before:
+            parameter.requires_grad_(asked)
+
+
+@contextmanager
+def acting(uses: Sequence[SiteUse[Acting]], is_training: Callable[[], bool]) -> Iterator[None]:
+    """The deltas act at their sites: on linear maps first, then on whole blocks, each group in the order given."""
+    handles: list[Any] = []
+    blocks = [use for use in uses if not use.site.is_linear]
+    carried: dict[int, Tensor] = {}
+    try:
+        for use in uses:
+            if use.site.is_linear:
+                handles.append(_act(use, carried, is_training))
+        for use in blocks:
+            handles.append(_carry(use.site.source(use.spec.reads), carried, id(use)))
+        for use in blocks:
+            handles.append(_act(use, carried, is_training))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
+    if source.end == "in":
+
+        def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
+            carried[key] = source.read(args[0])
+
+        return source.module.register_forward_pre_hook(before)
+
+    def after(_module: nn.Module, _args: Any, output: Tensor) -> None:
+        carried[key] = source.read(output)
+
+    return source.module.register_forward_hook(after)
+
+
+def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
+    target = use.site.h
+    resting = _without_dropout(use.spec)
+
+    def changed(x: Tensor, whole: Tensor) -> Tensor:
+        h = target.read(whole)
+        spec = use.spec if is_training() else resting
+        if spec.reads == "stream behind":
+            assert use.site.residual is not None
+            x = use.site.residual.behind(h, x)
+        common = torch.promote_types(x.dtype, h.dtype)  # T5 keeps one map in float32 where the rest is in half
+        made = spec.apply(as_computed(use.tensors, x.to(common)), x.to(common), h.to(common))
+        return target.write(whole, made.to(h.dtype))
+
+    if target.end == "in":
+
+        def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (changed(carried.pop(id(use)), args[0]), *args[1:])
+
+        return target.module.register_forward_pre_hook(before)
+
+    def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        return changed(args[0] if use.site.is_linear else carried.pop(id(use)), output)
+
+    return target.module.register_forward_hook(after)
+
+
+def _without_dropout(spec: Acting) -> Acting:
+    return replace(spec, dropout=0.0) if "dropout" in {field.name for field in fields(spec)} else spec  # type: ignore[type-var, arg-type]
+
+
+def as_computed(tensors: Params, like: Tensor) -> Params:
+    """The tensors in the precision of the computation; under autocast torch chooses by itself."""
+    if torch.is_autocast_enabled(like.device.type):
+        return tensors
+    return {name: value.to(like.dtype) for name, value in tensors.items()}
+
+
+def trains(*groups: Params) -> bool:
+    """Whether a gradient is asked of any of the tensors now."""
+    return torch.is_grad_enabled() and are_tuned(*groups)
+
+
+def are_tuned(*groups: Params) -> bool:
+    """Whether any of the tensors is being tuned: it may be written through `.data` then, which counts no version."""
+    return any(value.requires_grad for group in groups for value in group.values())
+
+
+def computed_in(device: str) -> torch.dtype | None:
+    """The type that autocast computes in now on a kind of device; None where it is off."""
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def refuse_tuple(output: Any) -> None:
+    """UserError for the output of a call with return_dict=False, whose parts have no names."""
+    if isinstance(output, tuple):
+        raise UserError("What is attached reads the output by name: leave return_dict=False out, and take outputs[0].")
+
+
+@contextmanager
+def pooled(model: Any, spec: Acting, tensors: Params) -> Iterator[None]:
+    """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler.
+
+    In a model with a classifier of its own, the head's logits stand in for what that gives.
+    """
+    names = argument_names(model.base_model)
+    made = _Made() if model.base_model is not model else None
+
+    def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        refuse_tuple(output)
+        states = output.last_hidden_state
+        mask = (dict(zip(names, args, strict=False)) | kwargs).get("attention_mask")
+        if mask is None:
+            first = torch.zeros(len(states), dtype=torch.long, device=states.device)
+        else:
+            first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
+        x = states[torch.arange(len(states), device=states.device), first]
+        x = output.pooler_output if spec.reads == "pooler" else x
+        output["logits"] = spec.apply(as_computed(tensors, x), x, x)
+        if made is not None:
+            made.put(output["logits"])
+        return output
+
+    handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
+    if made is not None:
+        handles.append(model.register_forward_pre_hook(made.begin))
+        handles.append(model.classifier.register_forward_hook(made.instead))
+        handles.append(model.register_forward_hook(made.end, always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class _Made:
+    """A head's logits on their way from the base model to the classifier, in whose place they come out.
+
+    Nothing holds them on where no classifier follows, for the base model was called by itself, or a call was cut short.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False  # whether a call of the whole model is on; its `forward` may be called past that, too
+        self.logits: Tensor | weakref.ref[Tensor] | None = None
+
+    def begin(self, *_: Any) -> None:
+        self.is_on, self.logits = True, None
+
+    def put(self, logits: Tensor) -> None:
+        # torch compiles no weak reference; a call of the base model by itself is over before its output is gone
+        self.logits = logits if self.is_on or torch.compiler.is_compiling() else weakref.ref(logits)
+
+    def instead(self, _module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
+        logits, self.logits = self.logits, None
+        found = logits() if isinstance(logits, weakref.ref) else logits
+        assert found is not None
+        return found
+
+    def end(self, *_: Any) -> None:
+        self.is_on, self.logits = False, None
+
+
+@contextmanager
+def logits_at(model: Any, where: Tensor) -> Iterator[None]:
+    """Within it, the language-model head is computed only where `where` (batch, length) is True.
+
+    `model(...).logits` is then (where.sum(), vocabulary), in row-major order of `where`: nothing is spent on
+    positions that carry no label.
+    """
+    head = model.get_output_embeddings()
+
+    def select(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (args[0][where.to(args[0].device)], *args[1:])
+
+    handle = head.register_forward_pre_hook(select)
+    try:
+        yield
+    finally:
+        handle.remove()

@@ -1,0 +1,50 @@
+"""`tunescope doctor`: what this machine has, and whether a model can be reached."""
+
+from collections.abc import Iterator
+
+import torch
+
+from tunescope.errors import UserError
+from tunescope.report.text import memory
+from tunescope.system import cgroup, machine
+
+
+def lines(model: str | None) -> Iterator[str]:
+    """Versions, cores and threads, memory, devices; of a model its kind, its attention modules and its sites."""
+    yield ", ".join(f"{name} {version}" for name, version in machine.versions().items())
+    yield f"{machine.cores()} cores, {torch.get_num_threads()} torch threads in this process"
+    yield f"memory that may be taken: {memory(machine.free_memory() / 2**20)}{_container()}"
+    devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    yield "devices: " + ", ".join(["cpu", *devices])
+    if model is None:
+        yield "to see whether a model can be tuned, type: tunescope doctor --model MODEL"
+    else:
+        yield from _model(model)
+
+
+def _container() -> str:
+    """What its limits leave, where there are any; the cores and the memory above are the least of these."""
+    cpus, left = cgroup.cpus(), cgroup.free_memory()
+    told = [] if cpus is None else [f"{cpus} core{'s' * (cpus > 1)}"]
+    told += [] if left is None else [f"{memory(left / 2**20)} of memory"]
+    return f" (this container is left {' and '.join(told)})" if told else ""
+
+
+def _model(name: str) -> Iterator[str]:
+    """Raises UserError where the model cannot be loaded; what it does not allow is told."""
+    from tunescope.attach.attention.reach import reached
+    from tunescope.models.anatomy import kind
+    from tunescope.models.load import load_model
+    from tunescope.models.sites import resolve
+
+    model, _ = load_model(name)
+    yield f"{name}: {model.config.model_type}, {kind(model)}, {sum(p.numel() for p in model.parameters()):,} parameters"
+    try:
+        yield f"attention: all {len(reached(model))} modules call the tunescope function; contexts can be attached"
+    except UserError as problem:
+        yield f"attention: not reached, so no contexts: {problem}"
+    try:
+        sites = sorted({name.split(".", 2)[-1] for name in resolve(model)})
+        yield f"sites (attn stands for self and cross): {', '.join(sites)}"
+    except UserError as problem:
+        yield f"sites: none, so no deltas that need one: {problem}"

@@ -1,0 +1,207 @@
+"""An arm as typed, and what it becomes on one model: specs of the size that the budget allows."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.tasks.prompts.chain import NAME as COT
+from tunescope.tasks.prompts.chain import Chain
+from tunescope.trial import questions
+from tunescope.trial import specs as in_front
+from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
+from tunescope.trial.budget import sized
+from tunescope.trial.demos import check, draw
+from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import spec as demonstrations
+from tunescope.trial.demos.spec import Demos
+
+if TYPE_CHECKING:
+    from tunescope.trial.bench import Bench
+
+COUNTS = ("trained", "stored", "live")  # of parameters
+DEFAULT = {
+    "decoder": (ZERO_SHOT, "demos:k=4", "soft", "prefix", "lora", "adapter", "bias", "full"),
+    "encoder-decoder": (ZERO_SHOT, "soft", "prefix", "lora", "adapter", "bias", "full"),
+    "encoder": ("head", "prefix", "lora", "adapter", "bias", "full"),
+    "encoder in words": (ZERO_SHOT, "demos:k=1", "soft", "prefix", "lora", "adapter", "bias", "full"),
+}
+HOW = "Type `tunescope arms` for the methods and their fields."
+
+
+def asked(bench: "Bench") -> list[Arm]:
+    """The arms of the bench's plan; UserError as `listed`."""
+    in_words = bench.kind == "encoder" and bench.task.needs_head is None
+    return listed(bench.plan.arms, bench.plan.budgets, "encoder in words" if in_words else bench.kind)
+
+
+def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]:
+    """The arms to run, at every budget; what has no size to set is listed once.
+
+    `NAME=ITEMS` gives an arm a name, as in `mam=prefix:length=30+adapter:placement=parallel`.
+
+    Raises:
+        UserError: an arm is empty or names no method or field that there is, or two have one name.
+    """
+    found: list[Arm] = []
+    for text in texts or DEFAULT[kind]:
+        match = re.fullmatch(r"\s*([^:+=]+)=(.*)", text, flags=re.DOTALL)
+        name, items = (part.strip() for part in (match.groups() if match else (text, text)))
+        if not items or not name:
+            raise UserError(f"--arms {text!r} is empty. {HOW}")
+        _check_spelling(items)
+        several = len(budgets) > 1 and _has_free_size(items)
+        at: Sequence[int | None] = budgets if several else budgets[:1] or [None]
+        for budget in at:
+            found.append(Arm(f"{name} @ {budget:,}" if several else name, items, budget))
+    names = [arm.name for arm in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"--arms has {twice!r} twice; drop one, or name them: one={twice} two={twice}")
+    return found
+
+
+def _check_spelling(items: str) -> None:
+    """A typo ends the run before it begins; what this model or budget does not allow is one arm's matter, later."""
+    from tunescope.methods.typed import parse
+
+    if _search(items) is not None:
+        return
+    _, _, rest = _front(items)
+    if rest not in ("", "head", ZERO_SHOT):
+        parse(rest)
+
+
+def ready(arm: Arm, bench: "Bench") -> Ready:
+    """The arm with its sizes set for this model; a head is added where the task needs one.
+
+    Demonstrations are counted as those of the first seed.
+
+    Raises:
+        UserError: the text, the family, a site or the budget does not allow it.
+    """
+    from tunescope.methods.artifact import AttentionDelta
+    from tunescope.methods.deltas.head import Head
+    from tunescope.methods.typed import explicit, parse
+    from tunescope.trial.budget import count
+
+    if (search := _search(arm.text)) is not None:
+        return _ready_to_search(arm, search, bench)
+    model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
+    demos, chain, rest = _front(arm.text)
+    only_head = rest == "head"
+    typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(parse(rest))
+    if any(isinstance(spec, Head) for spec in typed) or (labels is None and only_head):
+        raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
+    if labels is not None and not typed and not only_head:
+        raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
+    if demos:
+        check.check_demos(demos, bench, typed)
+    if chain:
+        questions.check(chain, demos, bench, alone=rest == "")
+    first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
+    before, standing = in_front.behind(bench, questions.asked(bench.task, demos, chain), first, typed)
+    placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
+    specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
+    head = () if labels is None else (Head(n_labels=labels),)
+    if head and specs:
+        note += f"; beside a head of {count(model, head).stored:,}, the same in every arm"
+    counts = count(model, (*before, *placed) or head, tokenizer)
+    trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*placed, *head))
+    group = (
+        "head"
+        if only_head
+        else _group([s for s, t in zip(specs, trains, strict=False) if t], bool(specs or demos or chain))
+    )
+    note += _own_note(demos) if demos and demos.each else ""
+    label = _label(demos, chain, (*specs, *head))
+    return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict(), label)
+
+
+def _label(demos: Demos | None, chain: Chain | None, specs: tuple[Any, ...]) -> str:
+    from tunescope.methods.typed import show
+
+    items = [str(item) for item in (demos, chain) if item]
+    items += [show(specs)] if specs else []
+    return "+".join(items) or ZERO_SHOT
+
+
+def _own_note(demos: Demos) -> str:
+    times = own_demos.passes(demos)
+    return "; live is that of the demonstrations of one query" + (f", read {times} times a query" if times > 1 else "")
+
+
+def passes(bench: "Bench") -> int:
+    """What a search may take: as many rows forward, and backward, as a trained arm's one run."""
+    return 3 * bench.plan.settings.steps * bench.plan.settings.batch_size
+
+
+def _search(text: str) -> Any:
+    """The search that an arm's text names, or None."""
+    from tunescope.search import methods
+    from tunescope.search import typed as named
+    from tunescope.system import plugins
+
+    return named.parse(text) if text.partition(":")[0].strip() in plugins.names(methods) else None
+
+
+def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
+    """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
+    from tunescope.search.objective import check_answers
+
+    check_answers(bench)
+    from tunescope.search import typed as named
+
+    note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
+    return Ready(arm, (), (), None, None, "context", note, counts, named.show(search), search)
+
+
+def _front(text: str) -> tuple[Demos | None, Chain | None, str]:
+    """("demos:k=4+cot+lora") -> Demos(k=4), Chain(), "lora"."""
+    from tunescope.methods.typed import made
+
+    found: dict[str, Any] = {}
+    for name, kind in ((demonstrations.NAME, Demos), (COT, Chain)):
+        first, rest = _item(text)
+        if first.partition(":")[0].strip() == name:
+            found[name], text = made(kind, first), rest
+    return found.get(demonstrations.NAME), found.get(COT), text
+
+
+def _item(text: str) -> tuple[str, str]:
+    """What stands before the first "+" that no backslash is before, and what behind it."""
+    found = re.match(r"((?:\\.|[^\\+])*)\+?(.*)", text, flags=re.DOTALL)
+    assert found is not None
+    return found[1], found[2]
+
+
+def _has_free_size(text: str) -> bool:
+    from tunescope.methods.typed import explicit, parse
+
+    _, _, rest = _front(text)
+    if rest in ("", ZERO_SHOT, "head"):
+        return False
+    try:
+        pairs = zip(parse(rest), explicit(rest), strict=True)
+        return any(spec.size is not None and spec.size not in held for spec, held in pairs)
+    except UserError:
+        return False  # it is refused later, as an arm, and the others go on
+
+
+def _group(trained: Sequence[Any], has_text: bool) -> str:
+    """What is trained, beside a head: none, text, context, delta, both or full.
+
+    "both" is also what changes how a context is attended to: no weight of the model is changed, so it is no evidence
+    that weights are needed; and it is no context of its own. The verdict counts it for neither.
+    """
+    from tunescope.methods.artifact import AttentionDelta, Context
+    from tunescope.methods.deltas.full import Full
+
+    if any(isinstance(spec, AttentionDelta) for spec in trained) and not any(isinstance(s, Full) for s in trained):
+        return "both"
+    contexts = sum(isinstance(spec, Context) for spec in trained)
+    if any(isinstance(spec, Full) for spec in trained):
+        return "full"
+    if not trained:
+        return "text" if has_text else "none"
+    return "context" if contexts == len(trained) else "both" if contexts else "delta"

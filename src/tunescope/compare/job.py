@@ -1,0 +1,53 @@
+"""A piece of a comparison: an arm at one seed and its learning rates; its id is the hash of all that it depends on."""
+
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+
+from tunescope.system import run_folder
+from tunescope.trial.arm import Ready
+from tunescope.trial.bench import Bench
+from tunescope.trial.identity import asked_with, encoder_print
+
+
+@dataclass(frozen=True)
+class Job:
+    """An arm at one seed and learning rate.
+
+    test: also score the test set, which only chosen runs may. until: the step to pause at, for now.
+    """
+
+    id: str
+    arm: Ready
+    rates: tuple[float, ...]  # of each spec
+    seed: int
+    steps: int  # at most
+    test: bool = False
+    until: int | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """The rate of the first method that trains: the one to show."""
+        return next((rate for rate, trains in zip(self.rates, self.arm.trains, strict=False) if trains), None)
+
+
+def job(
+    bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: bool = False, steps: int | None = None
+) -> Job:
+    """The job, its id the hash of all that its numbers depend on; `steps` where they are not the plan's."""
+    settings = replace(bench.plan.settings, steps=steps or bench.plan.settings.steps)
+    depends_on = {
+        "arm": arm.label,
+        "rates": rates,
+        "seed": seed,
+        "settings": asdict(settings),
+        "task": bench.task.describe(),
+        "data": dict(bench.sha256),
+        "base": bench.fingerprint,
+        **asked_with(bench),
+        "device": bench.device.type,
+        "threads": bench.plan.threads,
+        "tunescope": version("tunescope"),
+    } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
+    if arm.demos and arm.demos.encoder:
+        depends_on["encoder"] = encoder_print(bench, arm.demos.encoder)
+    return Job(run_folder.identity(depends_on), arm, rates, seed, settings.steps, test)

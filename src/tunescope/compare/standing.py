@@ -1,0 +1,36 @@
+"""What is known of one arm so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+
+@dataclass
+class Standing:
+    """What is known of one arm so far."""
+
+    name: str
+    spec: str = ""
+    group: str = "none"
+    note: str = ""
+    parameters: Mapping[str, int] = field(default_factory=lambda: {"trained": 0, "stored": 0, "live": 0})
+    status: str = "done"
+    reason: str = ""
+    learning_rate: float | None = None
+    trials: list[dict[str, Any]] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def dev(self) -> float | None:
+        """The mean development score over seeds, if every run is done."""
+        return fmean(run["dev"] for run in self.runs) if self.runs and self.status == "done" else None
+
+
+def best_on_dev(standings: Sequence[Standing]) -> Standing | None:
+    """The arm with the highest development score; ties to fewer stored parameters, then to the earlier."""
+    done = [standing for standing in standings if standing.dev is not None]
+    return max(done, key=lambda one: (one.dev, -one.parameters["stored"]), default=None)

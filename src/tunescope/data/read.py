@@ -1,0 +1,31 @@
+"""Rows and hashes of what a data path names: a file, or a part of a corpus."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tunescope.data.rows_of_file import file_rows, file_sha256
+
+
+def read(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a file, each a ``Row``; or of one part of a corpus, NAME:FOLDER#PART (`tunescope.data.corpora`).
+
+    JSONL: one object a line, blank lines skipped. CSV: a header, then RFC 4180. TSV: a header, then one row
+    a line, with no quoting at all. All UTF-8, with or without a byte order mark, any line ends.
+
+    Raises:
+        UserError: the file or one of its lines cannot be used.
+    """
+    from tunescope.data import corpus, corpus_name
+
+    named = corpus_name.parsed(path)
+    return file_rows(Path(path)) if named is None else corpus.read(named)
+
+
+def sha256(path: str | Path) -> str:
+    """The hex SHA-256 of a file's bytes as they lie on the disk; of a part of a corpus, see `gathering.parts`."""
+    from tunescope.data import corpus, corpus_name
+
+    named = corpus_name.parsed(path)
+    return file_sha256(path) if named is None else corpus.digest(named)

@@ -1,0 +1,71 @@
+"""One row of data: where it stands, its fields as text, and what no field may hold."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+
+HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
+
+
+class Row(dict[str, Any]):
+    """One row as a dict that knows its file's name and its line there, counted from 1."""
+
+    __slots__ = ("file", "line")
+
+    def __init__(self, values: Mapping[str, Any], file: str, line: int) -> None:
+        super().__init__(values)
+        self.file, self.line = file, line
+
+
+def place(row: Mapping[str, Any], index: int) -> str:
+    """Where a row stands, for messages; ``index`` (from 0) serves rows that were not read from a file."""
+    return f"{row.file} line {row.line}" if isinstance(row, Row) else f"row {index + 1}"
+
+
+def line_of(row: Mapping[str, Any], index: int) -> int:
+    """The row's line in its file, or its number (from 1) in the list where it has none."""
+    return row.line if isinstance(row, Row) else index + 1
+
+
+def value(row: Mapping[str, Any], field: str, index: int) -> str:
+    """A field as text: strings as they are, numbers and booleans as JSON writes them.
+
+    Raises:
+        UserError: the field is missing, null, a list or an object.
+    """
+    if field not in row:
+        close = difflib.get_close_matches(field, map(str, row), n=1)
+        raise UserError(
+            f"{place(row, index)} has no field '{field}'."
+            + (f" Did you mean '{close[0]}'?" if close else "")
+            + f" It has: {', '.join(map(str, row))}."
+        )
+    found = row[field]
+    if isinstance(found, str):
+        return found
+    if isinstance(found, bool | int | float):
+        return json.dumps(found)
+    what = "null" if found is None else f"a {type(found).__name__}"
+    raise UserError(
+        f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. Fill it in or delete the row."
+    )
+
+
+def check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
+    """NUL and halves of surrogate pairs come through JSON escapes and break tokenizers: refuse them here."""
+    for field, found in values.items():
+        for text in (field, found):
+            if isinstance(text, str) and HALVES.search(text):
+                raise UserError(
+                    f"{path} line {line}: {field!a} holds half of a surrogate pair (\\ud800 to \\udfff), "
+                    "which is no character. Remove it from the row."
+                )
+            if isinstance(text, str) and "\0" in text:
+                raise UserError(f"{path} line {line}: {field!a} holds a NUL character. Remove it from the row.")

@@ -1,0 +1,177 @@
+"""Rows from a JSONL, CSV or TSV file, plain or gzipped; every fault is named with its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tunescope.data.row import Row, check_characters
+from tunescope.errors import UserError
+
+FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
+
+
+def file_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSONL, CSV or TSV file, as `read` says.
+
+    Raises:
+        UserError: the file or one of its lines cannot be used.
+    """
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    if plain.suffix.lower() not in FORMATS:
+        raise UserError(
+            f"{path}: the name tells the format, and '{''.join(path.suffixes[-2:])}' is not known. "
+            f"Allowed: {', '.join(FORMATS)}, each also with .gz. Rename or convert the file."
+        )
+    text = text_of(path)
+    parse = {".csv": _csv_rows, ".tsv": _tsv_rows}.get(plain.suffix.lower(), _json_rows)
+    rows: list[dict[str, Any]] = []
+    for line, values in parse(text, path):
+        check_characters(values, path, line)
+        rows.append(Row(values, path.name, line))
+    if not rows:
+        raise UserError(f"{path} has no rows. Give a file with at least one row.")
+    return rows
+
+
+def text_of(path: str | Path) -> str:
+    """A UTF-8 file's text, plain or gzipped, without a byte order mark.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or is no text.
+    """
+    return _decoded(content(Path(path)), Path(path))
+
+
+def file_sha256(path: str | Path) -> str:
+    """The hex SHA-256 of a file's bytes as they lie on the disk; UserError where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        _fail(path, error)
+
+
+def _fail(path: str | Path, error: OSError) -> NoReturn:
+    raise UserError(f"Cannot read {path}: {error.strerror or error}. Check the path.") from error
+
+
+def content(path: Path) -> bytes:
+    """A file's bytes, unpacked where its name ends in .gz. Raises UserError: it cannot be read, or is empty."""
+    try:
+        found = path.read_bytes()
+        found = gzip.decompress(found) if path.suffix == ".gz" else found
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
+    except OSError as error:
+        _fail(path, error)
+    if not found.strip():
+        raise UserError(f"{path} is empty. Give a file with at least one row.")
+    return found
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+        shown = error.object[error.start]  # utf-8-sig counts from behind the mark
+        start = error.start + len(content) - len(error.object)
+        raise UserError(
+            f"{path} line {content[:start].count(10) + 1}: byte {start} (0x{shown:02x}) is not UTF-8. "
+            f"Convert the file: iconv -f {'UTF-16' if wide else 'LATIN1'} -t UTF-8 OLD > NEW "
+            f"({'it looks like UTF-16' if wide else 'with the encoding it really has'})."
+        ) from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UserError(
+            f"{path} line {line} holds a NUL character, so it is not a text file. Remove it: tr -d '\\000'."
+        )
+    return text
+
+
+def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json)
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise UserError(
+                f"{path} line {number} is not JSON: {reason}. It reads {_excerpt(line)}. "
+                'Each line must be one whole object, such as {"text": "...", "label": "..."}.'
+            ) from error
+        if not isinstance(values, dict):
+            raise UserError(
+                f"{path} line {number} is a {type(values).__name__}, not an object: {_excerpt(line)}. "
+                "Each line must be one object; for a file that is one list, type: jq -c '.[]' OLD > NEW.jsonl"
+            )
+        yield number, values
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the field '{next(n for n in names if names.count(n) > 1)}' is there twice")
+    return values
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _excerpt(line: str, width: int = 60) -> str:
+    line = line.strip()
+    return repr(line if len(line) <= width else line[: width - 3] + "...")
+
+
+def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    limit = csv.field_size_limit(sys.maxsize)  # the module's limit is 128 KiB a field, for all of the process
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+        start, records = 1, []
+        try:
+            for record in reader:
+                records.append((start, record))
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise UserError(
+                f"{path}: the row that begins on line {start} is not CSV: {error}. "
+                'Quote a field with commas, quotes or line ends, and write " inside it as "".'
+            ) from error
+    finally:
+        csv.field_size_limit(limit)
+    return _named(iter(records), path)
+
+
+def _tsv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    lines = ((n, line.removesuffix("\r")) for n, line in enumerate(text.split("\n"), start=1))
+    return _named(((n, line.split("\t") if line else []) for n, line in lines), path)
+
+
+def _named(records: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows under the names of the first one; blank lines skipped."""
+    records = ((line, record) for line, record in records if record)
+    line, header = next(records, (1, []))
+    if len(set(header)) < len(header) or "" in header:
+        raise UserError(
+            f"{path} line {line}: the header must name each column once, and reads "
+            f"{', '.join(map(repr, header))}. Mend it."
+        )
+    for line, record in records:
+        if len(record) != len(header):
+            raise UserError(
+                f"{path} line {line} has {len(record)} fields, and the header has {len(header)} "
+                f"({', '.join(header)}). Mend the row."
+            )
+        yield line, dict(zip(header, record, strict=True))

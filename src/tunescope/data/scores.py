@@ -1,0 +1,98 @@
+"""Scores of summed statistics, by the metric's name: accuracy here, those of written texts from the folder `metrics`.
+
+``stats`` of one row for accuracy: (correct, label, predicted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tunescope.data import metric as metrics
+from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    Floats = NDArray[np.float64]
+
+ACCURACY = "accuracy"
+
+
+def aggregate(metric: str, stats: ArrayLike) -> dict[str, float]:
+    """The metric over all rows first, then its companions (balanced accuracy and macro F1 for accuracy).
+
+    Raises:
+        UserError: an unknown metric, or no rows.
+    """
+    table = _table(metric, stats)
+    values = {metric: float(aggregate_many(metric, table, np.ones((1, len(table))))[0])}
+    return {**values, **_per_class(table)} if metric == ACCURACY else values
+
+
+def aggregate_many(metric: str, stats: ArrayLike, weights: ArrayLike) -> Floats:
+    """(n_resamples,) values of the metric, each row counted as often as its weight says.
+
+    Args:
+        stats: (n_rows, width of the metric's statistics).
+        weights: (n_resamples, n_rows), not all zero in a resample.
+    """
+    table, times = _table(metric, stats), np.asarray(weights, dtype=np.float64)
+    return _score(metric)(times @ table, times.sum(-1))
+
+
+def of_rows(metric: str, stats: ArrayLike) -> list[float]:
+    """The metric of each row, as if the row were the whole set."""
+    table = _table(metric, stats)
+    return [float(value) for value in _score(metric)(table, np.ones(len(table)))]
+
+
+def statistics(
+    metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
+) -> list[tuple[float, ...]]:
+    """The statistics of each output, compared with its references.
+
+    Raises:
+        UserError: an unknown metric, or one that runs on what is not installed.
+    """
+    if not outputs:
+        return []
+    return [tuple(row) for row in metrics.find(metric).stats(outputs, references, lowercase).tolist()]
+
+
+def scale(metric: str) -> float:
+    """The best value; the worst is 0. For NIST, which has no best one, a usual value."""
+    return metrics.find(metric).best if metric in metrics.names() else 1.0
+
+
+def is_lower_better(metric: str) -> bool:
+    return metric in metrics.names() and not metrics.find(metric).higher_is_better
+
+
+def _score(metric: str) -> Callable[[Floats, Floats], Floats]:
+    return metrics.mean if metric == ACCURACY else metrics.find(metric).score
+
+
+def _table(metric: str, stats: ArrayLike) -> Floats:
+    if metric != ACCURACY and metric not in metrics.names():
+        raise UserError(f"Unknown metric '{metric}'. Allowed: {ACCURACY}, {', '.join(metrics.names())}.")
+    width = 3 if metric == ACCURACY else metrics.find(metric).width
+    table = np.asarray(stats, dtype=np.float64)
+    if table.ndim != 2 or not len(table) or table.shape[1] != width:
+        raise UserError(f"{metric} needs at least one row of {width} statistics, not shape {table.shape}.")
+    return table
+
+
+def _per_class(table: Floats) -> dict[str, float]:
+    """Balanced accuracy: mean recall over the labels that occur. Macro F1: over those and the predicted."""
+    _, labels, predicted = table.T
+    recalls, scores = [], []
+    for one in np.union1d(labels, predicted):
+        both = float(((labels == one) & (predicted == one)).sum())
+        of_label, of_predicted = float((labels == one).sum()), float((predicted == one).sum())
+        scores.append(2 * both / (of_label + of_predicted))
+        if of_label:
+            recalls.append(both / of_label)
+    return {"balanced_accuracy": float(np.mean(recalls)), "macro_f1": float(np.mean(scores))}

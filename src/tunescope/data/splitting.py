@@ -1,0 +1,123 @@
+"""Train, dev and test parts without leakage, cut by the content of the rows and not by their order."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from tunescope.data.row import line_of
+from tunescope.errors import UserError
+
+Rows = Sequence[Mapping[str, Any]]
+KeptRows = list[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The three parts, and in ``notes`` how they were cut and what they share."""
+
+    train: KeptRows
+    dev: KeptRows
+    test: KeptRows
+    notes: tuple[str, ...] = ()
+
+    def parts(self) -> dict[str, KeptRows]:
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+
+def split(
+    train: Rows,
+    dev: Rows | None = None,
+    test: Rows | None = None,
+    *,
+    seed: int = 0,
+    share: float = 0.1,
+    by: Sequence[str] | None = None,
+) -> Splits:
+    """The parts given, with those that are None cut out of ``train``, ``share`` of it each.
+
+    Rows equal in the fields ``by`` (default: all) always go to one part. Which part depends on the rows and
+    the seed, never on the rows' order. Each cut part takes whole groups, in the order of their hash, until it
+    has its share (rounded, at least one row).
+
+    Raises:
+        UserError: the share is not in (0, 0.5), or there are too few distinct rows for all parts.
+    """
+    if not 0 < share < 0.5:
+        raise UserError(f"split(share={share}) must lie between 0 and 0.5. Type: share=0.1")
+    wanted = [name for name, part in (("dev", dev), ("test", test)) if part is None]
+    groups = _groups(train, by, seed)
+    if wanted and len(groups) < len(wanted) + 1:
+        raise UserError(
+            f"{len(train)} rows, of which {len(groups)} distinct, cannot be cut into train and "
+            f"{' and '.join(wanted)}. Give more rows, or a file for each part."
+        )
+    part_of: dict[str, str] = {}
+    for position, name in enumerate(wanted):
+        left, size = len(wanted) - position, 0  # each later part and train must get a group too
+        for key, members in groups:
+            if size >= max(1, round(share * len(train))) or len(groups) - len(part_of) <= left:
+                break
+            if key not in part_of:
+                part_of[key], size = name, size + members
+    cut: dict[str, KeptRows] = {name: [] for name in ("train", *wanted)}
+    for row in train:
+        cut[part_of.get(key_of(row, by, seed), "train")].append(row)
+    given = {name: list(rows) for name, rows in (("dev", dev), ("test", test)) if rows is not None}
+    parts = {**cut, **given}
+    return Splits(parts["train"], parts["dev"], parts["test"], _notes(parts, wanted, seed, by))
+
+
+def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
+    """Lines of the rows that are equal, in the fields ``by``, to an earlier one."""
+    seen: set[str] = set()
+    found = []
+    for index, row in enumerate(rows):
+        key = key_of(row, by)
+        if key in seen:
+            found.append(line_of(row, index))
+        seen.add(key)
+    return found
+
+
+def shared(train: Rows, other: Rows, by: Sequence[str] | None = None) -> list[int]:
+    """Lines of the rows of ``other`` that are, in the fields ``by``, also in ``train``."""
+    seen = {key_of(row, by) for row in train}
+    return [line_of(row, index) for index, row in enumerate(other) if key_of(row, by) in seen]
+
+
+def key_of(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = None) -> str:
+    """A hash of the row's content in the fields `by` (all where None); by another seed another order of the rows."""
+    values = dict(row) if by is None else {field: row.get(field) for field in by}
+    content = json.dumps([seed, values], sort_keys=True, ensure_ascii=True, default=str)
+    return blake2b(content.encode(), digest_size=16).hexdigest()
+
+
+def _groups(rows: Rows, by: Sequence[str] | None, seed: int) -> list[tuple[str, int]]:
+    """(key, number of rows) of each distinct row, in the order of the keys."""
+    return sorted(Counter(key_of(row, by, seed) for row in rows).items())
+
+
+def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequence[str] | None) -> tuple[str, ...]:
+    notes = []
+    if wanted:
+        sizes = ", ".join(f"{len(parts[name])} {name}" for name in ("train", *wanted))
+        whole = "equal rows" if by is None else f"rows with equal {' and '.join(by)}"
+        notes.append(
+            f"{' and '.join(wanted)} cut from the training file by a hash of the content (seed {seed}): "
+            f"{sizes} rows; {whole} stay together."
+        )
+    for name in (name for name in ("dev", "test") if name not in wanted):
+        found = shared(parts["train"], parts[name])
+        if found:
+            notes.append(f"{len(found)} of {len(parts[name])} {name} rows are also in train, exactly.")
+        alike = shared(parts["train"], parts[name], by)
+        if len(alike) > len(found):  # the same input with another answer
+            notes.append(
+                f"{len(alike)} of {len(parts[name])} {name} rows have the {' and '.join(by or ())} of a row of train."
+            )
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""What adapters' files mean, in and out."""

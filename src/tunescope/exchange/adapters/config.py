@@ -1,0 +1,194 @@
+"""adapter_config.json of the `adapters` library (AdapterHub): its methods, checked, and what is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.exchange.foreign_files import read_json, read_tensors
+
+CONFIG = "adapter_config.json"
+TENSORS = "adapter.safetensors"
+PICKLE = "pytorch_adapter.bin"
+HEADS = ("model_head.safetensors", "pytorch_model_head.bin")
+FUSION = "adapter_fusion_config.json"
+
+SEEDS = {"architecture", "init_weights", "init_weights_seed"}
+BOTTLENECK = SEEDS | {
+    "adapter_residual_before_ln",
+    "cross_adapter",
+    "dropout",
+    "factorized_phm_W",
+    "factorized_phm_rule",
+    "hypercomplex_nonlinearity",
+    "inv_adapter_reduction_factor",
+    "is_parallel",
+    "learn_phm",
+    "leave_out",
+    "ln_after",
+    "ln_before",
+    "mh_adapter",
+    "non_linearity",
+    "original_ln_after",
+    "original_ln_before",
+    "output_adapter",
+    "phm_bias",
+    "phm_c_init",
+    "phm_dim",
+    "phm_init_range",
+    "phm_rank",
+    "reduction_factor",
+    "residual_before_ln",
+    "scaling",
+    "shared_W_phm",
+    "shared_phm_rule",
+    "stochastic_depth",
+}
+PREFIX = SEEDS | {
+    "bottleneck_size",
+    "cross_prefix",
+    "dropout",
+    "encoder_prefix",
+    "flat",
+    "leave_out",
+    "non_linearity",
+    "prefix_length",
+    "shared_gating",
+}
+LORA = SEEDS | {
+    "alpha",
+    "attn_matrices",
+    "composition_mode",
+    "dropout",
+    "dtype",
+    "intermediate_lora",
+    "leave_out",
+    "output_lora",
+    "r",
+    "selfattn_lora",
+}
+KINDS = {"bottleneck": BOTTLENECK, "prefix_tuning": PREFIX, "lora": LORA}
+REFUSED = {
+    "inv_adapter": "an invertible adapter behind the embeddings",
+    "phm_layer": "Compacter, whose maps are sums of Kronecker products",
+    "use_dora": "DoRA, which also trains the length of each weight's rows",
+    "use_gating": "a gate that depends on the text, as in UniPELT",
+    "vera_b": "VeRA, one random pair of factors for all layers",
+    "vera_d": "VeRA, one random pair of factors for all layers",
+}
+OLD_NAMES = {"gelu": "gelu_new", "gelu_orig": "gelu"}  # of activations, in files that name no version
+OTHERS = {
+    "mtl_lora": "MTL-LoRA",
+    "prompt_tuning": "prompt tuning, which joins the text behind the embeddings' norm and positions",
+    "reft": "ReFT",
+}
+KEEP = "Keep it in the adapters library"
+
+
+def opened(folder: Path, model: Any) -> tuple[str, list[dict[str, Any]], dict[str, Tensor], list[str]]:
+    """The name of the adapter, its configurations (one, or those of a union), its tensors, and notes.
+
+    Raises:
+        UserError: a file is missing, damaged or a pickle; a fusion; another model type or width than this model's; a
+            method, or a field that is set, that has no place here.
+    """
+    if (folder / FUSION).exists() and not (folder / CONFIG).exists():
+        raise UserError(f"{folder} holds an adapter fusion, a mixture of adapters that looks at the text. {KEEP}.")
+    whole = read_json(folder / CONFIG)
+    configs, notes = _configs(whole), []
+    name = whole.get("name")
+    if not isinstance(name, str) or not name:
+        raise UserError(f"{CONFIG}: name is {name!r} and should be the adapter's: the file was altered.")
+    _check_model(whole, model)
+    for config in configs:
+        notes += checked(config)
+    if not (folder / TENSORS).exists() and (folder / PICKLE).exists():
+        raise UserError(
+            f"{folder / PICKLE} is a pickle, which can run code and is not opened here. Save it again with "
+            "model.save_adapter(folder, name, use_safetensors=True); where that stops at shared memory, as for "
+            "prefixes: safetensors.torch.save_file({k: v.clone() for k, v in "
+            f"torch.load('{PICKLE}', weights_only=True).items()}}, '{TENSORS}')."
+        )
+    heads = [file for file in HEADS if (folder / file).exists()]
+    if heads:
+        notes.append(
+            f"the prediction head in {heads[0]} was left out: only the adapter was read. Where it was trained too, the "
+            "outputs need it"
+        )
+    return name, configs, read_tensors(folder / TENSORS), [*notes, *_as_loaded(whole)]
+
+
+def checked(config: Mapping[str, Any]) -> list[str]:
+    """Notes on fields that are not known and at rest. Raises UserError for a method or a field that counts."""
+    kind = architecture(config)
+    if kind in OTHERS or kind not in KINDS:
+        raise UserError(f"{CONFIG}: {OTHERS.get(kind, repr(kind))} has no place here. {KEEP}.")
+    for field, meaning in REFUSED.items():
+        if not _rests(config.get(field)):
+            raise UserError(f"{CONFIG}: {field}={config[field]!r} is {meaning}, which has no place here. {KEEP}.")
+    if kind == "lora" and config.get("composition_mode", "add") != "add":
+        raise UserError(
+            f"{CONFIG}: composition_mode={config['composition_mode']!r} is (IA)^3, which multiplies a map's "
+            f"output, and LoRA here adds to it. {KEEP}, or merge it there (model.merge_adapter) and save the model."
+        )
+    unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
+    counting = {field: config[field] for field in unknown if not _rests(config[field])}
+    if counting:
+        shown = ", ".join(f"{field}={value!r}" for field, value in counting.items())
+        raise UserError(f"{CONFIG} has fields that this version does not know and that may count: {shown}. {KEEP}.")
+    notes = [f"fields of another version, all at rest, were left out: {', '.join(unknown)}"] if unknown else []
+    if kind != "lora" and (config.get("dropout") or config.get("stochastic_depth")):
+        notes.append("its dropout was left out: it acts in training alone")
+    return notes
+
+
+def architecture(config: Mapping[str, Any]) -> str:
+    """ "bottleneck", "prefix_tuning", "lora", or what else the field says; the library writes a bottleneck as none."""
+    return str(config.get("architecture") or "bottleneck")
+
+
+def number(config: Mapping[str, Any], field: str, *, whole: bool = False) -> Any:
+    """A field that must be a positive number. Raises UserError where it is none."""
+    value = config.get(field)
+    allowed = int if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or not 0 < value < float("inf"):
+        kind = "positive whole number" if whole else "positive number"
+        raise UserError(f"{CONFIG}: {field} is {value!r} and should be a {kind}: the file was altered.")
+    return value
+
+
+def _configs(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = whole.get("config")
+    given = found.get("configs") if isinstance(found, dict) and found.get("architecture") == "union" else [found]
+    if not isinstance(given, list) or not given or not all(isinstance(one, dict) and one for one in given):
+        raise UserError(f"{CONFIG} does not say what the adapter is (config): it is another file, or was altered.")
+    return given
+
+
+def _check_model(whole: Mapping[str, Any], model: Any) -> None:
+    for field in ("model_type", "hidden_size"):
+        own, asked = getattr(model.config, field, None), whole.get(field)
+        if asked is not None and own is not None and asked != own:
+            raise UserError(f"{CONFIG}: it was made for a model with {field} {asked!r}, and this one's is {own!r}.")
+
+
+def _as_loaded(whole: Mapping[str, Any]) -> list[str]:
+    """Older files are changed as the library itself does on loading; before 1.1.0 it computed LoRA with the scale 1."""
+    config, version = whole["config"], str(whole.get("version", ""))
+    if "version" not in whole and config.get("non_linearity") in OLD_NAMES:
+        config["non_linearity"] = OLD_NAMES[config["non_linearity"]]
+    parts = version.removeprefix("adapters.").split(".")[:2]
+    if not version.startswith("adapters.") or not all(part.isdigit() for part in parts):
+        return []
+    if tuple(map(int, parts)) >= (1, 1) or config.get("architecture") != "lora" or config["alpha"] == config["r"]:
+        return []
+    config["alpha"] = config["r"]
+    return [f"{version} computed LoRA with the scale 1 whatever alpha said: read so, as the library itself does"]
+
+
+def _rests(value: Any) -> bool:
+    return value in (None, False, "", "none") or value == [] or value == {}

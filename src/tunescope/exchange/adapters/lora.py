@@ -1,0 +1,104 @@
+"""LoRA as the `adapters` library stores it (Hu et al. 2021), read into `LoRA`.
+
+h + alpha / r B A x with lora_A (r, in) and lora_B (out, r). In GPT-2's fused map the m chosen of q, k and v stand one
+after the other: lora_A (m r, in) and lora_B (m out / 3, r).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, number
+from tunescope.exchange.peft.lora import Factors, within
+from tunescope.exchange.peft.modules import find, linear_sites
+from tunescope.exchange.site_names import selectors
+from tunescope.methods.artifact import Artifact, Params
+from tunescope.methods.deltas.lora import LoRA
+from tunescope.models.sites import Site, resolve, weight_shape
+
+PART = r"(.+)\.loras\.{}\.lora_(A|B)"
+
+
+def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: Any) -> list[Artifact]:
+    """One LoRA for every rank that occurs, at exactly the sites that the keys name: one rank, but in narrow maps.
+
+    Raises:
+        UserError: a key that names no linear map of the model, one factor without the other, shapes that fit neither
+            the model nor the configuration.
+    """
+    rank, alpha, dropout = number(config, "r", whole=True), number(config, "alpha"), config.get("dropout") or 0.0
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise UserError(f"{CONFIG}: dropout is {dropout!r} and should be from 0 to below 1: the file was altered.")
+    groups: dict[int, dict[str, Factors]] = {}
+    for path, (a, b) in _factors(tensors, name).items():
+        for site, part in _by_site(config, path, a, b, model).items():
+            narrow = within(*part)
+            groups.setdefault(len(narrow[0]), {})[site] = narrow
+    known = list(resolve(model))
+    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    made = []
+    for width, parts in sorted(groups.items()):
+        params: Params = {}
+        for site in (site for site in known if site in parts):
+            for key, value in zip("ab", parts[site], strict=True):
+                params[f"{site}:{key}"] = value.to(dtype, copy=True).contiguous()
+        scaled = None if alpha == rank else alpha / rank * width
+        spec = LoRA(rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts))
+        made.append(Artifact(spec, params))
+    return made
+
+
+def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        match = re.fullmatch(PART.format(re.escape(name)), key)
+        if match is None:
+            raise UserError(
+                f"{TENSORS}: {key!r} does not belong to LoRA: the file was altered, or is of a newer version."
+            )
+        found.setdefault(match[1], {})[match[2]] = value
+    for path, pair in found.items():
+        if len(pair) < 2:
+            raise UserError(f"{TENSORS}: {path!r} has lora_{next(iter(pair))} alone: the file was altered or cut.")
+    if not found:
+        raise UserError(f"{TENSORS} holds no LoRA of the name {name!r}, and {CONFIG} says that it does.")
+    return {path: (pair["A"], pair["B"]) for path, pair in found.items()}
+
+
+def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: Any) -> dict[str, Factors]:
+    """Site -> its factors: one, or one for each chosen part of a fused map."""
+    module = find(model, path)
+    sites = linear_sites(model).get(module, []) if module is not None else []
+    if not sites:
+        raise UserError(f"{TENSORS}: LoRA on {path!r}, which is no linear map of this model's layers. {KEEP}.")
+    chosen = _chosen(config, path, sites)
+    rank, (d_out, d_in) = config["r"], weight_shape(sites[0].h.module)
+    rows = d_out // len(sites)
+    if a.shape != (rank * len(chosen), d_in) or b.shape != (rows * len(chosen), rank):
+        raise UserError(
+            f"{TENSORS}: {path!r} has lora_A {tuple(a.shape)} and lora_B {tuple(b.shape)}, and should have "
+            f"({rank * len(chosen)}, {d_in}) and ({rows * len(chosen)}, {rank}): the file was altered, or made for a "
+            "model of another shape."
+        )
+    pairs = zip(torch.split(a, rank), torch.split(b, rows), strict=True)
+    return {site.name: pair for site, pair in zip(chosen, pairs, strict=True)}
+
+
+def _chosen(config: Mapping[str, Any], path: str, sites: list[Site]) -> list[Site]:
+    if len(sites) == 1:
+        return sites
+    if not all(isinstance(site.h.columns, slice) for site in sites):
+        raise UserError(f"{TENSORS}: LoRA on {path!r}, whose parts stand head by head in this model. {KEEP}.")
+    matrices = config.get("attn_matrices")
+    chosen = [site for site in sites if isinstance(matrices, list) and site.name.rpartition(".")[2] in matrices]
+    if not chosen:
+        raise UserError(
+            f"{CONFIG}: attn_matrices is {matrices!r} and should name some of q, k, v: the file was altered."
+        )
+    return chosen

@@ -1,0 +1,57 @@
+"""The same few tokens for every model, to compare what was written with what is attached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.attached import attach
+from tunescope.attach.attention.reach import resting
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
+from tunescope.models.anatomy import kind
+from tunescope.models.positions import first_position
+
+LENGTH = 8
+
+
+def sample(model: Any, taken: int = 0) -> dict[str, Tensor]:
+    """Two rows of ids, drawn by a fixed seed, with their mask: what fits beside a context of `taken` positions.
+
+    Raises UserError where not even one token does.
+    """
+    limit = getattr(model.config, "max_position_embeddings", None)
+    room = LENGTH if limit is None else min(LENGTH, limit - first_position(model) - taken)
+    if room < 1:
+        raise UserError(f"A context of {taken} positions leaves no room for a text in this model of {limit}.")
+    draw = torch.Generator().manual_seed(0)
+    device = model.get_input_embeddings().weight.device
+    ids = torch.randint(model.config.vocab_size, (2, room), generator=draw).to(device)
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    return given | {"decoder_input_ids": ids.flip(1)} if kind(model) == "encoder-decoder" else given
+
+
+def outputs(model: Any, artifacts: Sequence[Artifact] = ()) -> Tensor:
+    """Logits, or an encoder's last states, of the sample with the artifacts attached; the model is left as it was."""
+    with resting(model), torch.no_grad():
+        if not artifacts:
+            return read(model(**sample(model)))
+        with attach(model, *artifacts) as tuned:
+            return read(model(**sample(model, tuned.positions)))
+
+
+def read(output: Any) -> Tensor:
+    """The logits of what a model gives, or its last states where it has none."""
+    found: Tensor = output.logits if output.get("logits") is not None else output.last_hidden_state
+    return found
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference over the largest expected value; infinite where the shapes differ or a number is none."""
+    if found.shape != expected.shape:
+        return float("inf")
+    apart = (found.double() - expected.double()).abs().max() / expected.double().abs().max()
+    return float(apart) if bool(apart.isfinite()) else float("inf")

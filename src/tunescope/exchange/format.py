@@ -1,0 +1,57 @@
+"""Files of other libraries: a file here writes a form, reads it, or both; its name is its name on the command line.
+
+A form has ABOUT and SERVES, a line each as literal strings, and at least one of ``write(given, folder) -> notes`` and
+``read(folder, model, tokenizer) -> Incoming``; with ``write`` it may have ``check(given, folder) -> difference``. What
+they are handed and give back is in `tunescope.exchange`.
+"""
+
+import ast
+import importlib
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.system import plugins
+
+
+def names() -> list[str]:
+    """The forms: the files of this folder."""
+    return plugins.names(sys.modules[__name__])
+
+
+def find(name: str, does: str) -> Any:
+    """The module of that form, with the function that is asked of it.
+
+    does: "write" or "read".
+
+    Raises:
+        UserError: there is no such form, or it does the other alone.
+    """
+    form = importlib.import_module(f"{__name__}.{plugins.check(sys.modules[__name__], name, 'format')}")
+    if not hasattr(form, does):
+        able = [other for other in names() if does in told(other)]
+        word = "written" if does == "write" else "read"
+        raise UserError(f"Format {name!r} is not {word} here. These are: {', '.join(able) or 'none'}.")
+    return form
+
+
+def lines(does: str) -> list[str]:
+    """NAME: its ABOUT, for every form that does it; nothing is imported."""
+    return [f"{name}: {told(name)['ABOUT']}" for name in names() if does in told(name)]
+
+
+@cache
+def told(name: str) -> dict[str, str]:
+    """The literal strings of a form's file by name, and its public functions as "", read without importing it."""
+    place = next(Path(path) / f"{name}.py" for path in __path__ if (Path(path) / f"{name}.py").exists())
+    found: dict[str, str] = {}
+    for node in ast.parse(place.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[node.targets[0].id] = value.value
+        elif isinstance(node, ast.FunctionDef):
+            found[node.name] = ""
+    return found

@@ -1,0 +1,122 @@
+"""peft's folders: LoRA, prefix tuning, prompt tuning and p-tuning in; LoRA, prefixes and soft prompts out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+from tunescope.attach.merge import can_merge
+from tunescope.errors import UserError
+from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.outgoing import Incoming, Outgoing
+from tunescope.exchange.peft import heads as peft_heads
+from tunescope.exchange.peft import lora, lora_out, prompts, prompts_out
+from tunescope.exchange.peft.config import CONFIG, TENSORS, opened
+from tunescope.exchange.peft.modules import TASKS
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.contexts.prefix import Prefix
+from tunescope.methods.contexts.soft import Soft
+from tunescope.methods.deltas.head import Head
+from tunescope.methods.deltas.lora import LoRA
+from tunescope.methods.typed import name_of
+from tunescope.models.anatomy import kind
+from tunescope.system import files
+
+ABOUT = "Hugging Face peft: LoRA, prefix tuning, prompt tuning; p-tuning to read"
+SERVES = (
+    "peft; LoRA also in vLLM (--enable-lora), SGLang (--lora-paths) and llama.cpp (convert_lora_to_gguf.py), for the "
+    "model families that each of them has"
+)
+OWN = "keep tunescope's own folder (tunescope.save)"
+READERS = {
+    "LORA": lora.read,
+    "PREFIX_TUNING": prompts.read_prefix,
+    "PROMPT_TUNING": prompts.read_prompt,
+    "P_TUNING": prompts.read_prompt,
+}
+
+
+def write(given: Outgoing, folder: Path) -> list[str]:
+    """Writes adapter_config.json with the fields that any version knows, and the tensors; notes on what was changed.
+
+    Raises:
+        UserError: the artifacts are none of: LoRAs together, one prefix, soft prompts together; a head beside them that
+            no class of transformers has.
+    """
+    fields, tensors, notes = _written(given)
+    config = {
+        **_class(given.model, fields),
+        "base_model_name_or_path": given.model.config.name_or_path or None,
+        "inference_mode": True,
+        **fields,
+    }
+    stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    files.write(folder / TENSORS, save(stored, metadata={"format": "pt"}))
+    files.write(folder / CONFIG, (json.dumps(config, indent=2, sort_keys=True) + "\n").encode())
+    if given.about.get("task"):
+        notes.append("the task (template, label words) has no place in peft's files: it stays with the artifact")
+    return notes
+
+
+def _class(model: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The task whose class of transformers has the names that are written, or the class itself where no task has it."""
+    if "task_type" in fields:
+        return {}
+    if kind(model) != "encoder" or model.base_model is model or fields["peft_type"] != "LORA":
+        return {"task_type": TASKS[kind(model)]}
+    own = type(model)
+    return {"task_type": None, "auto_mapping": {"base_model_class": own.__name__, "parent_library": own.__module__}}
+
+
+def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
+    """The artifacts of a folder that peft's save_pretrained wrote, and notes.
+
+    Raises:
+        UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
+    """
+    config, tensors, notes = opened(folder)
+    heads, tensors, of_head = peft_heads.split(config, tensors, model)
+    made, more = READERS[config["peft_type"]](config, tensors, model)
+    return Incoming([*made, *heads], [*notes, *more, *of_head])
+
+
+def check(given: Outgoing, folder: Path) -> float:
+    """The difference of outputs of what was written, read again, and what is attached."""
+    again = read(folder, given.model, given.tokenizer).artifacts
+    return difference(outputs(given.model, again), outputs(given.model, given.artifacts))
+
+
+def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:
+    heads = [artifact for artifact in given.artifacts if isinstance(artifact.spec, Head)]
+    rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head)]
+    kinds = {type(artifact.spec) for artifact in rest}
+    if len(heads) > 1 or kinds not in ({LoRA}, {Prefix}, {Soft}) or (kinds == {Prefix} and len(rest) > 1):
+        raise UserError(_refusal(given.artifacts))
+    if kinds == {Soft}:
+        if heads:
+            raise UserError(f"peft's head behind a soft prompt reads the prompt and not the text: {OWN}.")
+        return prompts_out.write_prompt(rest, given.model)
+    if kinds == {Prefix}:
+        fields, tensors, notes = prompts_out.write_prefix(rest[0], given.model)
+    else:
+        fields, tensors, notes = lora_out.write(rest, given.model, headed=bool(heads))
+    for head in heads:
+        prefix = "base_model" if kinds == {Prefix} else "base_model.model"
+        more, its = peft_heads.write(head, prefix, given.model)
+        fields, tensors = fields | more, tensors | its
+        notes.append("for AutoModelForSequenceClassification, whose classifier is in the file")
+    return fields, tensors, notes
+
+
+def _refusal(artifacts: Sequence[Artifact]) -> str:
+    for artifact in artifacts:
+        if not isinstance(artifact.spec, LoRA | Soft | Prefix | Head):
+            end = "merge it into the weights (tunescope.merge) and save the model" if can_merge(artifact.spec) else OWN
+            return f"peft has no {name_of(type(artifact.spec))} ({artifact.spec}): {end}."
+    named = " + ".join(name_of(type(artifact.spec)) for artifact in artifacts)
+    return f"One peft folder holds LoRAs, or one prefix, or soft prompts, and not {named}: {OWN}."

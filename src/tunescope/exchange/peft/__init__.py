@@ -1,0 +1,1 @@
+"""What peft's files mean, in and out."""

@@ -1,0 +1,149 @@
+"""peft's adapter_config.json: what of it is read, what is refused by name, and what a newer version put there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.exchange.foreign_files import read_json, read_tensors
+
+CONFIG = "adapter_config.json"
+TENSORS = "adapter_model.safetensors"
+PICKLE = "adapter_model.bin"
+
+COMMON = {
+    "auto_mapping",
+    "base_model_name_or_path",
+    "inference_mode",
+    "modules_to_save",
+    "peft_type",
+    "peft_version",
+    "revision",
+    "task_type",
+}
+LORA = COMMON | {
+    "alpha_pattern",
+    "corda_config",
+    "ensure_weight_tying",
+    "eva_config",
+    "exclude_modules",
+    "fan_in_fan_out",
+    "init_lora_weights",
+    "layers_pattern",
+    "layers_to_transform",
+    "loftq_config",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_ga_config",
+    "megatron_core",
+    "qalora_group_size",
+    "r",
+    "rank_pattern",
+    "target_modules",
+    "use_rslora",
+}
+PROMPTS = COMMON | {
+    "encoder_dropout",
+    "encoder_hidden_size",
+    "encoder_num_layers",
+    "encoder_reparameterization_type",
+    "init_weights",
+    "num_attention_heads",
+    "num_layers",
+    "num_transformer_submodules",
+    "num_virtual_tokens",
+    "prefix_projection",
+    "prompt_tuning_init",
+    "prompt_tuning_init_text",
+    "token_dim",
+    "tokenizer_kwargs",
+    "tokenizer_name_or_path",
+}
+REFUSED = {
+    "alora_invocation_tokens": "aLoRA, which acts from certain tokens on",
+    "arrow_config": "Arrow, a router of several LoRAs",
+    "bias": "trained biases beside LoRA",
+    "kasa_config": "KaSA, which changes the base weights",
+    "layer_replication": "layers that stand in the model several times",
+    "lora_bias": "a bias in LoRA's second map",
+    "megatron_config": "Megatron's own layers",
+    "monteclora_config": "MonteCLoRA",
+    "target_parameters": "LoRA on parameters that are no linear maps",
+    "trainable_token_indices": "trained token embeddings",
+    "use_bdlora": "block-diagonal LoRA",
+    "use_dora": "DoRA, which also trains the length of each weight's rows",
+    "use_qalora": "QA-LoRA",
+    "velora_config": "VeLoRA",
+}
+NOTHING = type(None)
+TYPES = {
+    "alpha_pattern": (dict, NOTHING),
+    "lora_dropout": (int, float, NOTHING),
+    "modules_to_save": (list, NOTHING),
+    "rank_pattern": (dict, NOTHING),
+    "target_modules": (list, str, NOTHING),
+}
+HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # the others change the base weights
+KINDS = {"LORA": LORA, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
+MERGE = "Merge it in peft (model.merge_and_unload()), save that model, and use it as the base."
+
+
+def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """The configuration of a peft folder, its tensors, and what its reader should know.
+
+    Raises:
+        UserError: a file is missing, damaged or a pickle; the method, or a field that is set, has no place here.
+    """
+    config = read_json(folder / CONFIG)
+    notes = checked(config)
+    if not (folder / TENSORS).exists() and (folder / PICKLE).exists():
+        raise UserError(
+            f"{folder / PICKLE} is a pickle, which can run code and is not opened here. Convert it where you trust it: "
+            "load it with peft and call save_pretrained(folder, safe_serialization=True)."
+        )
+    return config, read_tensors(folder / TENSORS), notes
+
+
+def checked(config: dict[str, Any]) -> list[str]:
+    """Notes on fields that are not known and at rest. Raises UserError for a method or a field that counts."""
+    kind = config.get("peft_type")
+    if not isinstance(kind, str) or kind not in KINDS:
+        hint = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
+        raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {hint}")
+    for field in sorted(config.keys() & REFUSED.keys()):
+        if not _rests(config[field]):
+            raise UserError(
+                f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {MERGE}"
+            )
+    for field, types in TYPES.items():
+        if not isinstance(config.get(field), types):
+            raise UserError(f"{CONFIG}: {field} is {config[field]!r}, which it cannot be: the file was altered.")
+    start = config.get("init_lora_weights", True)
+    if start not in HARMLESS_STARTS:
+        raise UserError(
+            f"{CONFIG}: init_lora_weights={start!r} changed the base weights before training, so this LoRA belongs to "
+            "other weights. In peft, save it with path_initial_model_for_weight_conversion=..., as plain LoRA."
+        )
+    unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
+    counting = {field: config[field] for field in unknown if not _rests(config[field])}
+    if counting:
+        shown = ", ".join(f"{field}={value!r}" for field, value in counting.items())
+        version, hint = config.get("peft_version") or "unknown", MERGE if kind == "LORA" else "Keep it in peft."
+        raise UserError(
+            f"{CONFIG} has fields that this version does not know and that may count: {shown} (peft {version}). {hint}"
+        )
+    return [f"fields of another peft version, all at rest, were left out: {', '.join(unknown)}"] if unknown else []
+
+
+def number(config: Mapping[str, Any], field: str) -> int:
+    """A field that must be a positive whole number. Raises UserError where it is none."""
+    value = config.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{CONFIG}: {field} is {value!r} and should be a positive whole number: the file was altered.")
+    return value
+
+
+def _rests(value: Any) -> bool:
+    return value in (None, False, "", "none") or value == [] or value == {}

@@ -1,0 +1,105 @@
+"""Classification heads beside a peft artifact (its modules_to_save), read into `Head` and written from it.
+
+One kind can be said here: BERT's, a linear map of what the model's own pooler makes of the first token.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.errors import UserError
+from tunescope.exchange.peft.config import TENSORS
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.deltas.head import Head
+from tunescope.models.anatomy import kind
+
+NAME = "classifier"
+PARTS = ("weight", "bias")
+
+
+def split(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any
+) -> tuple[list[Artifact], dict[str, Tensor], list[str]]:
+    """The head as an artifact, if there is one; the tensors that are none of it; and notes.
+
+    Raises:
+        UserError: a saved module that is no head of this kind, or one behind a soft prompt, where peft's pooler reads
+            the prompt's first row and not the text's.
+    """
+    saved = {
+        key: key.removeprefix("base_model.").removeprefix("model.")
+        for key in tensors
+        if any(_is_in(key, module) for module in config.get("modules_to_save") or [])
+    }
+    rest = {key: value for key, value in tensors.items() if key not in saved}
+    if not saved:
+        return [], rest, []
+    _check(config, sorted(saved.values()), model)
+    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    params = {f"pooled:{name.rpartition('.')[2]}": tensors[key].to(dtype) for key, name in saved.items()}
+    n_labels = len(params["pooled:weight"])
+    note = "the head reads the model's own pooler, which has to be in the base's checkpoint: peft does not save it"
+    return [Artifact(Head(n_labels=n_labels, pooler=True), params)], rest, [note]
+
+
+def write(artifact: Artifact, prefix: str, model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Fields of the configuration and tensors for a head that reads the pooler.
+
+    prefix: what peft puts in front of the model's own names for this method.
+
+    Raises UserError for a head that reads the state itself, which no class of transformers has, and for a family whose
+    classifier is no such map.
+    """
+    assert isinstance(artifact.spec, Head)
+    if not artifact.spec.pooler:
+        raise UserError(
+            f"{artifact.spec} reads the last layer's state, and BertForSequenceClassification reads the pooler: tune "
+            "Head(pooler=True) for peft, or keep tunescope's own folder."
+        )
+    _check_class(model)
+    tensors = {f"{prefix}.{NAME}.{part}": artifact.tensors[f"pooled:{part}"] for part in PARTS}
+    return {"task_type": "SEQ_CLS", "modules_to_save": [NAME]}, tensors
+
+
+def _check_class(model: Any) -> None:
+    """UserError where the family's class for whole texts has another classifier than BERT's."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSES
+
+    found = CLASSES.get(type(model.config), None)
+    if found is not None:
+        with torch.device("meta"):
+            made = found(copy.deepcopy(model.config))
+        if isinstance(getattr(made, NAME, None), nn.Linear):
+            return
+    raise UserError(
+        f"peft keeps a head as the classifier of transformers' own class, and {model.config.model_type!r} has none "
+        "that is one linear map behind the pooler, as BERT's: keep tunescope's own folder (tunescope.save)."
+    )
+
+
+def _is_in(key: str, module: str) -> bool:
+    return f".{module}." in key and ".lora_" not in key
+
+
+def _check(config: Mapping[str, Any], names: list[str], model: Any) -> None:
+    shown = ", ".join(names[:4])
+    if kind(model) != "encoder" or names != sorted(f"{NAME}.{part}" for part in PARTS):
+        raise UserError(
+            f"{TENSORS} has trained modules that have no place here: {shown}. What has one is BERT's head, classifier."
+            "weight and classifier.bias. Keep this in peft, or tune a task here: compare."
+        )
+    if config.get("task_type") != "SEQ_CLS":
+        raise UserError(
+            f"{TENSORS} has {shown} for the task {config.get('task_type')!r}; a head here classifies whole texts "
+            "(SEQ_CLS). Keep this in peft."
+        )
+    if config.get("peft_type") in ("PROMPT_TUNING", "P_TUNING"):
+        raise UserError(
+            f"{TENSORS} has {shown} behind a soft prompt, where peft's head reads the prompt's first row and not the "
+            "text's first token. A head here reads the text: keep this in peft, or tune soft and head here."
+        )

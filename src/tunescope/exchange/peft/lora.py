@@ -1,0 +1,193 @@
+"""LoRA as peft stores it (Hu et al. 2021; rank-stabilised: Kalajdzievski 2023), read into `LoRA`.
+
+peft: h + scale B A x with lora_A (r, in) and lora_B (out, r) for a whole linear map, however that map is stored. The
+scale is alpha / r, or alpha / sqrt(r) with use_rslora; r and alpha are a module's own where a pattern names it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import regex
+import torch
+from torch import Tensor, nn
+
+from tunescope.errors import UserError
+from tunescope.exchange.peft.config import CONFIG, MERGE, TENSORS, number
+from tunescope.exchange.peft.modules import find, linear_sites, paths
+from tunescope.exchange.site_names import selectors
+from tunescope.methods.artifact import Artifact, Params
+from tunescope.methods.deltas.lora import LoRA
+from tunescope.models.sites import Site, resolve, weight_shape
+
+PATIENCE = 1.0  # seconds: a pattern of a foreign file may never end
+KEY = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
+
+Factors = tuple[Tensor, Tensor]  # a (rank, in), b (out, rank)
+
+
+def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any) -> tuple[list[Artifact], list[str]]:
+    """One LoRA for every rank and scale that occurs, at exactly the sites that the keys name, with notes.
+
+    Raises:
+        UserError: a key that names no linear map of the model, or that target_modules does not; shapes that fit neither
+            the model nor the configuration.
+    """
+    modules = linear_sites(model)
+    given: dict[nn.Module, str] = {}
+    groups: dict[tuple[int, float], dict[str, Factors]] = {}
+    for path, (a, b) in _factors(tensors).items():
+        sites = _sites(model, modules, path, config)
+        _check_shapes(config, path, sites[0], a, b)
+        if sites[0].h.module in given:
+            raise UserError(f"{TENSORS}: {given[sites[0].h.module]!r} and {path!r} are one map: the file was altered.")
+        given[sites[0].h.module] = path
+        scale = _scale(config, path, len(a))
+        for site in sites:
+            part = within(a, b if site.h.columns is None else b[site.h.columns])
+            groups.setdefault((len(part[0]), scale), {})[site.name] = part
+    known = list(resolve(model))
+    made = [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)]
+    return made, _notes(config, modules, given, len(made), model)
+
+
+def _notes(
+    config: Mapping[str, Any],
+    modules: Mapping[nn.Module, list[Site]],
+    given: Mapping[nn.Module, str],
+    n_made: int,
+    model: Any,
+) -> list[str]:
+    notes = []
+    fused = [path for module, path in given.items() if len(modules[module]) > 1]
+    if fused:
+        notes.append(f"{fused[0]} and its like are fused maps: their LoRA stands at the sites of their parts")
+    if n_made > 1:
+        notes.append(f"{n_made} combinations of rank and scale: one LoRA for each")
+    names = paths(model, headed=False)
+    absent = [names[module] for module in modules if module not in given and _is_target(config, names[module])]
+    if absent and not config.get("layers_to_transform") and not config.get("exclude_modules"):
+        others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
+        notes.append(f"the file has no LoRA for {absent[0]}{others}, which target_modules names")
+    return notes
+
+
+def _is_target(config: Mapping[str, Any], path: str) -> bool:
+    """Whether target_modules, as a list, names the module or the end of its name."""
+    targets = config.get("target_modules")
+    return isinstance(targets, list) and any(path == one or path.endswith(f".{one}") for one in targets)
+
+
+def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
+    """Module path -> its two factors. Raises UserError for one without the other, and for none at all."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        match = KEY.fullmatch(key)
+        if match is None:
+            raise UserError(f"{TENSORS}: {key!r} {_foreign(key)}")
+        found.setdefault(match[1], {})[match[2]] = value
+    for path, pair in found.items():
+        if len(pair) < 2:
+            raise UserError(f"{TENSORS}: {path!r} has lora_{next(iter(pair))} alone: the file was altered or cut.")
+    if not found:
+        raise UserError(f"{TENSORS} holds no lora_A and lora_B: it is no LoRA checkpoint of peft.")
+    return {path: (pair["A"], pair["B"]) for path, pair in found.items()}
+
+
+def _foreign(key: str) -> str:
+    if ".lora_embedding_" in key or ".base_layer." in key:
+        return f"is of LoRA on an embedding or on the head over the vocabulary, which has no place here. {MERGE}"
+    if key.startswith("base_model.model.") and ".lora_" not in key:
+        return (
+            "is a whole weight beside LoRA, which has no place here. Is it as in the base, an embedding say, then save "
+            f"again with save_embedding_layers=False. Else: {MERGE}"
+        )
+    return "does not belong to LoRA on linear maps: the file was altered, or holds more than its configuration says."
+
+
+def _sites(model: Any, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]) -> list[Site]:
+    targets = config.get("target_modules")
+    if isinstance(targets, list) and not _is_target(config, path):
+        named = ", ".join(sorted(map(str, targets)))
+        raise UserError(f"{TENSORS}: {path!r} does not belong: target_modules names {named or 'nothing'}.")
+    module = find(model, path)
+    if module is None or module not in modules:
+        is_there = module is not None or path in dict(model.named_modules())
+        raise UserError(
+            f"{TENSORS}: LoRA on {path!r}, "
+            + ("a module outside the layers' linear maps" if is_there else "which this model does not have")
+            + f". Here LoRA acts on: {', '.join(_shown(modules.values()))}. {MERGE}"
+        )
+    return modules[module]
+
+
+def _shown(sites: Iterable[list[Site]]) -> list[str]:
+    return sorted({site.name.split(".", 2)[2] for group in sites for site in group})
+
+
+def _check_shapes(config: Mapping[str, Any], path: str, site: Site, a: Tensor, b: Tensor) -> None:
+    d_out, d_in = weight_shape(site.h.module)
+    rank = _by_pattern(config, "rank_pattern", path, "r")
+    if a.shape != (rank, d_in) or b.shape != (d_out, rank):
+        raise UserError(
+            f"{TENSORS}: {path!r} has lora_A {tuple(a.shape)} and lora_B {tuple(b.shape)}, and should have "
+            f"({rank}, {d_in}) and ({d_out}, {rank}): the file was altered, or made for a model of another shape."
+        )
+
+
+def _scale(config: Mapping[str, Any], path: str, rank: int) -> float:
+    alpha = float(_by_pattern(config, "alpha_pattern", path, "lora_alpha"))
+    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
+
+
+def _by_pattern(config: Mapping[str, Any], patterns: str, path: str, default: str) -> Any:
+    """The value of the first pattern that names the module or the end of its name, else the default field's."""
+    for pattern, value in (config.get(patterns) or {}).items():
+        try:
+            named = regex.fullmatch(rf"(.*\.)?({pattern})", path, timeout=PATIENCE)
+        except regex.error as problem:
+            raise UserError(f"{CONFIG}: {patterns} has {pattern!r}, which is no pattern ({problem}).") from None
+        except TimeoutError:
+            raise UserError(
+                f"{CONFIG}: {patterns} has {pattern!r}, which takes more than {PATIENCE} s to compare with a name: the "
+                "file was altered."
+            ) from None
+        if named:
+            return _positive(value, patterns)
+    return number(config, "r") if default == "r" else _positive(config.get(default), default)
+
+
+def _positive(value: Any, field: str) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise UserError(f"{CONFIG}: {field} has {value!r} and should have a positive number: the file was altered.")
+    return value
+
+
+def within(a: Tensor, b: Tensor) -> Factors:
+    """The same product at a rank that the map can have: a larger one says nothing more."""
+    d_out, d_in = len(b), a.shape[1]
+    if len(a) <= min(d_out, d_in):
+        return a, b
+    product = (b.double() @ a.double()).to(a.dtype)
+    if d_out <= d_in:
+        return product, torch.eye(d_out, dtype=a.dtype)
+    return torch.eye(d_in, dtype=a.dtype), product
+
+
+def _artifact(
+    config: Mapping[str, Any], rank: int, scale: float, parts: Mapping[str, Factors], known: list[str], model: Any
+) -> Artifact:
+    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    params: Params = {}
+    for name in known:
+        if name in parts:
+            a, b = parts[name]
+            params |= {f"{name}:a": a.to(dtype, copy=True), f"{name}:b": b.to(dtype, copy=True)}  # none shared
+    alpha = None if scale == 1 else scale * rank
+    dropout = float(config.get("lora_dropout") or 0.0)
+    if not 0 <= dropout < 1:
+        raise UserError(f"{CONFIG}: lora_dropout is {dropout} and should be from 0 to below 1: the file was altered.")
+    return Artifact(LoRA(rank=rank, alpha=alpha, dropout=dropout, sites=selectors(known, parts)), params)

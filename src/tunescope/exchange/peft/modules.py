@@ -1,0 +1,36 @@
+"""Modules by the names that peft gives them, which are those of the model that was wrapped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from tunescope.models.sites import Site, resolve
+
+TASKS = {"decoder": "CAUSAL_LM", "encoder-decoder": "SEQ_2_SEQ_LM", "encoder": "FEATURE_EXTRACTION"}
+
+
+def find(model: Any, path: str) -> nn.Module | None:
+    """The module inside the base model, whatever head the file's model had around it; None where there is none."""
+    inside = path.removeprefix(f"{model.base_model_prefix}.")
+    try:
+        found: nn.Module = model.base_model.get_submodule(inside)
+    except AttributeError:
+        return None
+    return found if inside else None
+
+
+def linear_sites(model: Any) -> dict[nn.Module, list[Site]]:
+    """Linear map -> the sites that it is made of: one, or q, k and v where the model fuses them."""
+    found: dict[nn.Module, list[Site]] = {}
+    for site in resolve(model).values():
+        if site.is_linear:
+            found.setdefault(site.h.module, []).append(site)
+    return found
+
+
+def paths(model: Any, *, headed: bool) -> dict[nn.Module, str]:
+    """Module -> its name in the given model, or, headed, in the same model with a head around it."""
+    around = f"{model.base_model_prefix}." if headed and model.base_model is model else ""
+    return {module: f"{around}{name}" for name, module in model.named_modules()}

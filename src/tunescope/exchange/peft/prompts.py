@@ -1,0 +1,110 @@
+"""Prefixes and soft prompts as peft stores them, read: one tensor, ``prompt_embeddings``, whatever network trained it.
+
+prefix: (n, 2 L heads d), entry 2 i of a row the key and 2 i + 1 the value of layer i; the text's positions begin at n.
+prompt tuning and p-tuning: (n, width), in front of the text; in front of an encoder-decoder's source, n of 2 n rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.attention.reach import reached
+from tunescope.errors import UserError
+from tunescope.exchange.peft.config import CONFIG, TENSORS, number
+from tunescope.methods.artifact import Artifact, LayerShape
+from tunescope.methods.contexts.prefix import Prefix
+from tunescope.methods.contexts.soft import Soft
+from tunescope.models.anatomy import kind
+
+EMBEDDINGS = "prompt_embeddings"
+
+
+def read_prefix(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any
+) -> tuple[list[Artifact], list[str]]:
+    """A `Prefix(positions="after")` with peft's keys and values, and what its reader should know.
+
+    Raises:
+        UserError: an encoder-decoder; a shape that fits neither the configuration nor the model.
+    """
+    if kind(model) == "encoder-decoder":
+        raise UserError(
+            "A peft prefix of an encoder-decoder: peft gives the decoder's layers i and i + L/2 the same keys, so half "
+            "of what is stored was never trained; the encoder and cross attention have none, and its keys take part in "
+            "the decoder's positions. A prefix here stands in all three kinds of attention, at no position, and "
+            "would give other outputs: keep it in peft, or tune one here (prefix)."
+        )
+    n, n_layers = number(config, "num_virtual_tokens"), number(config, "num_layers")
+    n_heads, width = number(config, "num_attention_heads"), number(config, "token_dim")
+    if width % n_heads:
+        raise UserError(
+            f"{CONFIG}: token_dim is {width} and is no multiple of the {n_heads} heads: the file was altered."
+        )
+    flat = _only(tensors, (n, 2 * n_layers * width))
+    found = reached(model)
+    shape = LayerShape(n_heads, width // n_heads, width // n_heads)
+    if len(found) != n_layers or any(place.shape != shape for place in found):
+        raise UserError(
+            f"{CONFIG} is for {n_layers} layers of {n_heads} key heads of {width // n_heads}; this model has "
+            f"{len(found)} of {found[0].shape.kv_heads} of {found[0].shape.d_key}: it was made for another model."
+        )
+    entries = flat.view(n, 2 * n_layers, n_heads, -1).permute(1, 2, 0, 3)
+    params = {}
+    for i, place in enumerate(found):
+        params[f"{place.name}.key"] = entries[2 * i]
+        params[f"{place.name}.value"] = entries[2 * i + 1]
+    notes = [f"the text's positions begin at {n}, as in peft: positions='after'", *window_note(model, n)]
+    return [Artifact(Prefix(length=n, positions="after"), _as_trained(params, model))], notes
+
+
+def read_prompt(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any
+) -> tuple[list[Artifact], list[str]]:
+    """A `Soft` with peft's rows, and what its reader should know.
+
+    Raises:
+        UserError: a shape that fits neither the configuration nor the model.
+    """
+    n, width = number(config, "num_virtual_tokens"), int(model.get_input_embeddings().weight.shape[1])
+    doubled = kind(model) == "encoder-decoder" and len(tensors.get(EMBEDDINGS, ())) == 2 * n
+    rows = _only(tensors, (2 * n if doubled else n, width))
+    notes = []
+    if doubled:
+        notes.append(
+            f"peft stores {2 * n} rows for an encoder-decoder and uses {n}: the others, never trained, are left out"
+        )
+    return [Artifact(Soft(length=n), _as_trained({"embeddings": rows[:n]}, model))], notes
+
+
+def window_note(model: Any, n: int) -> list[str]:
+    """What to know of a model whose layers see a window: in peft its prefix leaves it, here it does not."""
+    window = getattr(model.config, "sliding_window", None)
+    if not window or not getattr(model.config, "use_sliding_window", True):
+        return []
+    return [
+        f"this model's layers see {window} positions: in peft a prefix passes out of sight there, here it never does; "
+        f"the two are the same for texts of up to {max(window - n, 0)} tokens"
+    ]
+
+
+def _only(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+    if tensors.keys() != {EMBEDDINGS}:
+        raise UserError(
+            f"{TENSORS} holds {', '.join(sorted(tensors)[:5]) or 'nothing'}; {EMBEDDINGS} alone belongs there."
+        )
+    found = tensors[EMBEDDINGS]
+    if found.shape != shape:
+        raise UserError(
+            f"{TENSORS}: {EMBEDDINGS} is {tuple(found.shape)} and should be {shape}: the file or {CONFIG} was altered, "
+            "or it was made for another model."
+        )
+    return found
+
+
+def _as_trained(tensors: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    return {name: value.to(dtype, copy=True).contiguous() for name, value in tensors.items()}

@@ -1,0 +1,114 @@
+"""Prefixes and soft prompts written as peft stores them; the layout is that of `peft_prompts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.attention.reach import reached
+from tunescope.errors import UserError
+from tunescope.exchange.peft.prompts import EMBEDDINGS, window_note
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.contexts.prefix import Prefix
+from tunescope.models import family
+from tunescope.models.anatomy import argument_names, kind
+
+RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
+
+
+def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
+    """Fields of the configuration, the tensors, and notes, for a folded prefix.
+
+    A prefix whose text keeps its positions is written with its keys turned by n positions where positions are rotary:
+    there only the distance of query and key counts, so that shifting both says the same.
+
+    Raises:
+        UserError: an encoder-decoder; a model that takes no past keys; layers of different shapes; the text keeps its
+            positions and those are learned.
+    """
+    spec, places = artifact.spec, reached(model)
+    assert isinstance(spec, Prefix)
+    if kind(model) == "encoder-decoder":
+        raise UserError(
+            "peft's prefix of an encoder-decoder has one set of keys for two decoder layers and none for the encoder: "
+            "this prefix cannot be said in it. Keep tunescope's own folder (tunescope.save)."
+        )
+    if "past_key_values" not in argument_names(model.base_model):
+        raise UserError(
+            f"peft hands a prefix over as past_key_values, and {type(model.base_model).__name__} takes none: there it "
+            "would have no effect. Keep tunescope's own folder (tunescope.save)."
+        )
+    shapes = {place.shape for place in places}
+    first = places[0].shape
+    if len(shapes) > 1 or first.d_key != first.d_value:
+        raise UserError(
+            "peft's prefix has one shape for all layers, and this model's differ: keep tunescope's own folder."
+        )
+    turn, notes = _turned(spec, model)
+    entries = []
+    for place in places:
+        entries += [turn(artifact.tensors[f"{place.name}.key"]), artifact.tensors[f"{place.name}.value"]]
+    flat = torch.stack(entries).permute(2, 0, 1, 3).reshape(spec.length, -1)
+    fields = {
+        "peft_type": "PREFIX_TUNING",
+        "num_virtual_tokens": spec.length,
+        "num_layers": len(places),
+        "num_attention_heads": first.kv_heads,
+        "token_dim": first.kv_heads * first.d_key,
+        "num_transformer_submodules": 1,
+        "prefix_projection": False,
+    }
+    return fields, {EMBEDDINGS: flat}, [*notes, *window_note(model, spec.length)]
+
+
+def write_prompt(artifacts: list[Artifact], model: Any) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
+    """Fields of the configuration, the tensors, and notes, for soft prompts, joined in their order."""
+    rows = torch.cat([artifact.tensors["embeddings"] for artifact in artifacts])
+    notes = [f"{len(artifacts)} soft prompts became one of {len(rows)} rows"] if len(artifacts) > 1 else []
+    both = kind(model) == "encoder-decoder"
+    fields = {
+        "peft_type": "PROMPT_TUNING",
+        "num_virtual_tokens": len(rows),
+        "token_dim": rows.shape[1],
+        "num_layers": int(getattr(model.config, "num_hidden_layers", 1)),
+        "num_attention_heads": 1,
+        "num_transformer_submodules": 2 if both else 1,
+        "prompt_tuning_init": "RANDOM",
+    }
+    if both:
+        notes.append(
+            f"peft keeps twice the rows for an encoder-decoder and uses the first {len(rows)}: the others are zero"
+        )
+        rows = torch.cat([rows, torch.zeros_like(rows)])
+    return fields, {EMBEDDINGS: rows}, notes
+
+
+def _turned(spec: Prefix, model: Any) -> tuple[Callable[[Tensor], Tensor], list[str]]:
+    """What is done to a key for peft, which begins the text's positions behind the prefix."""
+    if spec.positions == "after":
+        return (lambda key: key), []
+    rotary = getattr(model.base_model, "rotary_emb", None)
+    if rotary is None or family.find(model.config.model_type) is None or rotary.rope_type in RESCALED:
+        raise UserError(
+            f"peft begins the text's positions behind a prefix, and {spec} leaves them as they are: the same map only "
+            f"for rotary positions that no text length rescales, in a mapped family, and {model.config.model_type!r} "
+            "has others here. For peft tune with positions='after', or keep tunescope's own folder."
+        )
+    device = model.get_input_embeddings().weight.device
+
+    def turn(key: Tensor) -> Tensor:
+        at = torch.full((1, 1), spec.length)
+        made = rotary(key[None].to(device), at.to(device))
+        cos, sin = (part[0].to(key.device) / rotary.attention_scaling for part in made)  # (1, rotated part)
+        part, rest = key[..., : cos.shape[-1]], key[..., cos.shape[-1] :]
+        half = part.shape[-1] // 2
+        across = torch.cat([-part[..., half:], part[..., :half]], -1)
+        return torch.cat([part * cos + across * sin, rest], -1)
+
+    note = (
+        f"peft begins the text's positions at {spec.length}: the keys were turned as far, so every score is as before"
+    )
+    return turn, [note]

@@ -1,0 +1,50 @@
+"""Token contexts as embeddings that the model's first layer sees, under the changes of weights beside them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.context_keys import embedder
+from tunescope.attach.merge import can_merge, merge
+from tunescope.exchange.outgoing import Outgoing
+from tunescope.methods.artifact import TokenContext
+from tunescope.methods.contexts.text import Text
+from tunescope.models.positions import first_position
+from tunescope.tasks.prompts import template
+
+
+def merged(given: Outgoing) -> Any:
+    """The model with the changes of weights in a copy of it; the model itself where there are none."""
+    changes = [artifact for artifact in given.artifacts if can_merge(artifact.spec)]
+    return merge(copy.deepcopy(given.model), *changes) if changes else given.model
+
+
+def rows(given: Outgoing, model: Any) -> Tensor:
+    """(n, width): the contexts one after the other, in the precision of the model's embeddings."""
+    weight = model.get_input_embeddings().weight
+    made = [
+        artifact.spec.embeddings(artifact.tensors, embedder(model)).detach().to(weight)
+        for artifact in given.artifacts
+        if isinstance(artifact.spec, TokenContext)
+    ]
+    return torch.cat(made)
+
+
+def start(given: Outgoing) -> tuple[int, ...]:
+    """The special tokens between the contexts and a text."""
+    return () if begins(given) else tuple(template.edges(given.tokenizer)[0])
+
+
+def begins(given: Outgoing) -> bool:
+    """Whether a text among the contexts has begun the sequence, so that what follows gets no start token."""
+    return any(isinstance(artifact.spec, Text) for artifact in given.artifacts)
+
+
+def room(model: Any) -> int | None:
+    """How many tokens the model takes in all; None where no limit is known."""
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return None if limit is None else limit - first_position(model)

@@ -1,3 +1,0 @@
-"""Mistral: Llama's layout; a sliding window."""
-
-from tunescope.families.llama import FAMILY as FAMILY

@@ -1,3 +1,0 @@
-"""Qwen2: Llama's layout; biases on q, k and v."""
-
-from tunescope.families.llama import FAMILY as FAMILY

@@ -1,3 +1,0 @@
-"""Qwen3: Llama's layout; q and k are normalised per head after their maps."""
-
-from tunescope.families.llama import FAMILY as FAMILY

@@ -1,3 +1,0 @@
-"""RoBERTa: BERT's layout; positions start after the padding index."""
-
-from tunescope.families.bert import FAMILY as FAMILY

@@ -1,0 +1,1 @@
+"""Worlds whose truth is known: their texts, skills, models and manifests."""

@@ -1,0 +1,101 @@
+"""Pretrained worlds, cached by content: the same recipe on the same software is trained once on a machine."""
+
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+
+from tunescope.lab.worlds.lessons import Lesson, problem
+from tunescope.lab.worlds.models import Shape, gpt2
+from tunescope.system import files, run_folder
+from tunescope.trial.train.loop import Settings, train
+
+
+class Curriculum(Protocol):
+    """What a model is pretrained on: a frozen dataclass that says in a few words what it is."""
+
+    @property
+    def vocabulary(self) -> int:
+        """How many symbols there are."""
+
+    def lesson(self, seed: int) -> Lesson:
+        """What is learned; all that is drawn for it is drawn by the seed."""
+
+
+C = TypeVar("C", bound=Curriculum)
+
+
+@dataclass(frozen=True)
+class Pretraining(Generic[C]):
+    """All that a pretrained model depends on."""
+
+    curriculum: C
+    shape: Shape
+    settings: Settings
+    rate: float
+    seed: int
+
+    @property
+    def identity(self) -> str:
+        """16 hex digits: equal for equal recipes, torch and tunescope versions."""
+        kind = {"kind": type(self.curriculum).__name__}
+        return run_folder.identity(asdict(self) | kind | {name: version(name) for name in ("torch", "tunescope")})
+
+    def lesson(self) -> Lesson:
+        """What it learns."""
+        return self.curriculum.lesson(self.seed)
+
+    def __str__(self) -> str:
+        return f"{self.curriculum}; {self.shape}; seed {self.seed}"
+
+
+def cache() -> Path:
+    """$TUNESCOPE_CACHE, or tunescope/ in the user's cache folder."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("TUNESCOPE_CACHE") or Path(home) / "tunescope") / "worlds"
+
+
+def pretrained(recipe: Pretraining[Any]) -> Any:
+    """The model, in eval mode: from the cache, or trained now and put there."""
+    from transformers import GPT2LMHeadModel
+
+    folder = cache() / recipe.identity
+    if not (folder / "config.json").exists():
+        _put(pretrain(recipe, recipe.lesson()), folder)
+    return GPT2LMHeadModel.from_pretrained(folder).eval()
+
+
+def pretrain(recipe: Pretraining[Any], given: Lesson) -> Any:
+    """A new model of the recipe's shape that has learned the lesson."""
+    model = gpt2(recipe.shape, recipe.curriculum.vocabulary, given.train.shape[1], recipe.seed)
+    model.train()
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        learning = problem(model, dict(model.named_parameters()), recipe.rate, given)
+        train(replace(learning, score=_rested(model, learning.score)), recipe.settings, recipe.seed)
+    return model.eval()
+
+
+def _rested(model: Any, score: Any) -> Any:
+    """The score, taken without dropout."""
+
+    def rested() -> float:
+        model.eval()
+        value: float = score()
+        model.train()
+        return value
+
+    return rested
+
+
+def _put(model: Any, folder: Path) -> None:
+    """Whole or not at all; of two processes that make the same world, one keeps its own."""
+    beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
+    model.save_pretrained(beside)
+    with suppress(OSError):
+        files.put_folder(beside, folder)
+    files.remove(beside)

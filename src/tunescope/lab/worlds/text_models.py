@@ -1,0 +1,254 @@
+"""Small language models pretrained on given texts, cached by content: a decoder, and a T5 with its ways on from there.
+
+They are for comparisons at home, where every method meets the same base model. What one of a few million parameters
+has read on a laptop is little: its held-out loss is kept beside it.
+
+    python -m tunescope.lab.worlds.text_models TEXTS --kind decoder --out DIR
+"""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers.utils import logging
+
+from tunescope.lab.worlds import texts
+from tunescope.lab.worlds.manifest import read_manifest, write_manifest
+from tunescope.lab.worlds.pretrained import cache
+from tunescope.lab.worlds.text_files import digest, read
+from tunescope.system import files, run_folder
+from tunescope.trial.train.loop import Problem, Progress, Settings, train
+
+TOGETHER = 64  # rows of one evaluation pass
+HEAD = 32  # width of a head
+RATES = {"decoder": 2e-3, "t5": 2e-2}  # of a T5 it is times the root mean square of each tensor, as Adafactor's is
+EVERY = 100  # steps between two lines about how far it is
+Pairs = tuple[Tensor, Tensor]
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Layers (of the encoder and of the decoder, where there are two), heads, width, tokens, and a row's length."""
+
+    layers: int = 4
+    heads: int = 6
+    width: int = 192
+    vocabulary: int = 4096
+    length: int = 128
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """All that a model depends on but the texts themselves, whose digest is `sha256`.
+
+    kind: "decoder" learns to go on with a text; "t5" learns span corruption, then for `adapted` steps to write a row's
+    second half from its first (LM adaptation, Lester et al. 2021).
+    """
+
+    kind: Literal["decoder", "t5"]
+    sha256: str
+    settings: Settings
+    size: Size = Size()
+    adapted: int = 0
+    seed: int = 0
+
+    @property
+    def identity(self) -> str:
+        """16 hex digits: equal for equal texts, sizes and software."""
+        versions = {name: version(name) for name in ("torch", "tokenizers", "tunescope")}
+        return run_folder.identity(asdict(self) | {"rate": RATES[self.kind]} | versions)
+
+
+def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda told: None) -> Path:
+    """A folder with the model, its tokenizer and a manifest: from the cache, or made now from what `read` gives.
+
+    The manifest holds "losses": the nats a token on held-out rows by objective, and "characters_a_token".
+    """
+    folder = cache().with_name("texts") / model.identity
+    if not folder.exists():
+        base = None if not model.adapted else pretrained(replace(model, adapted=0), read, report)
+        beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
+        _make(model, read(), base, beside, report)
+        with suppress(OSError):  # another process was first, with the same model
+            files.put_folder(beside, folder)
+        files.remove(beside)
+    return folder
+
+
+def _make(model: TextModel, given: list[str], base: Path | None, out: Path, report: Report) -> None:
+    words = texts.tokenizer(given, model.size.vocabulary)
+    found = texts.corpus(given, words, model.size.length, model.seed)
+    with torch.random.fork_rng():
+        torch.manual_seed(model.seed)
+        made = _network(model, words) if base is None else _load(base)
+        _learn(made, model, found, words, report)
+    made.eval()
+    losses = {name: held_out_loss(made, *pairs) for name, pairs in _objectives(model, found.held_out, words).items()}
+    made.save_pretrained(out)
+    words.save_pretrained(out)
+    facts: dict[str, Any] = {
+        "recipe": asdict(model) | {"rate": RATES[model.kind]},
+        "parameters": made.num_parameters(),
+        "losses": losses,
+    }
+    facts |= {"characters_a_token": found.characters_a_token, "tokens": found.train.numel()}
+    write_manifest(out, facts)
+
+
+def _network(model: TextModel, words: Any) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
+
+    size = model.size
+    inner = size.width * 8 // 3 // 32 * 32
+    ids: dict[str, Any] = {"pad_token_id": words.pad_token_id, "eos_token_id": words.eos_token_id}
+    if model.kind == "decoder":
+        config = LlamaConfig(
+            vocab_size=len(words),
+            hidden_size=size.width,
+            intermediate_size=inner,
+            num_hidden_layers=size.layers,
+            num_attention_heads=size.heads,
+            max_position_embeddings=1024,
+            initializer_range=size.width**-0.5 / 2,
+            bos_token_id=None,
+            tie_word_embeddings=True,
+            **ids,
+        )
+        return LlamaForCausalLM(config)
+    return T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=len(words),
+            d_model=size.width,
+            d_kv=size.width // size.heads,
+            d_ff=inner,
+            num_layers=size.layers,
+            num_heads=size.heads,
+            feed_forward_proj="gated-gelu",
+            dropout_rate=0.0,
+            tie_word_embeddings=True,
+            decoder_start_token_id=words.pad_token_id,
+            **ids,
+        )
+    )
+
+
+def _load(folder: Path) -> Any:
+    from transformers import T5ForConditionalGeneration
+
+    return T5ForConditionalGeneration.from_pretrained(folder)
+
+
+def _objectives(model: TextModel, rows: Tensor, words: Any) -> dict[str, Pairs]:
+    """Objective -> inputs and targets; a decoder's are the same rows."""
+    if model.kind == "decoder":
+        return {"language model": (rows, rows)}
+    return {
+        "span corruption": texts.corrupted(rows, words, model.seed),
+        "second half": texts.halves(rows, words),
+    }
+
+
+def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, report: Report) -> None:
+    objective = "language model" if model.kind == "decoder" else "second half" if model.adapted else "span corruption"
+    inputs, targets = _objectives(model, found.train, words)[objective]
+    watched = _objectives(model, found.held_out, words)[objective]
+    settings = replace(model.settings, steps=model.adapted) if model.adapted else model.settings
+    parameters = dict(network.named_parameters())
+    network.train()
+    train(
+        Problem(
+            parameters=parameters,
+            rates=rates_of(parameters, model.kind),
+            loss=lambda rows: loss(network, inputs[rows], targets[rows]),
+            score=lambda: -held_out_loss(network, *watched),
+            lengths=[inputs.shape[1]] * len(inputs),
+            labelled=[targets.shape[1]] * len(targets),
+        ),
+        settings,
+        model.seed,
+        report=report,
+    )
+
+
+def rates_of(parameters: Mapping[str, Tensor], kind: str) -> dict[str, float]:
+    """A rate for each tensor. A T5's begin on scales a hundred times apart, and one rate for all hardly teaches it."""
+    if kind == "decoder":
+        return dict.fromkeys(parameters, RATES[kind])
+    return {
+        name: RATES[kind] * max(1e-3, one.detach().square().mean().sqrt().item()) for name, one in parameters.items()
+    }
+
+
+def loss(network: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of the targets; of a decoder, of every token but the first."""
+    if network.config.is_encoder_decoder:
+        logits = network(input_ids=inputs, labels=targets).logits
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+    logits = network(input_ids=inputs[:, :-1], use_cache=False).logits
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets[:, 1:].flatten())
+
+
+@torch.no_grad()
+def held_out_loss(network: Any, inputs: Tensor, targets: Tensor) -> float:
+    """`loss` over all rows, in parts; the network's mode is left as it was."""
+    was = network.training
+    network.eval()
+    parts = zip(torch.split(inputs, TOGETHER), torch.split(targets, TOGETHER), strict=True)
+    total = sum(float(loss(network, *part)) * len(part[0]) for part in parts)
+    network.train(was)
+    return total / len(inputs)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tunescope.lab.worlds.text_models", description=__doc__)
+    parser.add_argument("texts", help="a file or folder: .txt (one text a line), .jsonl, .csv or .tsv (field text)")
+    parser.add_argument("--kind", choices=["decoder", "t5"], default="decoder")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the model")
+    parser.add_argument("--steps", type=int, default=3000, help="updates of pretraining")
+    parser.add_argument("--adapted", type=int, default=0, help="updates of LM adaptation after them, of a t5")
+    parser.add_argument("--layers", type=int, default=Size.layers)
+    parser.add_argument("--width", type=int, default=Size.width)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    _check(parser, given)
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    size = Size(layers=given.layers, heads=given.width // HEAD, width=given.width)
+    training = Settings(steps=given.steps, batch_size=32, schedule="cosine", precision="bfloat16", eval_every=500)
+    model = TextModel(given.kind, digest(given.texts), training, size, adapted=given.adapted, seed=given.seed)
+    shutil.copytree(pretrained(model, lambda: read(given.texts), _told), given.out, dirs_exist_ok=True)
+    facts = read_manifest(given.out)
+    losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["losses"].items())
+    print(f"{given.out}: {facts['parameters']:,} parameters; nats a token held out: {losses}")
+
+
+def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """What cannot be made ends here, with one line."""
+    if given.width < HEAD or given.width % HEAD:
+        parser.error(f"--width {given.width}: heads are of {HEAD}, so it is a multiple of that")
+    if min(given.steps, given.layers) < 1 or given.adapted < 0:
+        parser.error("--steps and --layers are at least 1, and --adapted at least 0")
+    if given.adapted and given.kind != "t5":
+        parser.error("--adapted is of --kind t5: a decoder is a language model from the start")
+
+
+def _told(told: Progress) -> None:
+    if told.step % EVERY == 0:
+        left = f"{told.seconds_left / 60:.0f} minutes left"
+        print(f"step {told.step:,} of {told.steps:,}: loss {told.loss:.3f}, {left}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""What metrics share: how texts become tokens, and counts of them."""

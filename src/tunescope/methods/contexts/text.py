@@ -1,0 +1,47 @@
+"""A hard prompt: words in front of the text. Demonstrations are text, built by a task's template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Base, Params, TokenContext
+
+
+@dataclass(frozen=True)
+class Text(TokenContext):
+    """The tokens of `text`, with the tokenizer's own start token where it has one; nothing is trained.
+
+    The text that follows is then tokenised without a start token of its own.
+    """
+
+    text: str = ""
+
+    def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
+        return {"ids": (len(self._encode(base)),)}
+
+    def init(self, base: Base) -> Params:
+        return {"ids": torch.tensor(self._encode(base), dtype=torch.long)}
+
+    def embeddings(self, p: Params, embed: Callable[[Tensor], Tensor]) -> Tensor:
+        return embed(p["ids"])
+
+    def _encode(self, base: Base) -> list[int]:
+        if base.tokenizer is None:
+            raise UserError("Text needs the model's tokenizer: attach(model, Text(...), tokenizer=tokenizer).")
+        ids = token_ids(base.tokenizer, self.text)
+        if not ids:
+            raise UserError("Text(text='') has no tokens: give it words, as in text:text=Classify the review.")
+        return ids
+
+
+def token_ids(tokenizer: object, text: str) -> list[int]:
+    """The text's ids, with the tokenizer's start token (BERT's is [CLS]) and without its end token."""
+    plain: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    whole: list[int] = tokenizer(text)["input_ids"]  # type: ignore[operator]
+    starts = {getattr(tokenizer, name, None) for name in ("bos_token_id", "cls_token_id")} - {None}
+    return [whole[0], *plain] if whole and whole[0] in starts and plain[:1] != whole[:1] else plain

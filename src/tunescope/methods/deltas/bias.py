@@ -1,0 +1,23 @@
+"""BitFit (Ben Zaken et al. 2022, arXiv:2106.10199): every bias is trained, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tunescope.methods.artifact import PatchDelta
+from tunescope.methods.form import Form
+
+
+@dataclass(frozen=True)
+class Bias(PatchDelta):
+    """A change to every bias that the model has, those of its layer norms among them; some families have none."""
+
+    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+
+    @property
+    def formula(self) -> Form:
+        return Form("bias", "parallel", "every map and norm that has a bias", "h + change")
+
+    def selects(self, name: str) -> bool:
+        return name.rpartition(".")[2] == "bias"

@@ -1,0 +1,18 @@
+"""Full fine-tuning: a change to every parameter. The yardstick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tunescope.methods.artifact import PatchDelta
+
+
+@dataclass(frozen=True)
+class Full(PatchDelta):
+    """A change to every parameter of the model, tied ones once."""
+
+    learning_rates: ClassVar[tuple[float, float, float]] = (3e-5, 1e-4, 1e-3)
+
+    def selects(self, name: str) -> bool:
+        return True

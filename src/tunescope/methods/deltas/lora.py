@@ -1,0 +1,69 @@
+"""LoRA, a low-rank update of a linear map (Hu et al. 2021, arXiv:2106.09685, section 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Params, SiteDelta, SiteShape
+from tunescope.methods.form import Form
+
+
+@dataclass(frozen=True)
+class LoRA(SiteDelta):
+    """h + (alpha / rank) B A x, with dropout on x while training. B starts at zero, so a fresh LoRA changes nothing.
+
+    alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
+    """
+
+    size: ClassVar[str] = "rank"
+    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+
+    rank: int = 8
+    alpha: float | None = None
+    dropout: float = 0.0
+    sites: tuple[str, ...] = ("attn.q", "attn.v")
+
+    @property
+    def scale(self) -> float:
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+    def init(self, shape: SiteShape) -> Params:
+        if not 1 <= self.rank <= min(shape.d_in, shape.d_out):
+            raise UserError(
+                f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in "
+                f"[1, {min(shape.d_in, shape.d_out)}]."
+            )
+        a = (2 * torch.rand(self.rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
+        return {"a": a, "b": torch.zeros(shape.d_out, self.rank)}
+
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        if self.dropout:
+            x = F.dropout(x, self.dropout)
+        return h + F.linear(self.scale * F.linear(x, p["a"]), p["b"])
+
+    def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        if self.dropout:
+            x = F.dropout(x, self.dropout)
+        low = x @ p["a"].mT
+        if torch.is_autocast_enabled(x.device.type) or h.dtype != low.dtype:
+            return h + (self.scale * low) @ p["b"].mT
+        return torch.baddbmm(h, low, p["b"].mT, alpha=self.scale)
+
+    @property
+    def formula(self) -> Form:
+        scaled = "change" if self.scale == 1 else f"{self.scale} * change"
+        return Form("x @ a.T @ b.T", "parallel", ", ".join(self.sites), f"h + {scaled}")
+
+    def padded(self, p: Params, size: int) -> tuple[SiteDelta, Params]:
+        more = size - self.rank
+        tensors = {"a": F.pad(p["a"], (0, 0, 0, more)), "b": F.pad(self.scale * p["b"], (0, more))}
+        return replace(self, rank=size, alpha=None), tensors
+
+    def weight_change(self, p: Params) -> Tensor:
+        return self.scale * (p["b"] @ p["a"])

@@ -1,0 +1,202 @@
+"""Methods by name: a file in `contexts/` or `deltas/` is a method; its file name is its name on the command line."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Spec
+
+FOLDERS = ("contexts", "deltas")
+ESCAPED = r"\\([\\,+])"
+Made = TypeVar("Made")
+
+
+@cache
+def names(folder: str) -> list[str]:
+    """The files of a folder of methods."""
+    package = importlib.import_module(f"tunescope.{folder}")
+    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+@cache
+def find(folder: str, name: str) -> type[Spec]:
+    """The one public method class of a file."""
+    module = importlib.import_module(f"tunescope.{folder}.{name}")
+    own = [
+        value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Spec) and value.__module__ == module.__name__ and key[0] != "_"
+    ]
+    if len(own) != 1:
+        raise RuntimeError(f"{module.__name__} has {len(own)} public methods; a file is one method.")
+    return own[0]
+
+
+@cache
+def methods() -> dict[str, type[Spec]]:
+    """Every method by its name on the command line."""
+    return {name: find(folder, name) for folder in FOLDERS for name in names(folder)}
+
+
+@cache
+def name_of(method: type[Spec]) -> str:
+    return method.__module__.rpartition(".")[2]
+
+
+def parse(arm: str) -> tuple[Spec, ...]:
+    """ "prefix:length=30+adapter:placement=parallel,sites=ffn" -> the methods, as their constructors give them.
+
+    "+" composes, "," separates fields, and an item without "=" goes on with the field before it (more sites, or more
+    of a text). A backslash makes the "," or "+" after it a part of a text.
+    """
+    return tuple(_one(part) for part in _parts(arm))
+
+
+def explicit(arm: str) -> list[set[str]]:
+    """The fields that an arm string sets, for each of its methods."""
+    return [set(_fields_given(part)) for part in _parts(arm)]
+
+
+def _parts(arm: str) -> list[str]:
+    return _split(arm, rf"\+(?=(?:{'|'.join(map(re.escape, methods()))})(?:[:+]|\Z))")
+
+
+def _split(text: str, at: str) -> list[str]:
+    """The pieces of a text between what matches `at`, but for what is escaped."""
+    pieces, start = [], 0
+    for found in re.finditer(rf"{ESCAPED}|(?P<at>{at})", text):
+        if found["at"] is not None:
+            pieces.append(text[start : found.start()])
+            start = found.end()
+    return [*pieces, text[start:]]
+
+
+def show(specs: tuple[Spec, ...] | list[Spec]) -> str:
+    """The arm string of the methods: `parse(show(specs)) == specs`. Fields at their defaults are left out."""
+    return "+".join(_shown(spec) for spec in specs)
+
+
+def _shown(spec: Spec) -> str:
+    return shown(spec, lambda text: parse(text) == (spec,))
+
+
+def shown(spec: Any, is_read_as_meant: Callable[[str], bool]) -> str:
+    """The string that comes to these fields, escaped only where the plain one would be read as something else."""
+    plain = _written(spec, str)
+    try:
+        is_clear = "\\" not in plain and is_read_as_meant(plain)
+    except UserError:
+        is_clear = False
+    return plain if is_clear else _written(spec, lambda text: re.sub(r"([\\,+])", r"\\\1", text))
+
+
+def _written(spec: Spec, written: Callable[[str], str]) -> str:
+    items = []
+    for field in fields(spec):  # type: ignore[arg-type]
+        value = getattr(spec, field.name)
+        default = field.default if field.default is not MISSING else None
+        if value != default:
+            if isinstance(value, tuple):
+                shown = ",".join(map(str, value))
+            else:
+                shown = written(value) if isinstance(value, str) else value
+            items.append(f"{field.name}={shown}")
+    return name_of(type(spec)) + (":" + ",".join(items) if items else "")
+
+
+def _fields_given(part: str, typed_as: str = "Arm") -> dict[str, str]:
+    _, _, tail = part.partition(":")
+    given: dict[str, str] = {}
+    last = None
+    for item in _split(tail, ",") if tail else []:
+        key, equals, value = item.partition("=")
+        if equals and key.isidentifier():
+            last = key
+            given[key] = value
+        elif last is None:
+            raise UserError(
+                f"{typed_as} {part!r}: {item!r} is no field=value. Write it as in lora:rank=4,sites=attn.q,attn.v."
+            )
+        else:
+            given[last] += f",{item}"
+    return given
+
+
+def _one(part: str) -> Spec:
+    found: Spec = built(part, methods(), "Arm", "method")
+    return found
+
+
+def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any:
+    """ "lora:rank=4" -> what its constructor gives, of the classes that are known by name.
+
+    typed_as, what: "Arm" and "method", for the messages.
+
+    Raises:
+        UserError: no such name or field, or a value that the field's type does not allow.
+    """
+    name = part.partition(":")[0].strip()
+    if name not in known:
+        if what == "method" and name in names("search"):
+            raise UserError(f"{typed_as} {part!r}: {name!r} is a search, which stands alone as an arm and joins none.")
+        near = difflib.get_close_matches(name, known, n=1)
+        raise UserError(
+            f"{typed_as} {part!r}: no {what} {name!r}."
+            + (f" Did you mean {near[0]!r}?" if near else "")
+            + f" {what.capitalize()}{'es' if what.endswith('ch') else 's'}: {', '.join(known)}."
+        )
+    return made(known[name], part, typed_as)
+
+
+def made(kind: type[Made], part: str, typed_as: str = "Arm") -> Made:
+    """A dataclass from what was typed for it, "name:field=value,field=value"; fields left out are at their defaults.
+
+    Raises:
+        UserError: no such field, or a value that its type does not allow.
+    """
+    name = part.partition(":")[0].strip()
+    hints = get_type_hints(kind)
+    its_fields = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    values = {}
+    for key, text in _fields_given(part, typed_as).items():
+        if key not in its_fields:
+            near = difflib.get_close_matches(key, its_fields, n=1)
+            raise UserError(
+                f"{typed_as} {part!r}: {name!r} has no field {key!r}."
+                + (f" Did you mean {near[0]!r}?" if near else "")
+                + f" Its fields: {', '.join(its_fields) or 'none'}."
+            )
+        values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{typed_as} field '{name}:{key}={text}'")
+    return kind(**values)
+
+
+def check_fields(spec: Spec) -> None:
+    """Raises UserError for a field that its type does not allow: a dataclass takes any placement, misspelt ones too."""
+    hints = get_type_hints(type(spec))
+    for field in fields(spec):  # type: ignore[arg-type]
+        given = getattr(spec, field.name)
+        try:
+            TypeAdapter(hints[field.name]).validate_python(given)
+        except ValidationError as error:
+            asked = f"{type(spec).__name__}({field.name}={given!r})"
+            raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None
+
+
+def _value(hint: Any, text: str, asked: str) -> Any:
+    given: Any = tuple(text.split(",")) if "tuple" in str(hint) else text
+    if text == "None" and "None" in str(hint):
+        return None
+    try:
+        return TypeAdapter(hint).validate_python(given)
+    except ValidationError as error:
+        raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None

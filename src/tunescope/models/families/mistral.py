@@ -1,0 +1,1 @@
+"""Mistral: Llama's layout; a sliding window."""

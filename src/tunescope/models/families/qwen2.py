@@ -1,0 +1,1 @@
+"""Qwen2: Llama's layout; biases on q, k and v."""

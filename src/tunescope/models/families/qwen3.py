@@ -1,0 +1,1 @@
+"""Qwen3: Llama's layout; q and k are normalised per head after their maps."""

@@ -1,0 +1,1 @@
+"""RoBERTa: BERT's layout; positions start after the padding index."""

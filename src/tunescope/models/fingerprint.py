@@ -1,0 +1,62 @@
+"""Which weights are in force: a hash of a model's parameters and buffers, kept while they are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.models.quantised import readable
+
+ORIGINALS = "_tunescope_originals"  # on the base model, while a delta stands in for its parameters
+
+REGISTERED = "tunescope"  # the submodule of a model that holds what is being tuned, while it is registered
+
+GLANCED = 256  # values of a tensor that are looked at to see whether it is still the one that was hashed
+
+_FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], str]] = weakref.WeakKeyDictionary()
+
+
+def fingerprint(model: Any) -> str:
+    """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads outside the base do not count.
+
+    The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint; quantised it has another. It is a
+    guard against mix-ups, not against an adversary: weights that agree to three digits are taken for the same.
+    """
+    base = model.base_model
+    own = dict(base.named_parameters()) | base.__dict__.get(ORIGINALS, {})
+    apart = ("head:", f"{REGISTERED}.")
+    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
+    versions = tuple(_glance(value) for value in own.values())
+    known = _FINGERPRINTS.get(base)
+    if known is not None and known[0] == versions:
+        return known[1]
+    digest = hash_tensors(own)
+    _FINGERPRINTS[base] = (versions, digest)
+    return digest
+
+
+def _glance(value: Tensor) -> tuple[object, ...]:
+    """What shows a change at little cost: which tensor, its version, and some values, for writes that count none."""
+    version = None if value.is_inference() else value._version
+    if type(value) not in (Tensor, nn.Parameter) or value.device.type == "meta":  # packed in its own way
+        return id(value), version
+    flat = value.detach().reshape(-1)
+    some = flat[:: max(1, len(flat) // GLANCED)].cpu()
+    return id(value), value.data_ptr(), version, float(some.double().sum())
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """sha256 (hex) over names, shapes and values rounded to bfloat16, in order of name."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = readable(tensors[name])
+        digest.update(f"{name}{tuple(value.shape)}".encode())
+        if value.is_floating_point():
+            value = value.to(torch.bfloat16).view(torch.int16)
+        digest.update(value.contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()

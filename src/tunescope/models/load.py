@@ -1,0 +1,93 @@
+"""A pretrained model and its tokenizer from a folder or the hub, whole and without running its code."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+
+
+def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
+    """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run.
+
+    in_words: an encoder comes with its masked-language-model head, which must be in the checkpoint.
+    """
+    import transformers
+
+    from tunescope.models.anatomy import kind
+
+    encoder = "AutoModelForMaskedLM" if in_words else "AutoModel"
+    classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": encoder}
+    from transformers.utils import logging
+
+    if not name:
+        raise UserError("The model's name is empty: give a folder, or a name on the Hugging Face hub.")
+    bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    if in_words:
+        logging.set_verbosity_error()  # what is missing is refused below, in one line
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        auto = getattr(transformers, classes[kind(config)])
+        model, report = auto.from_pretrained(
+            name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (UserError, MemoryError):
+        raise
+    except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
+        raise UserError(_cannot_load(name, problem)) from problem
+    finally:
+        logging.set_verbosity(told)
+        if bars:
+            logging.enable_progress_bar()
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise UserError(
+            f"{name} holds an adapter of peft (adapter_config.json), which transformers has put into the model. Give "
+            "the base model's own folder or name; the adapter is read by: "
+            f"tunescope import {name} --from peft --model BASE --out FOLDER"
+        )
+    _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
+        raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
+    return model, tokenizer
+
+
+def _check_whole(name: str, model: Any, missing: Iterable[str], in_words: bool) -> None:
+    """UserError for weights that the checkpoint lacks, and transformers makes up; of a pooler the model is rid."""
+    if any("pooler" in key for key in missing):
+        model.base_model.pooler = None
+    missing = sorted(key for key in missing if "pooler" not in key)
+    if not missing:
+        return
+    lacks = f"its checkpoint lacks {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+    if in_words:
+        raise UserError(
+            f"{name} has no masked-language-model head: {lacks}. Answers in words need a masked language model; or "
+            "type: --by head"
+        )
+    raise UserError(
+        f"{name} is no whole {type(model).__name__}: {lacks}, which would be random. Give the whole model, with "
+        "the head that it was pretrained with."
+    )
+
+
+def _cannot_load(name: str, problem: Exception) -> str:
+    if Path(name).is_dir():
+        has = sorted(os.listdir(name))[:8]
+        reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
+        return (
+            f"the folder {name} is not a transformers model with safetensors weights: {reason} "
+            f"It holds: {', '.join(has) or 'nothing'}. Save one there with model.save_pretrained and "
+            "tokenizer.save_pretrained."
+        )
+    if Path(name).is_absolute() or name.startswith("."):
+        return f"there is no folder {name}; give the folder of a transformers model, or a name on the Hugging Face hub."
+    reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
+    return f"model '{name}' cannot be loaded: {reason} Give a folder, or a name on the hub that this machine can reach."
+
+
+def model_name(model: str) -> str:
+    """A hub id as it is; of a folder its last part, since results hold no paths."""
+    return Path(model).name if model.startswith((".", "/", "~")) or Path(model).exists() else model

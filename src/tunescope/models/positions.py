@@ -1,0 +1,72 @@
+"""Positions of the text, further on by what stands in front of it, and how many of them a model has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.models.anatomy import kind
+
+
+def seen_by(given: Mapping[str, Any]) -> int:
+    """How many columns of the text lie in the cache."""
+    past = given.get("past_key_values")
+    return int(past.get_seq_length()) if past is not None else 0
+
+
+def shifted(given: dict[str, Any], used: int | Tensor, model: Any, takes: Sequence[str]) -> dict[str, Any]:
+    """The text's positions, `used` further on; derived from the mask where none are given, so padding is no text.
+
+    used: one number for all rows, or (batch,).
+    """
+    if "position_ids" not in takes:
+        raise UserError(f"Family {model.config.model_type!r} takes no positions: use Prefix(positions='same').")
+    text = given.get("inputs_embeds") if given.get("input_ids") is None else given["input_ids"]
+    assert text is not None
+    seen = seen_by(given)
+    positions = given.get("position_ids")
+    first = first_position(model) if kind(model) == "encoder" else 0
+    if positions is None:
+        positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device) + first
+    most = used if isinstance(used, int) else int(used.max())
+    positions = positions + (used if isinstance(used, int) else used.to(positions.device)[:, None])
+    limit = _most_positions(model)
+    if limit is not None and seen + text.shape[1] + most > limit and int(positions.max()) >= limit + first:
+        raise UserError(_too_long(model, seen + text.shape[1], most, limit, "or cut the context"))
+    return {**given, "position_ids": positions}
+
+
+def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.device) -> Tensor:
+    """(batch or 1, length): 0, 1, 2, ... over real tokens, whichever side is padded."""
+    if mask is None or mask.dim() != 2:
+        return torch.arange(seen, seen + length, device=device)[None]
+    return (mask.long().cumsum(1) - 1).clamp(min=0)[:, -length:]
+
+
+def first_position(model: Any) -> int:
+    """RoBERTa and its kin count positions from after the padding index."""
+    padding = getattr(getattr(model.base_model, "embeddings", None), "padding_idx", None)
+    return 0 if padding is None else int(padding) + 1
+
+
+def check_room(model: Any, n_tokens: int, used: int) -> None:
+    """UserError where text and context together are longer than the model has positions."""
+    limit = _most_positions(model)
+    if limit is not None and n_tokens + used > limit:
+        raise UserError(_too_long(model, n_tokens, used, limit, "or the context"))
+
+
+def _most_positions(model: Any) -> int | None:
+    limit = getattr(model.config, "max_position_embeddings", None)
+    return None if limit is None else int(limit) - (first_position(model) if kind(model) != "decoder" else 0)
+
+
+def _too_long(model: Any, n_tokens: int, used: int, limit: int, end: str) -> str:
+    return (
+        f"The text has {n_tokens} tokens and the context in front of it {used}: together more than the {limit} "
+        f"positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, {end}."
+    )

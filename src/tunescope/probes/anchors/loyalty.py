@@ -1,0 +1,176 @@
+"""How far compressed demonstrations answer like whole ones, and at what cost."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.attached import attach
+from tunescope.attach.attention.reach import resting
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.contexts.anchors import Positions
+from tunescope.probes.anchors.compression import kept, positions_of, random_sets, read, start_of
+from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
+from tunescope.probes.anchors.saliency import answers
+from tunescope.tasks.prompts.spans import Spans
+from tunescope.tasks.task import Encoded
+
+NOTHING = Spans((), (), ())
+TIMED = 20  # queries whose time is taken, each alone
+
+
+def label_loyalty(before: Tensor, after: Tensor) -> float:
+    """The share of items whose predicted class is the same: both (items, classes), logits or probabilities."""
+    return float((before.argmax(-1) == after.argmax(-1)).double().mean())
+
+
+def word_loyalty(before: Tensor, after: Tensor, k: int = 5) -> float:
+    """The mean Jaccard similarity of the k likeliest next tokens: both (items, vocabulary)."""
+    one, other = before.topk(k, -1).indices, after.topk(k, -1).indices
+    shared = (one[:, :, None] == other[:, None, :]).sum((1, 2)).double()
+    return float((shared / (2 * k - shared)).mean())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one way to give demonstrations is worth.
+
+    kept: key positions. bytes: of their keys and values in all layers. seconds: median of a query alone, the context
+    made beforehand. Loyalties are to the whole demonstrations.
+    """
+
+    kept: float
+    bytes: float
+    accuracy: float
+    label_loyalty: float
+    word_loyalty: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Queries to put to a model behind one context or another.
+
+    rows: encoded without a start token, for they follow a text. choices.tokens: in the order of the rows' labels.
+    under: deltas that are in force and contexts that stand before. k: of word loyalty. at_once: rows in one batch.
+    """
+
+    model: Any
+    tokenizer: Any
+    rows: Sequence[Encoded]
+    choices: Choices
+    under: Sequence[Artifact] = ()
+    k: int = 5
+    at_once: int = 8
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise UserError("Loyalty is measured on queries, and there are none: give one row at least.")
+
+    def logits(self, *context: Artifact) -> Tensor:
+        """(rows, vocabulary), where the classes are told apart, on the CPU."""
+        with self._attached(context):
+            return torch.cat([answers(self.model, one).cpu() for one in self._batches(self.at_once)])
+
+    def seconds(self, *context: Artifact, before: Spans = NOTHING) -> float:
+        """The median time of one query, after one that is not counted; `before` is read anew for every query."""
+        with self._attached(context):
+            times: list[float] = []
+            for one in [*self._batches(1, before)][:TIMED]:
+                if not times:
+                    answers(self.model, one)
+                self._wait()
+                start = time.perf_counter()
+                answers(self.model, one)
+                self._wait()
+                times.append(time.perf_counter() - start)
+        return statistics.median(times)
+
+    def by_class(self, logits: Tensor) -> Tensor:
+        """(rows, vocabulary) -> (rows, classes)."""
+        return logits[:, list(self.choices.tokens)]
+
+    def _batches(self, size: int, before: Spans = NOTHING) -> Iterator[Batch]:
+        for start in range(0, len(self.rows), size):
+            prompts = [Prompt(before, row) for row in self.rows[start : start + size]]
+            yield batch(self.model, self.tokenizer, prompts, self.choices.lead)
+
+    @contextmanager
+    def _attached(self, context: Sequence[Artifact]) -> Iterator[None]:
+        with resting(self.model), torch.no_grad():
+            if not (self.under or context):
+                yield
+                return
+            with attach(self.model, *self.under, *context):
+                yield
+
+    def _wait(self) -> None:
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize(self.model.device)
+
+
+def measure(asked: Queries, spans: Spans, *, seed: int = 0, positions: Positions = "original") -> dict[str, Measured]:
+    """Each way to give the demonstrations, by name.
+
+    "prompt": in front of every query, read anew. "full": read once, all kept; its answers are those of "prompt".
+    "anchors", "labels": by that rule. "text_anchor": the anchors' tokens as a text of their own, read once. "random":
+    the mean of the random sets. "random-top": the one of them with the highest label loyalty, chosen on the very rows
+    that it is scored on, as published, so it flatters. "zero-shot": no demonstrations, only the tokenizer's start. Its
+    loyalty is the floor: of a model that answers most rows with one class, every way is loyal.
+
+    Raises UserError as `compress` does.
+    """
+    whole = read(asked.model, asked.tokenizer, spans.ids, asked.under)
+    full = asked.logits(whole)
+    found = {"full": _measured(asked, full, whole)}
+    found["prompt"] = replace(found["full"], kept=0, bytes=0, seconds=asked.seconds(before=spans))
+    for rule in ("anchors", "labels"):
+        found[rule] = _measured(asked, full, kept(whole, positions_of(spans, rule), positions))
+    formatted = [spans.ids[at] for at in positions_of(spans, "anchors")]
+    found["text_anchor"] = _measured(asked, full, read(asked.model, asked.tokenizer, formatted, asked.under))
+    drawn = [kept(whole, one, positions) for one in random_sets(spans, seed)]
+    seconds = asked.seconds(drawn[0])
+    sets = [_measured(asked, full, one, seconds=seconds) for one in drawn]
+    found["random"] = _mean(sets)
+    found["random-top"] = max(sets, key=lambda one: one.label_loyalty)
+    start = start_of(spans)
+    nothing = [read(asked.model, asked.tokenizer, start, asked.under)] if start else []
+    found["zero-shot"] = _measured(asked, full, *nothing)
+    return found
+
+
+def trade_off(
+    asked: Queries, spans: Spans, sets: Sequence[Sequence[int]], positions: Positions = "original"
+) -> list[Measured]:
+    """What each set of positions is worth: size against loyalty, all from one pass over the demonstrations."""
+    whole = read(asked.model, asked.tokenizer, spans.ids, asked.under)
+    full = asked.logits(whole)
+    return [_measured(asked, full, kept(whole, one, positions)) for one in sets]
+
+
+def _measured(asked: Queries, full: Tensor, *context: Artifact, seconds: float | None = None) -> Measured:
+    """`full`: (rows, vocabulary), the answers of the whole demonstrations."""
+    logits = asked.logits(*context)
+    tensors = [value for artifact in context for value in artifact.tensors.values()]
+    gold = torch.tensor([row.label for row in asked.rows])
+    return Measured(
+        kept=tensors[0].shape[1] if tensors else 0,
+        bytes=sum(value.numel() * value.element_size() for value in tensors),
+        accuracy=float((asked.by_class(logits).argmax(-1) == gold).double().mean()),
+        label_loyalty=label_loyalty(asked.by_class(full), asked.by_class(logits)),
+        word_loyalty=word_loyalty(full, logits, asked.k),
+        seconds=asked.seconds(*context) if seconds is None else seconds,
+    )
+
+
+def _mean(found: Sequence[Measured]) -> Measured:
+    columns = zip(*(vars(one).values() for one in found), strict=True)
+    return Measured(*(statistics.fmean(column) for column in columns))

@@ -1,0 +1,110 @@
+"""Queries behind demonstrations: what every section of a study looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.attention.edit import editing
+from tunescope.attach.attention.function import Edit
+from tunescope.attach.attention.reach import reached, resting
+from tunescope.models.anatomy import kind
+from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
+from tunescope.probes.anchors.saliency import answers
+
+
+@dataclass(frozen=True)
+class Round:
+    """One draw of demonstrations in front of many queries, or of as many demonstrations in front of each.
+
+    labels: the classes, in the order of `choices.tokens`. seed: of the draw. at_once: prompts in one batch.
+    """
+
+    model: Any
+    tokenizer: Any
+    choices: Choices
+    labels: Sequence[str]
+    prompts: Sequence[Prompt]
+    seed: int
+    at_once: int = 8
+
+    def batches(self) -> Iterator[Batch]:
+        for start in range(0, len(self.prompts), self.at_once):
+            yield batch(self.model, self.tokenizer, self.prompts[start : start + self.at_once], self.choices.lead)
+
+    @cached_property
+    def gold(self) -> Tensor:
+        """(prompts,), the true classes."""
+        return torch.tensor([prompt.query.label for prompt in self.prompts])
+
+    @cached_property
+    def classes(self) -> Tensor:
+        """(prompts, demonstrations), the class of each."""
+        return torch.tensor([[self.labels.index(name) for name in prompt.spans.names] for prompt in self.prompts])
+
+    @property
+    def shown(self) -> int:
+        """How many demonstrations stand in front of a query."""
+        return len(self.prompts[0].spans.names)
+
+    @property
+    def tokens(self) -> Tensor:
+        """(classes,), the token that tells each class from the others."""
+        return torch.tensor(self.choices.tokens, device=self.model.device)
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """(prompts, vocabulary), of the model as it is, on the CPU."""
+        with resting(self.model), torch.no_grad():
+            return torch.cat([answers(self.model, one).cpu() for one in self.batches()])
+
+    @cached_property
+    def predicted(self) -> Tensor:
+        """(prompts,), the class with the highest logit."""
+        return self.chosen(self.logits)
+
+    def by_class(self, logits: Tensor) -> Tensor:
+        """(prompts, vocabulary) -> (prompts, classes)."""
+        return logits[:, self.tokens.cpu()]
+
+    def chosen(self, logits: Tensor) -> Tensor:
+        return self.by_class(logits).argmax(-1)
+
+    @property
+    def last(self) -> tuple[str, ...]:
+        """The attention modules that see the demonstrations from where the answer is read, by depth."""
+        which = "cross" if kind(self.model) == "encoder-decoder" else "self"
+        return tuple(f.name for f in reached(self.model) if f.name.startswith("decoder.") and f.name.endswith(which))
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The attention modules in which the demonstrations read one another, by depth."""
+        stack = "encoder" if kind(self.model) == "encoder-decoder" else "decoder"
+        return tuple(f.name for f in reached(self.model) if f.name.startswith(stack) and f.name.endswith("self"))
+
+    def attended(self) -> dict[str, Tensor]:
+        """ "decoder.0.self" -> (prompts, heads, demonstrations): attention from the answer's position to label words.
+
+        A word of several tokens has the sum of its tokens' attention.
+        """
+        found: dict[str, list[Tensor]] = {name: [] for name in self.last}
+        for one in self.batches():
+            words = one.words(self.shown)
+
+            def keep(name: str, one: Batch = one, words: Sequence[Tensor] = words) -> Edit:
+                def look(weights: Tensor, _kwargs: Mapping[str, Any]) -> Tensor:
+                    row = weights[:, :, one.answer, -one.real.shape[1] :]
+                    parts = [(row * word[:, None]).sum(-1) for word in words]
+                    found[name].append(torch.stack(parts, -1).double().cpu())
+                    return weights
+
+                return Edit(weights=look)
+
+            with editing(self.model, {name: keep(name) for name in self.last}), resting(self.model), torch.no_grad():
+                answers(self.model, one)
+        return {name: torch.cat(parts) for name, parts in found.items()}

@@ -1,0 +1,80 @@
+"""Saliency of attention: how much the loss would move with each weight, |sum over heads of A * dL/dA|."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tunescope.attach.attention.edit import editing
+from tunescope.attach.attention.function import Edit
+from tunescope.attach.attention.reach import reached, resting
+from tunescope.attach.site_hooks import frozen, logits_at
+from tunescope.probes.anchors.prompts import Batch
+
+Take = Callable[[str, Tensor], None]
+
+
+def saliency(
+    model: Any, batch: Batch, choices: Tensor, gold: Tensor, take: Take, *, at_once: int | None = None
+) -> Tensor:
+    """Hand the saliency of every attention module to `take(name, (batch, query, key))`, and return the class logits.
+
+    The loss of a row is the cross-entropy over the classes alone (Wang et al. 2023, section 2.1). Rows do not mix: a
+    row's saliency is the same in any batch. Attention of a context that is attached comes first among the keys.
+
+    Args:
+        choices: (classes,), the token that tells each class from the others.
+        gold: (batch,), the index of the class that the loss is taken of.
+        at_once: attention modules whose gradients are taken in one pass back; all, if not given. Fewer take less
+            memory and more passes.
+
+    Returns the logits (batch, classes), without gradients.
+    """
+    names = [found.name for found in reached(model)]
+    size = at_once or len(names)
+    for start in range(0, len(names), size):
+        logits = _pass(model, batch, choices, gold, names[start : start + size], take)
+    return logits
+
+
+def _pass(model: Any, batch: Batch, choices: Tensor, gold: Tensor, names: Sequence[str], take: Take) -> Tensor:
+    """One run and one way back; the graph begins at the first of the modules."""
+    with ExitStack() as stack:
+        stack.enter_context(frozen(model))
+        stack.enter_context(resting(model))
+        stack.enter_context(editing(model, {name: Edit(weights=_watched(name, take)) for name in names}))
+        with torch.enable_grad():
+            logits = answers(model, batch)[:, choices]
+            F.cross_entropy(logits, gold, reduction="sum").backward()  # type: ignore[no-untyped-call]
+    return logits.detach()
+
+
+def _watched(name: str, take: Take) -> Callable[[Tensor, dict[str, Any]], Tensor]:
+    def watched(weights: Tensor, _kwargs: dict[str, Any]) -> Tensor:
+        weights = weights if weights.requires_grad else weights.requires_grad_()
+        held = weights.detach()
+        weights.register_hook(  # type: ignore[no-untyped-call]
+            lambda grad: take(name, (held * grad).sum(1, dtype=_exact(grad)).abs())
+        )
+        return weights
+
+    return watched
+
+
+def answers(model: Any, batch: Batch) -> Tensor:
+    """(batch, vocabulary): what the model says where the answer begins, in float32 at least."""
+    length = batch.inputs["decoder_input_ids" if "decoder_input_ids" in batch.inputs else "input_ids"].shape[1]
+    where = torch.zeros(len(batch.real), length, dtype=torch.bool, device=batch.real.device)
+    where[:, batch.answer] = True
+    with logits_at(model, where):
+        logits: Tensor = model(**batch.inputs, use_cache=False).logits
+    return logits.to(_exact(logits))
+
+
+def _exact(like: Tensor) -> torch.dtype:
+    return torch.promote_types(like.dtype, torch.float32)

@@ -1,0 +1,122 @@
+"""`tunescope anchors`: demonstrations drawn, put in front of test rows, and looked into, section by section."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from tunescope.data.corpus_name import shown
+from tunescope.errors import UserError
+from tunescope.probes import demonstrations
+from tunescope.probes.anchors.prompts import Prompt, check_room, choices
+from tunescope.probes.anchors.round import Round
+from tunescope.report.finding import Finding
+from tunescope.system import plugins
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.prompts.spans import spans
+from tunescope.trial.bench import Bench
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed. plan: model, data, task, and the seeds of the draws. k: demonstrations of each class.
+
+    rows: test rows, 0 for all. only: sections, () for all.
+    """
+
+    plan: Plan
+    k: int = 1
+    rows: int = 100
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Studied:
+    """findings: by section. draws: what was measured. facts: on what."""
+
+    findings: dict[str, Finding]
+    draws: dict[str, list[dict[str, Any]]]
+    facts: dict[str, Any]
+
+
+def study(asked: Asked, say: Say = print) -> Studied:
+    """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
+
+    Where none can be had, the last one's reason is raised.
+
+    Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
+    """
+    chosen = [plugins.check(demonstrations, name, "section") for name in asked.only] or plugins.names(demonstrations)
+    modules = {name: importlib.import_module(f"tunescope.probes.demonstrations.{name}") for name in chosen}
+    chosen.sort(key=lambda name: modules[name].ORDER)
+    bench = open_bench(asked.plan)
+    rounds = list(rounds_of(asked, bench))
+    draws: dict[str, list[dict[str, Any]]] = {}
+    findings: dict[str, Finding] = {}
+    left_out: list[str] = []
+    for name in chosen:
+        section = modules[name]
+        started = time.monotonic()
+        try:
+            draws[name] = [section.measure(one) for one in rounds]
+        except UserError as problem:
+            if asked.only or (name == chosen[-1] and not findings):
+                raise
+            left_out.append(f"{name}: {problem}")
+            say(f"left out, {left_out[-1]}")
+            continue
+        findings[name] = section.told(draws[name])
+        say(f"{name}: {len(rounds)} draws in {time.monotonic() - started:.0f} s")
+    return Studied(findings, draws, _facts(asked, bench, rounds) | {"left out": "; ".join(left_out) or "nothing"})
+
+
+def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
+    """A round for every seed.
+
+    Raises UserError as `study` does.
+    """
+    task, kind = bench.task, bench.kind
+    if not isinstance(task, Classification) or task.by != "words":
+        raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
+    if asked.rows < 0:
+        raise UserError(f"--rows is {asked.rows}; give how many test rows are asked, or 0 for all.")
+    words = choices(task.word_ids(bench.tokenizer, kind))
+    test = bench.splits.test
+    some = Random(0).sample(range(len(test)), min(asked.rows or len(test), len(test)))
+    rows = [test[index] for index in sorted(some)]
+    queries = task.encode(rows, bench.tokenizer, model_kind=kind, bos=False)
+    told_apart = replace(words, lead=queries[0].lead + words.lead)
+    for seed in asked.plan.seeds:
+        found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, asked.k, seed))
+        prompts = [Prompt(found, query) for query in queries]
+        check_room(bench.model, prompts, len(told_apart.lead))
+        yield Round(bench.model, bench.tokenizer, told_apart, task.labels, prompts, seed)
+
+
+def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any]:
+    from tunescope.models.load import model_name
+    from tunescope.system import machine
+
+    gold = rounds[0].gold.bincount(minlength=len(rounds[0].labels))
+    accuracy = [float((one.predicted == one.gold).double().mean()) for one in rounds]
+    return {
+        "model": model_name(asked.plan.model),
+        "attached": f"{asked.k} demonstration{'s' * (asked.k != 1)} a class",
+        "data": shown(asked.plan.data["train"]),
+        "rows": len(rounds[0].prompts),
+        "draws": len(rounds),
+        "template": bench.task.template,
+        "label words": ", ".join(bench.task.words.values()),
+        "commonest label": round(float(gold.max() / gold.sum()), 3),
+        "accuracy of each draw": ", ".join(f"{one:.3f}" for one in accuracy),
+        "notes": "; ".join(dict.fromkeys(note for one in rounds for note in one.prompts[0].spans.notes)) or "none",
+        **machine.versions(),
+    }

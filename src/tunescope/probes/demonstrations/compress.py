@@ -1,0 +1,109 @@
+"""How far demonstrations can be compressed to the keys and values of a few positions, and which these should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from random import Random
+from statistics import fmean
+from typing import Any
+
+from tunescope.probes.anchors.compression import positions_of
+from tunescope.probes.anchors.importance import importance, most_important
+from tunescope.probes.anchors.loyalty import Queries, trade_off
+from tunescope.probes.anchors.loyalty import measure as measured
+from tunescope.probes.anchors.prompts import Prompt
+from tunescope.probes.anchors.round import Round
+from tunescope.probes.anchors.summary import line, shown
+from tunescope.report.finding import Curves, Finding
+
+ORDER = 4
+SIZES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+WEIGHED = 16  # queries that importance is measured on, at most; others than those that loyalty is measured on
+DRAWS = 5  # of random positions, a size
+COLUMNS = ("kept", "bytes", "accuracy", "label_loyalty", "word_loyalty", "seconds")
+
+
+def measure(round: Round) -> dict[str, Any]:
+    """Every way to give the demonstrations, and label loyalty by size; means where prompts differ in theirs.
+
+    Raises UserError for an encoder-decoder, whose keys look at what follows.
+    """
+    groups: dict[tuple[int, ...], list[Prompt]] = {}
+    for prompt in round.prompts:
+        groups.setdefault(prompt.spans.ids, []).append(prompt)
+    each = [_behind_one(round, prompts) for prompts in groups.values()]
+    return {"seed": round.seed, "rows": sum(one.pop("rows") for one in each), **_mean(each)}
+
+
+def _behind_one(round: Round, prompts: Sequence[Prompt]) -> dict[str, Any]:
+    """Queries behind one set of demonstrations, the first of them for importance, the others to be scored."""
+    spans = prompts[0].spans
+    n = min(WEIGHED, len(prompts) // 2)
+    asked = Queries(round.model, round.tokenizer, [prompt.query for prompt in prompts[n:]], round.choices)
+    ways = {name: asdict(one) for name, one in measured(asked, spans, seed=round.seed).items()}
+    sizes = [max(1, int(share * len(spans.ids))) for share in SIZES]
+    draw = Random(round.seed)
+    drawn = [tuple(sorted(draw.sample(range(len(spans.ids)), size))) for size in sizes for _ in range(DRAWS)]
+    loyal = [one.label_loyalty for one in trade_off(asked, spans, drawn)]
+    curves = {"at random": [fmean(loyal[at : at + DRAWS]) for at in range(0, len(loyal), DRAWS)]}
+    if n:
+        worth = importance(round.model, round.tokenizer, prompts[:n], round.choices)
+        same = len(positions_of(spans, "anchors"))
+        found = trade_off(asked, spans, [most_important(worth, size) for size in (*sizes, same)])
+        curves["by saliency"] = [one.label_loyalty for one in found[:-1]]
+        ways["by saliency"] = asdict(found[-1])
+    return {"ways": ways, "curves": curves, "rows": len(prompts) - n, "length": float(len(spans.ids))}
+
+
+def _mean(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Number by number, through dicts and lists."""
+    made: dict[str, Any] = {}
+    for key, first in each[0].items():
+        column = [one[key] for one in each]
+        if isinstance(first, Mapping):
+            made[key] = _mean(column)
+        elif isinstance(first, list):
+            made[key] = [fmean(values) for values in zip(*column, strict=True)]
+        else:
+            made[key] = fmean(column)
+    return made
+
+
+def told(found: Sequence[dict[str, Any]]) -> Finding:
+    """A row for every way, and loyalty against size."""
+    rows = []
+    for way in found[0]["ways"]:
+        each = [one["ways"][way] for one in found]
+        values = ([one[key] for one in each] for key in COLUMNS)
+        rows.append((way, *(_cell(column, key) for column, key in zip(values, COLUMNS, strict=True))))
+    curves = found[0]["curves"]
+    styles = {"by saliency": "context", "at random": "text"}
+    lines = [line(name, [one["curves"][name] for one in found], styles[name]) for name in curves]
+    return Finding(
+        heading="Demonstrations compressed",
+        says="Keys and values of a few positions, from one pass over the demonstrations, in the place of all. anchors: "
+        "label words and formatting, as published; labels: label words alone; text_anchor: the anchors' tokens as a "
+        "text of their own; random: a text token for every label token, the mean of 20 sets, and the best of them; "
+        "by saliency: as many positions as anchors, those that queries take most from. Loyalty is to the answers with "
+        "all of them (Wang et al. 2023, section 4.2). Zero-shot's is the floor.",
+        not_said="random-top is chosen on the rows that it is scored on, as published, and flatters itself. A model "
+        "that answers most rows with one class is loyal whatever is kept: compare with zero-shot. Seconds are of this "
+        "machine, a query at a time.",
+        columns=("way", "positions kept", "kilobytes", "accuracy", "label loyalty", "word loyalty", "ms a query"),
+        rows=rows,
+        pictures=[Curves("Label loyalty by the share of positions kept", "kept", "label loyalty", _names(), lines)],
+        numbers={"draws": list(found)},
+    )
+
+
+def _names() -> list[str]:
+    return ["1/16", "1/8", "1/4", "1/2", "all"]
+
+
+def _cell(values: Sequence[float], key: str) -> str:
+    if key in ("kept", "bytes"):
+        return f"{fmean(values) / (1024 if key == 'bytes' else 1):.1f}"
+    if key == "seconds":
+        return f"{1000 * fmean(values):.1f}"
+    return shown(values, 0, 1)

@@ -1,0 +1,66 @@
+"""A decoder's frozen query, key and output maps, one a head, and the words of a vocabulary, for probes to read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from torch import Tensor
+
+from tunescope.attach.attention.reach import reached
+from tunescope.models import family
+from tunescope.models.anatomy import kind
+from tunescope.models.sites import Site, Tap, is_transposed, resolve
+from tunescope.probes.seen import Maps
+
+
+def maps(model: Any) -> dict[str, Maps]:
+    """ "decoder.0.self" -> its maps, views of the weights where that can be; {} for what is no decoder, or not mapped.
+
+    Weights alone: no biases, no norms of queries and keys, no rotation, no deltas at the sites.
+    """
+    if kind(model) != "decoder" or family.find(model.config.model_type) is None:
+        return {}
+    sites = resolve(model)
+    names = [name.removesuffix(".o") for name in sites if name.endswith(".self.o")]
+    modules = {found.name: found.module for found in reached(model)}
+    return {name: _of({which: sites[f"{name}.{which}"] for which in ("q", "k", "o")}, modules[name]) for name in names}
+
+
+def _of(sites: dict[str, Site], module: Any) -> Maps:
+    heads = sites["o"].n_heads
+    query, key, output = _weight(sites["q"].h), _weight(sites["k"].h), _weight(sites["o"].h)
+    width = query.shape[0] // heads
+    key = key.view(-1, width, key.shape[1])
+    return Maps(
+        query=query.view(heads, width, -1),
+        key=key.repeat_interleave(heads // len(key), 0),
+        output=output.view(len(output), heads, -1).transpose(0, 1),
+        scaling=float(getattr(module, "scaling", width**-0.5)),
+    )
+
+
+def _weight(tap: Tap) -> Tensor:
+    """(out, in), those rows that the tap takes."""
+    module: Any = tap.module
+    weight: Tensor = module.weight.detach()
+    whole = weight.T if is_transposed(tap.module) else weight
+    if tap.columns is None:
+        return whole
+    return (whole[tap.columns] if isinstance(tap.columns, slice) else whole[tap.columns.to(whole.device)]).contiguous()
+
+
+@lru_cache(maxsize=2)
+def vocabulary(tokenizer: Any) -> dict[int, str]:
+    """Id -> token, as it is written: a space is "▁", a line's end "↵"."""
+    ids = sorted(tokenizer.get_vocab().values())
+    written = tokenizer.convert_ids_to_tokens(ids)
+    if any(str(word).startswith("Ġ") for word in written):  # bytes stand for others there
+        written = [tokenizer.decode([index]) for index in ids]
+    plain = (str(word).replace(" ", "▁").replace("\n", "↵").replace("<0x0A>", "↵") for word in written)
+    return {index: word if word.strip() else _coded(word) for index, word in zip(ids, plain, strict=True)}
+
+
+def _coded(word: str) -> str:
+    """What would not be seen, by its code."""
+    return "".join(f"<U+{ord(character):04X}>" for character in word)

@@ -1,0 +1,206 @@
+"""Run a model in the states that probes look at: bare, with everything attached, and the one on the other's inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.attached import Attached, attach
+from tunescope.attach.attention.reach import reached, resting
+from tunescope.attach.attention.record import Call, record, record_calls, replay
+from tunescope.attach.context_keys import embedder
+from tunescope.attach.guards.marks import ATTACHED
+from tunescope.methods.artifact import Artifact, Spec, TokenContext
+from tunescope.methods.typed import show
+from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.positions import first_position, text_positions
+from tunescope.probes.maps import maps, vocabulary
+from tunescope.probes.seen import Layer, Seen
+
+What = Attached | Sequence[Artifact | Spec]
+Tensors = dict[str, Tensor]
+NAMES = ("value", "scores", "weights", "sink", "output", "context_value")
+
+
+def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any = None) -> Seen:
+    """Everything that probes look at, for the rows of `batch`, without gradients and dropout; no model is in it.
+
+    The bare run has the text at the positions that it has behind the contexts, so that no difference comes from
+    positions. "Held" means the inputs of the attention module: a changed norm before it counts with depth, and so
+    does T5's position bias, which its first layer makes and the others are handed.
+
+    Args:
+        what: artifacts, attached here; or what `attach` returned, attached now or not, and left as it was.
+        batch: the model's inputs, as keywords; None runs nothing.
+        tokenizer: names the tokens; without one they have their numbers.
+
+    Raises UserError for a family whose attention is not reached, and for artifacts that do not fit the model.
+    """
+    reached(model)
+    with resting(model), torch.no_grad(), _tuned(model, what, tokenizer) as tuned:
+        artifacts = tuned.artifacts if tuned is not None else ()
+        runs = {} if batch is None else _runs(model, tuned, batch)
+        virtual = _virtual(model, artifacts)
+        weight = model.get_input_embeddings().weight.detach()
+        return Seen(
+            attached=show([artifact.spec for artifact in artifacts]) or "nothing",
+            **runs,
+            maps=maps(model),
+            tokens={} if batch is None else _tokens(model, batch, tokenizer),
+            virtual=virtual,
+            table=embedder(model)(torch.arange(len(weight))) if virtual else weight,
+            vocabulary={} if tokenizer is None else vocabulary(tokenizer),
+        )
+
+
+def _runs(model: Any, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of Seen that take running the model."""
+    used = tuned.positions if tuned is not None else 0
+    joined = used if kind(model) != "decoder" else 0
+    given = _bare_inputs(model, used, batch)
+    calls: dict[str, Call] = {}
+    bare: Tensors = {}
+    if isinstance(given, dict):
+        with tuned.paused() if tuned is not None else nullcontext():
+            calls = record_calls(model, given)
+            bare = replay(model, calls, *NAMES)
+    along = record(model, batch, *NAMES)  # before `held`: contexts stand as they did in the last run
+    if joined and calls:
+        calls = _behind(calls, record_calls(model, batch), joined)
+    held = replay(model, calls, *NAMES) if calls else {}
+    real = _real(model, batch)
+    return {
+        "along": _layers(along, joined, real),
+        "bare": _layers(bare, 0, real),
+        "held": _layers(held, joined, real),
+        "no_bare": given if isinstance(given, str) else "",
+    }
+
+
+@contextmanager
+def _tuned(model: Any, what: What, tokenizer: Any) -> Iterator[Attached | None]:
+    """The model with it attached, its dropout at rest; None where there is nothing to attach."""
+    if isinstance(what, Attached) and model.__dict__.get(ATTACHED) is what:
+        training, what.training = what.training, False
+        try:
+            yield what
+        finally:
+            what.training = training
+        return
+    artifacts = what.artifacts if isinstance(what, Attached) else tuple(what)
+    if not artifacts:
+        yield None
+        return
+    with attach(model, *artifacts, tokenizer=tokenizer) as tuned:
+        yield tuned
+
+
+def _bare_inputs(model: Any, used: int, batch: Mapping[str, Any]) -> dict[str, Any] | str:
+    """The inputs under which the bare model has the text at the same positions, or why there are none."""
+    given = {name: value for name, value in batch.items() if name != "output_start"}
+    if not used:
+        return given
+    stack, entry = next(iter(entries(model).items()))
+    if "position_ids" not in argument_names(entry):
+        if getattr(model.config, "max_position_embeddings", None) is None:  # relative ones alone
+            return given
+        return (
+            f"family {model.config.model_type!r} counts its own positions, so the bare model cannot be run with the "
+            "text where it stands behind the context, and shift and pattern could not be told apart"
+        )
+    text = given["input_ids"] if given.get("input_ids") is not None else given["inputs_embeds"]
+    positions = given.get("position_ids")
+    if positions is None:
+        first = 0 if stack == "decoder" else first_position(model)
+        positions = text_positions(given.get("attention_mask"), 0, text.shape[1], text.device) + first
+    return {**given, "position_ids": positions + used}
+
+
+def _behind(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) -> dict[str, Call]:
+    """The calls of the attached run, with the text's states of the bare run behind the context's own.
+
+    In an encoder a token context stands among the tokens: states (batch, joined + text, width), and masks and
+    position biases that are as wide.
+    """
+
+    def one(before: Any, after: Any) -> Any:
+        if not isinstance(before, Tensor) or not isinstance(after, Tensor) or before.shape == after.shape:
+            return before
+        if before.dim() == 3 and after.shape[1] == before.shape[1] + joined:
+            return torch.cat([after[:, :joined], before], 1)
+        return after
+
+    return {
+        name: Call(
+            tuple(map(one, call.args, along[name].args)),
+            {key: one(value, along[name].kwargs.get(key)) for key, value in call.kwargs.items()},
+        )
+        for name, call in bare.items()
+    }
+
+
+def _real(model: Any, batch: Mapping[str, Any]) -> dict[str, Tensor | None]:
+    """Stack -> mask of its real tokens (batch, text), None where all are."""
+    mask = batch.get("attention_mask")
+    if kind(model) != "encoder-decoder":
+        return {kind(model): mask}
+    return {"encoder": mask, "decoder": batch.get("decoder_attention_mask")}
+
+
+def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> dict[str, Layer]:
+    """The tensors of one run by module; `joined`: tokens of a context among those of an encoder."""
+    layers = {}
+    for name in dict.fromkeys(key.rpartition(".")[0] for key in kept):
+        value, scores, made, sink, output, extra = (kept[f"{name}.{kept_as}"] for kept_as in NAMES)
+        weights = exact_weights(scores, made, sink)
+        stack, _, which = name.split(".")
+        if stack == "encoder":
+            weights, output = weights[:, :, joined:], output[:, :, joined:]
+        among = joined if stack == "encoder" or which == "cross" else 0
+        values = torch.cat([extra.expand(len(value), *extra.shape), value], 2).double()
+        values = values.repeat_interleave(weights.shape[1] // values.shape[1], 1)
+        mask = real[stack]
+        is_real = torch.ones(len(weights), weights.shape[2], dtype=torch.bool, device=weights.device)
+        is_real = is_real if mask is None else mask.bool()
+        layers[name] = Layer(weights, values, output.double(), extra.shape[1] + among, is_real, not among)
+    return layers
+
+
+def exact_weights(scores: Tensor, made: Tensor, sink: Tensor) -> Tensor:
+    """The weights in float64, for in float32 what a strong context leaves to the content underflows.
+
+    made: those that the layer made; where they are not the softmax of the scores and the sink, they were changed by
+    that factor.
+    """
+    joined = torch.cat([scores, sink.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:-1], 1)], -1)
+    plain = joined.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(made.dtype)[..., :-1]
+    factor = torch.where(plain == made, 1.0, made.double() / plain.double())
+    return joined.double().softmax(-1)[..., :-1] * factor
+
+
+def _tokens(model: Any, batch: Mapping[str, Any], tokenizer: Any) -> dict[str, list[list[str]]]:
+    """Stack -> the tokens of each row; of embeddings, their places."""
+    words = {} if tokenizer is None else vocabulary(tokenizer)
+    names = {"encoder": "", "decoder": "decoder_"}
+    if kind(model) != "encoder-decoder":
+        names = {kind(model): ""}
+    found = {}
+    for stack, name in names.items():
+        if (ids := batch.get(f"{name}input_ids")) is not None:
+            found[stack] = [[words.get(token, f"token {token}") for token in row] for row in ids.tolist()]
+        elif (rows := batch.get(f"{name}inputs_embeds")) is not None:
+            found[stack] = [[f"place {place}" for place in range(rows.shape[1])] for _ in rows]
+    return found
+
+
+def _virtual(model: Any, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
+    """Method -> the embeddings that it puts in the place of tokens."""
+    return {
+        show([artifact.spec]): artifact.spec.embeddings(artifact.tensors, embedder(model)).detach()
+        for artifact in artifacts
+        if isinstance(artifact.spec, TokenContext)
+    }

@@ -1,0 +1,167 @@
+"""`tunescope probe`: a model, a saved artifact and some texts in; a finding, with its page, out."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import tunescope as ts
+from tunescope.attach import saving
+from tunescope.data import row as the_row
+from tunescope.data.read import read
+from tunescope.errors import UserError
+from tunescope.methods.contexts.anchors import Anchors
+from tunescope.methods.contexts.text import Text
+from tunescope.models.anatomy import kind
+from tunescope.models.load import load_model
+from tunescope.probes import names as probe_list
+from tunescope.probes.see import see
+from tunescope.report import findings_page as report
+from tunescope.report.finding import Finding
+from tunescope.system import files, machine
+from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
+from tunescope.tasks.answers.likelihood import decoder_start
+from tunescope.tasks.facts import positions
+from tunescope.tasks.prompts import mask as masking
+from tunescope.tasks.prompts import template as prompts
+
+ROWS = 8
+ANSWER = 12  # tokens that an encoder-decoder's decoder is read on
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed: a probe, a model's and an artifact's place, and texts or a file of rows."""
+
+    probe: str
+    model: str
+    artifact: str
+    texts: tuple[str, ...] = ()
+    data: str | None = None
+    rows: int | None = None
+    out: str | None = None
+    command: str = ""
+
+
+def run(asked: Asked) -> tuple[Finding, Path]:
+    """The finding, and the page that was written.
+
+    Raises:
+        UserError: there is no such probe; the model, artifact, file or a text cannot be used; the artifact has
+            nothing of the kind that the probe looks at; the family's attention is not reached.
+    """
+    module = importlib.import_module(f"tunescope.probes.{probe_list.check(asked.probe)}")
+    artifacts = ts.load(asked.artifact)
+    needs_text = getattr(module, "NEEDS_TEXT", True)
+    _check_asked(asked, needs_text)
+    model, tokenizer = load_model(asked.model)
+    texts = _texts(asked, tokenizer, kind(model)) if needs_text else []
+    model = model.to(machine.default_device()).eval()
+    with ts.attach(model, *artifacts, tokenizer=tokenizer) as tuned:
+        batch = _batch(model, tuned, tokenizer, texts) if texts else None
+        seen = see(model, tuned, batch, tokenizer)
+    finding: Finding = module.look(seen)
+    facts = {
+        "probe": asked.probe,
+        "model": Path(asked.model).name,
+        "attached": seen.attached,
+        "rows": len(texts),
+        **machine.versions(),
+    }
+    folder = Path(asked.out) if asked.out else Path("runs") / f"probe-{asked.probe}"
+    with files.disk_errors_named(folder):
+        return finding, report.write(finding, folder, facts, texts, asked.command)
+
+
+def _check_asked(asked: Asked, needs_text: bool) -> None:
+    """UserError for texts or rows that cannot be read, or that nothing would read."""
+    given = {"--text": bool(asked.texts), "--data": asked.data is not None, "--rows": asked.rows is not None}
+    if not needs_text and any(given.values()):
+        raise UserError(
+            f"Probe {asked.probe} reads no text: leave {' and '.join(name for name, it in given.items() if it)} out."
+        )
+    if not needs_text:
+        return
+    if bool(asked.texts) == (asked.data is not None):
+        raise UserError(f"Probe {asked.probe} looks at texts: give --text TEXT (as often as you like) or --data FILE.")
+    if asked.texts and asked.rows is not None:
+        raise UserError("--rows is of the rows of --data, and --text was given: leave it out.")
+    if asked.rows is not None and asked.rows < 1:
+        raise UserError(f"--rows is {asked.rows}; give at least 1.")
+    if any(not text.strip() for text in asked.texts):
+        raise UserError("--text is empty; give words for the model to read.")
+
+
+def _texts(asked: Asked, tokenizer: Any, model_kind: str) -> list[str]:
+    """The texts given, or the first rows of the file in the template that the artifact was trained with."""
+    if asked.data is None:
+        return list(asked.texts)
+    rows = read(asked.data)[: asked.rows or ROWS]
+    task = (saving.read_manifest(Path(asked.artifact)).get("about") or {}).get("task") or {}
+    template = task.get("template")
+    if template is not None and task.get("by") == "words":
+        template = masking.place(template, tokenizer, model_kind).template
+    if template is None:
+        field = next((name for name in ("text", "input") if name in rows[0]), None)
+        if field is None:
+            raise UserError(
+                f"{asked.data} has the fields {', '.join(rows[0])}, and the artifact names no template: rename the one "
+                "with the text to 'text', or give --text."
+            )
+        template = f"{{{field}}}"
+    names = prompts.fields(template)
+    return [prompts.fill(template, {name: the_row.value(row, name, i) for name in names}) for i, row in enumerate(rows)]
+
+
+def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
+    """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
+    start, end = prompts.edges(tokenizer)
+    if any(isinstance(artifact.spec, Text | Anchors) for artifact in tuned.artifacts):
+        start = ()  # the words in front have begun the sequence
+    if kind(model) == "decoder":
+        end = ()
+    rows = [(*start, *ids, *end) for ids in prompts.ids(tokenizer, texts)]
+    _check_room(model, tuned, tokenizer, rows)
+    ids, mask = padded(rows, pad_id(tokenizer), model.device, left=False)
+    batch = {"input_ids": ids, "attention_mask": mask}
+    if kind(model) == "decoder":
+        return batch | decoder_keywords(model, mask, mask.sum(-1) - 1)
+    return batch if kind(model) == "encoder" else batch | _answers(model, batch)
+
+
+def _check_room(model: Any, tuned: Any, tokenizer: Any, rows: Sequence[Sequence[int]]) -> None:
+    limit = positions(model.config, tokenizer)
+    for index, row in enumerate(rows, 1):
+        if not row:
+            raise UserError(f"Text {index} comes to no token at all; give words that the tokenizer knows.")
+        if limit is not None and len(row) + tuned.positions > limit:
+            raise UserError(
+                f"Text {index} has {len(row)} tokens, and beside a context of {tuned.positions} the model takes "
+                f"{limit - tuned.positions}: shorten it."
+            )
+
+
+def _answers(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What the decoder is read on: the model's own greedy answers, as far as ANSWER tokens."""
+    ids = torch.full((len(batch["input_ids"]), 1), decoder_start(model), device=model.device)
+    ends = torch.tensor(_ends(model), device=model.device, dtype=ids.dtype)
+    over = torch.zeros_like(ids, dtype=torch.bool)
+    for _ in range(ANSWER - 1):
+        with torch.no_grad():
+            step = model(**batch, decoder_input_ids=ids).logits[:, -1:].argmax(-1)
+        over = torch.cat([over, over[:, -1:] | torch.isin(ids[:, -1:], ends)], 1)
+        ids = torch.cat([ids, step], 1)
+    return {"decoder_input_ids": ids, "decoder_attention_mask": (~over).long()}
+
+
+def _ends(model: Any) -> list[int]:
+    """The tokens that end a text; the decoder's first token may be one of them, and ends nothing there."""
+    found = model.config.eos_token_id
+    ends = [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
+    return [end for end in ends if end != decoder_start(model)]

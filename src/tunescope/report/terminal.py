@@ -1,0 +1,48 @@
+"""A finished comparison as text for a terminal; reads results.json alone, so torch is not needed."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tunescope.report.finding import Finding
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The final table, at least 120 columns wide, so that lines in a file or a pipe stay whole."""
+    from tunescope import report
+
+    return _printed(report.table(dict(results)))
+
+
+def finding(found: "Finding") -> str:
+    """What a probe found: the claim, its numbers, and what they do not say."""
+    from tunescope.report import findings_page
+
+    parts = [found.heading.upper(), found.says, _printed(findings_page.table(found)), f"Not said: {found.not_said}"]
+    return "\n\n".join(parts)
+
+
+def _printed(table: Any) -> str:
+    from rich.console import Console
+
+    console = Console(width=max(120, Console().width), no_color=True)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get().rstrip()
+
+
+def verdict(results: Mapping[str, Any]) -> str:
+    """The answer and its three sentences."""
+    found = results["verdict"]
+    return "\n".join([f"Verdict: {found['answer']}.", *found["sentences"]])
+
+
+def edges(results: Mapping[str, Any]) -> list[str]:
+    """Notes on arms whose best learning rate was at an end of those tried."""
+    from tunescope.report.verdict import edges as beyond
+
+    return [f"note: {sentence}" for sentence in beyond.at_an_edge(results["arms"], results["protocol"])]
+
+
+def everything(results: Mapping[str, Any]) -> str:
+    return "\n".join([f"{table(results)}\n\n{verdict(results)}", *edges(results)])

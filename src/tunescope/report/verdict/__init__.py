@@ -1,0 +1,1 @@
+"""The verdict: statistics, evidence, forecast and the answer they come to."""

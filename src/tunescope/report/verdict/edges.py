@@ -1,0 +1,43 @@
+"""Learning rates past the ends of a grid, one at a time, while the last of an end wins.
+
+A grid that suits large models can end too early for a small one, and an arm that is cut short so is not compared. The
+rule is the same for every arm: while the largest rate tried is the best, three times that is tried too; while the
+smallest is, a third of it; at most as many as the plan says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    pass
+
+
+def edge(tried: Sequence[float], chosen: float | None) -> Literal["largest", "smallest"] | None:
+    """Which end of the rates tried the chosen one is; None where it is neither, or was alone."""
+    if len(tried) < 2 or chosen is None:
+        return None
+    return "largest" if chosen == max(tried) else "smallest" if chosen == min(tried) else None
+
+
+def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -> list[str]:
+    """A sentence for each end that some of these arms chose: one beyond it might have done better."""
+    if protocol.get("pilot_of"):
+        return []
+    edges = {arm["name"]: edge(_tried(arm), arm.get("learning_rate")) for arm in arms}
+    more = (protocol.get("beyond") or 0) + 2
+    said = []
+    for end, other in (("largest", "larger"), ("smallest", "smaller")):
+        names = [name for name, found in edges.items() if found == end]
+        if names:
+            said.append(
+                f"The {end} learning rate tried was chosen for {', '.join(names)}: a {other} one might do better. "
+                f"With compare --beyond {more} such arms try up to {more} past the end."
+            )
+    return said
+
+
+def _tried(arm: Mapping[str, Any]) -> list[float]:
+    rates = (trial.get("learning_rate") for trial in arm.get("trials") or ())
+    return [rate for rate in rates if rate is not None]

@@ -1,0 +1,242 @@
+"""What comes of a line: a comparison of its arm, kept in a folder of its own, and its row of the table.
+
+A decoder or an encoder-decoder writes its answers, an encoder chooses among labels by a new head. A line has what every
+comparison has: rates tried for each arm alike, the same seeds, the development rows for the choice, the test rows for
+the chosen runs alone; it resumes, and its folder holds its page and its artifact.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tunescope.report.cells import Cell, Table
+from tunescope.report.verdict import edges
+from tunescope.reproduce.corpus_table import parts
+from tunescope.reproduce.recipe import Found, Settings
+from tunescope.system import files, run_folder
+from tunescope.trial.train.loop import Settings as Training
+
+Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+SHARES = {"accuracy", "exact_match"}
+PARTS = {"train", "dev", "test"}
+REFUSED: dict[str, Any] = {
+    "status": "refused",
+    "learning_rate": None,
+    "told": [],
+    "trials": [],
+    "runs": [],
+    "parameters": {"trained": 0, "stored": 0, "live": 0},
+}
+
+
+def worlds(settings: Settings) -> list[Any]:
+    """None: the model is given."""
+    return []
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The line's arm on all of the data; what came of it by metric, a test score a seed."""
+    return outcome(compared(settings, unit, folder, parts(settings)), settings["metrics"], folder)
+
+
+def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Parts) -> Mapping[str, Any]:
+    """The line's arm compared over its rates and seeds, as results.json has it."""
+    from tunescope.compare.comparison import compare
+    from tunescope.compare.protocol import AllRefused
+
+    course = settings["course"]
+    budget = None if unit["share"] is None else round(unit["share"] * settings["parameters"])
+    try:
+        done = compare(
+            settings["model"],
+            _written(given, folder / "data"),
+            arms=[unit["arm"]],
+            budget=budget,
+            task=_task(settings, unit["template"]),
+            seeds=settings["seeds"],
+            trials=course["trials"],
+            beyond=course["beyond"],
+            learning_rates=_rates(course, unit["arm"]),
+            settings=_training(course, len(given["train"])),
+            out=folder / "run",
+        )
+    except AllRefused as problem:
+        return REFUSED | {"reason": problem.reason}
+    arm: dict[str, Any] = done.results["arms"][0]
+    read = [note for rows in given.values() for note in getattr(rows, "notes", ())]
+    own = [f"{unit['arm']}: {one}" if one.startswith("inputs cut") else one for one in arm["remarks"]]
+    return arm | {"told": [*read, *done.results["data"]["notes"], *own]}
+
+
+def _rates(course: Mapping[str, Any], arm: str) -> tuple[float, ...]:
+    return (course["full"],) if course["full"] and arm == "full" else tuple(course["rates"])
+
+
+def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dict[str, Any]:
+    """What a table needs of an arm: its sizes, the rate chosen, and a test score a seed by metric."""
+    runs = arm["runs"] if arm["status"] == "done" else []
+    return {
+        "status": arm["status"],
+        "reason": arm["reason"],
+        "told": arm["told"],
+        "rate": "" if arm["learning_rate"] is None else f"{arm['learning_rate']:g}",
+        "trials": [{key: one[key] for key in ("learning_rate", "dev", "status")} for one in arm["trials"]],
+        **arm["parameters"],
+        "dev": [run["dev"] for run in runs],
+        "scores": {metric: [_score(run, metric, folder) for run in runs] for metric in metrics if runs},
+    }
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A line a row: parameters stored, then the metrics."""
+    rows = []
+    for line, (_, outcome) in zip(settings["lines"], found, strict=True):
+        cells = [Cell(text=f"{outcome['stored']:,}"), Cell(text=outcome["rate"])]
+        for metric in settings["metrics"]:
+            paper = line["paper"].get(metric, "")
+            values = tuple(outcome["scores"].get(metric, ()))
+            missing = Cell(text=(outcome["reason"] or "none") if metric == settings["metrics"][0] else "")
+            cells.append(Cell(values, paper, digits=2, bounds=bounds(metric)) if values else missing)
+        rows.append((line["label"], cells))
+    return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings, found))
+
+
+def bounds(metric: str) -> tuple[float, float]:
+    """What a score can be."""
+    return 0.0, 1.0 if metric in SHARES else math.inf
+
+
+def notes(settings: Settings, found: Found = ()) -> list[str]:
+    """What a reader should know of how the numbers came about, and what was told of rows and runs while they did."""
+    course, rows = settings["course"], settings["rows"]
+    some = " and ".join(f"{most:,} {'rows' if part == 'train' else 'inputs'} of {part}" for part, most in rows.items())
+    count = len(course["rates"]) or course["trials"]
+    past = f" and up to {course['beyond']} past an end of these that won" if course.get("beyond") else ""
+    many = f"{count} rates a line{past}, chosen on development rows at the first seed"
+    has_full = any(line.get("arm") == "full" for line in settings["lines"])
+    own = f" ({course['full']:g} of full tuning)" if course["full"] and has_full else ""
+    one = f"the rate {course['rates'][0]:g}{own}" if course["rates"] else "one rate of each method"
+    rates = many if count > 1 else one
+    seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
+    written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
+    answers = "answers chosen among the labels" if settings["choose"] else written
+    composed = any("+" in line.get("arm", "") for line in settings["lines"])
+    walked = "The rate of a composition is its first method's; the others walk their own grids beside it."
+    return [
+        f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']} in "
+        f"{course['precision']}, {rates}; {seeds}. {f'At most {some}' if some else 'All rows'}.",
+        *_published_elsewhere(settings),
+        f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
+        *([walked] if composed and not course["rates"] else []),
+        *at_an_edge(settings, found),
+        *(f"Not scored: {reason}" for reason in settings.get("not_scored", ())),
+        *dict.fromkeys(note for _, outcome in found for note in outcome.get("told", ())),
+    ]
+
+
+def at_an_edge(settings: Settings, found: Found) -> list[str]:
+    """Which lines chose the largest or the smallest rate that was tried: one beyond it might have done better."""
+    notes = []
+    for which in ("largest", "smallest"):
+        at = [index for index, (_, outcome) in enumerate(found) if _edge(outcome) == which]
+        several = sum(len(outcome.get("trials", ())) > 1 for _, outcome in found)
+        if at:
+            notes.append(f"The {which} rate tried was chosen {_of(settings, found, at, several)}.")
+    return notes
+
+
+def _edge(outcome: Mapping[str, Any]) -> str | None:
+    tried = [float(f"{one['learning_rate']:g}") for one in outcome.get("trials", ())]
+    return edges.edge(tried, float(outcome["rate"])) if outcome.get("rate") else None
+
+
+def _of(settings: Settings, found: Found, at: Sequence[int], several: int) -> str:
+    if len(at) == several:
+        return "for every line"
+    lines = settings["lines"]
+    if len(lines) != len(found):
+        return f"for {len(at)} of {several} lines"
+    parts = dict[str, list[str]]()
+    for index in at:
+        parts.setdefault(lines[index]["label"], []).append(lines[index].get("part") or "")
+    named = [label + (f" ({', '.join(sizes)})" if any(sizes) else "") for label, sizes in parts.items()]
+    return f"for {len(at)} of {several} lines: {'; '.join(named)}"
+
+
+def _published_elsewhere(settings: Settings) -> list[str]:
+    corpus, of = settings.get("data", "").partition(":")[0], settings["course"].get("of", "")
+    if settings.get("protocol") != "paper" or not of or corpus == of:
+        return []
+    return [f"Nothing was published for {corpus}: steps, batches, rates and beams are those of {of}."]
+
+
+def _added(course: Mapping[str, Any]) -> str:
+    """What is added to the cross-entropy, in words."""
+    smoothed = f", labels smoothed by {course['label_smoothing']:g}" if course["label_smoothing"] else ""
+    return smoothed + (f", with a z-loss of {course['z_loss']:g}" if course["z_loss"] else "")
+
+
+def _long(course: Mapping[str, Any]) -> str:
+    return f"{course['steps']:,} steps" if course["epochs"] is None else f"{course['epochs']} epochs in batches"
+
+
+def _task(settings: Settings, template: str) -> Any:
+    from tunescope.tasks.kinds.classification import Classification
+    from tunescope.tasks.kinds.generation import Generation
+
+    if settings["choose"]:
+        by = "head" if settings["kind"] == "encoder" else "words"
+        return Classification(text="input", label="target", template=template, by=by)
+    metric, *also = settings["metrics"]
+    course = settings["course"]
+    return Generation(
+        metric=metric,
+        also=tuple(also),
+        lowercase=settings["lowercase"],
+        beams=course["beams"],
+        no_repeat_ngram=course["no_repeat_ngram"],
+        label_smoothing=course["label_smoothing"],
+        z_loss=course["z_loss"],
+        **settings["languages"],
+        **settings["lengths"],
+    )
+
+
+def _training(course: Mapping[str, Any], rows: int) -> Training:
+    steps = course["steps"] if course["epochs"] is None else math.ceil(course["epochs"] * rows / course["batch_size"])
+    return Training(
+        steps=steps,
+        batch_size=course["batch_size"],
+        accumulate=course["accumulate"],
+        optimizer=course["optimizer"],
+        schedule=course["schedule"],
+        weight_decay=course["weight_decay"],
+        clip=course["clip"],
+        warmup=course["warmup"],
+        precision=course["precision"],
+        eval_every=max(1, steps // 5),
+        patience=course["patience"],
+    )
+
+
+def _written(given: Parts, folder: Path) -> dict[str, str]:
+    """The rows as files, which a comparison can be resumed from; parts that there are none of it cuts itself."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for part in PARTS & given.keys():
+        path = folder / f"{part}.jsonl"
+        lines = (json.dumps(row, ensure_ascii=False, default=str) for row in given[part])
+        files.put(path, "".join(f"{line}\n" for line in lines).encode())
+        found[part] = str(path)
+    return found
+
+
+def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
+    from tunescope.data.scores import aggregate
+
+    if metric in run["test"]:
+        return float(run["test"][metric])
+    told = files.read_json(run_folder.folder(folder / "run", run["id"]) / "test.json")
+    return float(aggregate(metric, told["also"][metric])[metric])

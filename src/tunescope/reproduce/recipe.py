@@ -1,0 +1,91 @@
+"""A recipe: one file in `reproduce/`, found by its name. It says what to run and how the table reads.
+
+Each module has TITLE (a sentence), SOURCE (paper and section), TAKES (the options of `Ask` beyond the name that it
+heeds) and four functions:
+
+    settings(ask) -> dict               what the numbers depend on, JSON; kept, and compared when a run is gone on with
+    worlds(settings) -> list            `Pretraining`s to be made first
+    units(settings) -> list[dict]       pieces of work, JSON, each done once
+    work(settings, unit) -> dict        one piece, in a process of its own; JSON
+    table(settings, found) -> Table     found: (unit, outcome) pairs
+
+With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
+"""
+
+import difflib
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.methods.typed import names
+
+Settings = dict[str, Any]
+Found = Sequence[tuple[dict[str, Any], dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the user typed. None: as the recipe has it."""
+
+    name: str
+    protocol: str = "tuned"
+    quick: bool = False
+    seeds: int | None = None
+    model: str | None = None
+    data: str | None = None
+    others: tuple[str, ...] = ()  # models beside the first, for recipes that take several
+    steps: int | None = None
+    precision: str = "auto"
+    accumulate: int | None = None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return () if self.model is None else (self.model, *self.others)
+
+
+def find(name: str) -> Any:
+    """The recipe's module; UserError, with the names there are, for any other."""
+    known = recipes()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"There is no recipe {name!r}.{hint} There are: {', '.join(known)}.")
+    return importlib.import_module(f"tunescope.reproduce.recipes.{name.replace('-', '_')}")
+
+
+def recipes() -> list[str]:
+    """The names of all recipes."""
+    return [name.replace("_", "-") for name in names("reproduce")]
+
+
+def listing() -> str:
+    """One line a recipe: its name, what it shows, where from."""
+    width = max(map(len, recipes()))
+    return "\n".join(f"{name.ljust(width)}  {find(name).TITLE} ({find(name).SOURCE})" for name in recipes())
+
+
+def check(ask: Ask, recipe: Any) -> None:
+    """UserError for an option that the recipe has no use for, or lacks."""
+    given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
+    given |= {"model": bool(ask.models), "data": ask.data is not None}
+    given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
+    given |= {"accumulate": ask.accumulate is not None}
+    several = "models" in recipe.TAKES
+    taken = [one.replace("models", "model") for one in recipe.TAKES]
+    if len(ask.models) > 1 and not several:
+        raise UserError(f"{ask.name} takes one --model, and {len(ask.models)} were given.")
+    for option, is_given in given.items():
+        if is_given and option not in taken:
+            takes = ", ".join(f"--{name}" for name in taken) or "no options"
+            raise UserError(f"{ask.name} has no use for --{option}; it takes {takes}.")
+    if ask.protocol not in ("tuned", "paper"):
+        raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
+    if ask.seeds is not None and ask.seeds < 1:
+        raise UserError(f"--seeds {ask.seeds}: at least one.")
+    for option, count in (("steps", ask.steps), ("accumulate", ask.accumulate)):
+        if count is not None and count < 1:
+            raise UserError(f"--{option} {count}: at least one.")
+    if ask.quick and ask.protocol == "paper":
+        raise UserError("--quick is a small size of the tuned protocol; leave out --protocol paper.")

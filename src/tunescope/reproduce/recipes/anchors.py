@@ -1,0 +1,190 @@
+"""Wang et al. 2023: are label words anchors? On a world where it can be tested, or on a model and data of yours.
+
+At home: small decoders pretrained until they recall labels that are drawn anew for every prompt. On yours: one
+demonstration a class, a draw of them for every seed. The story to test: information flows into label words in shallow
+layers and from them to the answer in deep ones; label words cut off early hurt most; label words alone keep the answer.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from markupsafe import Markup
+
+from tunescope.errors import UserError
+from tunescope.lab.worlds.models import Shape
+from tunescope.lab.worlds.pretrained import Pretraining
+from tunescope.lab.worlds.recall import Recall, tokenizer
+from tunescope.report.cells import Cell, Table
+from tunescope.reproduce.inputs import data_settings, model_settings
+from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.system import files
+from tunescope.trial.train.loop import Settings as Training
+
+TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
+SOURCE = "Wang et al. 2023 (arXiv:2305.14160), sections 2 to 4"
+TAKES = ("quick", "seeds", "model", "data")
+
+SECTIONS = ("flow", "isolate", "auc", "compress")
+NOTES = [
+    "Saliency shares: into label words (S_wp), from label words to the answer (S_pq); the rest is elsewhere. Loyalty "
+    "is to the uncut model's answers; the control cuts as many random words, as far as there are others.",
+    "The paper's loyalties are GPT2-XL's, the mean of four data sets.",
+]
+HOME = (
+    "A demonstration is an item and its label, one token each; an item stands before its label, so in a causal model "
+    "what ties the two can only be at the label word or behind it. Accuracy without demonstrations is chance."
+)
+PAPER = {"anchors": ".795", "random-top": ".575", "text_anchor": ".511", "random": ".490"}
+
+
+def settings(ask: Ask) -> Settings:
+    if (ask.model is None) != (ask.data is None):
+        raise UserError(f"{ask.name} takes --model and --data together, or neither: then models pretrained for it.")
+    seeds: Settings = {"seeds": ask.seeds or (2 if ask.quick else 5)}
+    if ask.model is not None and ask.data is not None:
+        size = {"k": 1, "rows": 24 if ask.quick else 200}
+        model = model_settings(ask.model, ("decoder",), ask.name)
+        return seeds | size | model | data_settings(ask.data) | _task(ask.data)
+    return seeds | {
+        "layers": [2] if ask.quick else [2, 4],
+        "width": 64,
+        "world": asdict(Recall(items=8, labels=2, shown=4) if ask.quick else Recall()),
+        "draws": 6 if ask.quick else 50,
+        "rate": 1e-3,
+        "steps": 500 if ask.quick else 1000,
+        "batch_size": 64,
+    }
+
+
+def _task(data: str) -> dict[str, Any]:
+    """Label words are the labels' names where the rows have them."""
+    from tunescope.data import read as the_read
+
+    first = the_read.read(data)[0]
+    return {"label": "label_name" if "label_name" in first else "label"}
+
+
+def worlds(settings: Settings) -> list[Any]:
+    return [] if "model" in settings else [_world(settings, unit) for unit in units(settings)]
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    seeds = range(settings["seeds"])
+    if "model" in settings:
+        return [{"seed": seed} for seed in seeds]
+    return [{"layers": layers, "seed": seed} for layers in settings["layers"] for seed in seeds]
+
+
+def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+    from importlib import import_module
+
+    round = _given(settings, unit) if "model" in settings else _at_home(settings, unit)
+    found = {name: import_module(f"tunescope.probes.demonstrations.{name}").measure(round) for name in SECTIONS}
+    gold = round.gold.bincount(minlength=len(round.labels))
+    made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
+    return dict(files.finite(made))  # an AUC is undefined where the model gives one answer to every row
+
+
+def _world(settings: Settings, unit: dict[str, Any]) -> Pretraining[Recall]:
+    steps, width = settings["steps"], settings["width"]
+    every = max(1, steps // 20)
+    training = Training(
+        steps=steps, batch_size=settings["batch_size"], schedule="cosine", eval_every=every, patience=20
+    )
+    shape = Shape(unit["layers"], 4, width, initial=width**-0.5)
+    return Pretraining(Recall(**settings["world"]), shape, training, settings["rate"], unit["seed"])
+
+
+def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
+    """Queries behind demonstrations whose labels are drawn anew for every draw."""
+    from tunescope.lab.worlds.pretrained import pretrained
+    from tunescope.probes.anchors.prompts import Prompt, choices
+    from tunescope.probes.anchors.round import Round
+    from tunescope.tasks.prompts.spans import spans
+
+    made = _world(settings, unit)
+    words, task = tokenizer(made.curriculum), made.curriculum.task()
+    prompts = []
+    for shown, rows in made.curriculum.draws(settings["draws"], seed=1):
+        found = spans(words, shown)
+        prompts += [Prompt(found, query) for query in task.encode(rows, words, model_kind="decoder", bos=False)]
+    told_apart = choices(task.word_ids(words, "decoder"))
+    return Round(pretrained(made), words, told_apart, task.labels, prompts, unit["seed"], at_once=64)
+
+
+def _given(settings: Settings, unit: dict[str, Any]) -> Any:
+    from tunescope.probes.anchors.study import Asked, rounds_of
+    from tunescope.trial.open import open_bench
+    from tunescope.trial.plan import Plan, data_paths
+
+    task = {"kind": "classification", "label": settings["label"]}
+    plan = Plan(model=settings["model"], data=data_paths(settings["data"]), task=task, seeds=(unit["seed"],))
+    (round,) = rounds_of(Asked(plan, settings["k"], settings["rows"]), open_bench(plan))
+    return round
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A row for every number of the story; a column for every depth, or for the one model."""
+    groups = sorted({unit.get("layers", 0) for unit, _ in found})
+    columns = [[outcome for unit, outcome in found if unit.get("layers", 0) == group] for group in groups]
+    names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
+    rows = [(name, [_cell(map(read, outcomes), paper) for outcomes in columns]) for name, paper, read in _story()]
+    notes = NOTES if "model" in settings else [*NOTES, HOME]
+    return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
+
+
+def _cell(values: Iterable[Any], paper: str) -> Cell:
+    known = tuple(value for value in values if value is not None and math.isfinite(value))
+    return Cell(known, paper, bounds=(0.0, 1.0)) if known else Cell(paper=paper, text="undefined")
+
+
+def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
+    """The shares of flow by layer over all seeds, and the arcs of the first seed."""
+    from tunescope.probes.demonstrations import flow
+    from tunescope.report.pictures import draw
+
+    found = {}
+    for layers, outcomes in columns.items():
+        curves, *arcs = flow.told([one["flow"] for one in outcomes]).pictures
+        name = f"{layers}-layers" if layers else "model"
+        found[f"flow-{name}.svg"] = draw(curves)
+        for layer, picture in zip(outcomes[0]["flow"]["between"], arcs, strict=True):
+            found[f"arcs-{name}-layer-{layer}.svg"] = draw(picture)
+    return found
+
+
+def _story() -> list[tuple[str, str, Any]]:
+    """What is read from an outcome: its name, the paper's number, and how."""
+
+    def cut(where: str, words: str) -> Any:
+        return lambda one: next(
+            cut["label_loyalty"]
+            for cut in one["isolate"]["cuts"]
+            if (cut["where"], cut["words"], cut["layers"]) == (where, words, 1)
+        )
+
+    def way(name: str, number: str) -> Any:
+        return lambda one: one["compress"]["ways"][name][number]
+
+    found: list[tuple[str, str, Any]] = [
+        ("accuracy", "", lambda one: one["isolate"]["accuracy"]),
+        ("accuracy, zero-shot", "", way("zero-shot", "accuracy")),
+        ("commonest label", "", lambda one: one["commonest"]),
+    ]
+    for place, layer in (("first", 0), ("last", -1)):
+        found += [
+            (f"flow into label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][0]),
+            (f"flow from label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][1]),
+        ]
+    for where in ("first", "last"):
+        for words in ("label words", "random words"):
+            found.append((f"label loyalty, {words} cut in the {where} layer", "", cut(where, words)))
+    found += [
+        ("AUC of attention to label words, first layer", "", lambda one: one["auc"]["auc"][0]),
+        ("AUC of attention to label words, last layer", "", lambda one: one["auc"]["auc"][-1]),
+    ]
+    for name in ("anchors", "labels", "by saliency", "text_anchor", "random", "random-top", "zero-shot"):
+        found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), way(name, "label_loyalty")))
+    return found

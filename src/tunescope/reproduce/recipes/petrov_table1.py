@@ -1,0 +1,89 @@
+"""Petrov et al. 2023, Table 1: a prefix cannot teach one layer with one head a new attention pattern."""
+
+from typing import Any
+
+from tunescope.lab.worlds.lessons import ROWS, Unnamed, digits, lesson
+from tunescope.lab.worlds.models import Shape
+from tunescope.lab.worlds.pretrained import Pretraining, pretrained
+from tunescope.lab.worlds.world import World
+from tunescope.report.cells import Cell, Table
+from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
+
+TITLE = "Pretrained to sort up, adapted to sort down: whole answers right"
+SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 5.1, Table 1"
+TAKES = ("protocol", "quick", "seeds")
+
+PAPER = {"pretrained": (".91±.05", "0±0"), "full": ("0±0", ".85±.05"), "inputs:length=1": ("0±0", "0±0")}
+LABELS = {
+    "pretrained": "pretrained",
+    "full": "full tuning on descending",
+    "inputs:length=1": "prefix of 1 on descending, as layer inputs",
+    "prefix:length=1": "prefix of 1 on descending, free keys and values",
+}
+SKILLS = ("ascending", "descending")
+
+
+def settings(ask: Ask) -> Settings:
+    plans = {
+        "tuned": {
+            "pretraining": Plan(steps=1500, rates=(3e-3,)),
+            "full": Plan(steps=500, rates=(1e-3, 3e-3), trial=150),
+            "inputs:length=1": Plan(steps=1500, rates=(1e-2, 5e-2, 2e-1, 1.0), trial=300),
+            "prefix:length=1": Plan(steps=1500, rates=(1e-2, 5e-2, 2e-1, 1.0), trial=300),
+        },
+        "paper": {
+            "pretraining": Plan(steps=20_000, rates=(5e-4,)),
+            "full": Plan(steps=10_000, rates=(5e-4,)),
+            "inputs:length=1": Plan(steps=40_000, rates=(5e-4,)),
+        },
+    }
+    if ask.quick:
+        plans["tuned"].pop("prefix:length=1")
+    return {
+        "protocol": ask.protocol,
+        "seeds": ask.seeds or (3 if ask.quick else 10),
+        "length": 6 if ask.quick else 10,
+        "width": 48 if ask.quick else 96,
+        "test_rows": 500 if ask.quick else 2000,
+        "plans": {arm: plan.to_json(quick=ask.quick) for arm, plan in plans[ask.protocol].items()},
+    }
+
+
+def worlds(settings: Settings) -> list[Pretraining[Unnamed]]:
+    return [_world(settings, seed) for seed in range(settings["seeds"])]
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    return [{"seed": seed} for seed in range(settings["seeds"])]
+
+
+def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+    from tunescope.lab.worlds.adapting import adapted, unadapted
+
+    seed, recipe = unit["seed"], _world(settings, unit["seed"])
+    model = pretrained(recipe)
+    tests = {
+        skill: digits(recipe.curriculum.world, (skill,), "test", settings["test_rows"], seed=0) for skill in SKILLS
+    }
+    given = lesson(recipe.curriculum.world, ("descending",), ROWS, seed)
+    arms = [arm for arm in settings["plans"] if arm != "pretraining"]
+    found = {"pretrained": unadapted(model, recipe.curriculum.world.length, tests)}
+    return found | {arm: adapted(model, arm, given, tests, course(settings, arm), seed) for arm in arms}
+
+
+def table(settings: Settings, found: Found) -> Table:
+    rows = []
+    for arm, label in LABELS.items():
+        if any(arm in outcome for _, outcome in found):
+            paper = PAPER.get(arm, ("", ""))
+            outcomes = [outcome[arm] for _, outcome in found]
+            cells = [Cell.of(outcomes, "exact", skill, paper=w) for skill, w in zip(SKILLS, paper, strict=True)]
+            rows.append((label, cells))
+    theirs = "pretraining 20,000, full 10,000, prefix 40,000 of 64"
+    return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds.", *notes(settings, theirs)])
+
+
+def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:
+    world = World(length=settings["length"])
+    return pretraining(settings, ("ascending",), Shape(1, 1, settings["width"]), seed, world)

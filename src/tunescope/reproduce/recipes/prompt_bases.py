@@ -1,0 +1,76 @@
+"""What a soft prompt asks of the model it stands on: its size, its pretraining, and how long it was adapted.
+
+Every given model has three rows: a soft prompt, the same where every answer begins with T5's first sentinel (as it did
+in pretraining by span corruption), and full tuning. The sentinel is of answers chosen among labels; where texts are
+written there are two rows. `python -m tunescope.lab.worlds.text_models` makes T5s of your texts that
+differ in nothing but `--adapted`, or in size.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.models.load import model_name
+from tunescope.report.cells import Table
+from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.corpus_table import Line
+from tunescope.reproduce.recipe import Ask, Found, Settings
+
+TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
+SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
+TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", "accumulate")
+KEEPS = True
+
+LENGTHS = {"tuned": 20, "paper": 100}
+SENTINEL = "{input} {mask}"
+
+
+def _lines(protocol: str, choose: bool) -> list[Line]:
+    prompt = f"soft:length={LENGTHS[protocol]}"
+    sentinel = [Line("prompt, sentinel", prompt, template=SENTINEL)] if choose else []
+    return [Line("prompt", prompt), *sentinel, Line("full tuning", "full")]
+
+
+def settings(ask: Ask) -> Settings:
+    if not ask.models:
+        raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
+    from tunescope.data.corpus_name import scored_by
+    from tunescope.models.load import load_model
+    from tunescope.tasks.prompts import mask
+
+    choose = not scored_by(ask.data or "")  # what is no corpus is refused below
+    lines = _lines(ask.protocol, choose)
+    course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
+    each = [
+        corpus_table.settings(
+            replace(ask, model=model, others=()), lines, course, rows, ("encoder-decoder",), choose=choose
+        )
+        for model in ask.models
+    ]
+    for base in each if choose else ():  # one without sentinels would fail at the second line
+        mask.place(SENTINEL, load_model(base["model"])[1], "encoder-decoder")
+    return each[0] | {"bases": [{key: one[key] for key in corpus_table.OF_MODEL} for one in each]}
+
+
+worlds = corpus_line.worlds
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    return [{"base": base, **unit} for base in range(len(settings["bases"])) for unit in corpus_table.units(settings)]
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    return corpus_line.work(settings | settings["bases"][unit["base"]], unit, folder)
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A line of a model a row."""
+    rows = []
+    for base, model in enumerate(settings["bases"]):
+        own = corpus_line.table(settings, [(unit, outcome) for unit, outcome in found if unit["base"] == base])
+        rows += [(f"{model_name(model['model'])}: {label}", cells) for label, cells in own.rows]
+    sizes = ", ".join(f"{model_name(model['model'])} {model['parameters']:,}" for model in settings["bases"])
+    notes = [f"Parameters of the models: {sizes}.", *corpus_line.notes(settings, found)]
+    chosen = "Answers are chosen by their log-probability. Sentinel: input and answer have T5's first."
+    return Table(own.columns, rows, [chosen, *notes] if settings["choose"] else notes)

@@ -1,0 +1,89 @@
+"""The mix-and-match adapter against what it is made of, and the rest of the field.
+
+As published, every method has the size that the paper gave it; under the tuned protocol all have MAM's share of the
+parameters, so that they are compared at one size. An encoder's MAM is that of the paper's GLUE, and so is the share of
+its rivals.
+"""
+
+from typing import NamedTuple
+
+from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.corpus_table import Line
+from tunescope.reproduce.recipe import Ask, Settings
+
+TITLE = "MAM adapter, prefix with LoRA, and their rivals"
+SOURCE = "He et al. 2022 (arXiv:2110.04366), table 6 (XSum, BART-large; WMT16, mBART; GLUE, RoBERTa-base)"
+TAKES = corpus_table.TAKES
+KEEPS = True
+
+
+class Form(NamedTuple):
+    """Of MAM: the length of its prefix, its adapter's bottleneck and scale, and the share that is all of it."""
+
+    length: int
+    bottleneck: int
+    scale: float
+    share: float
+
+
+FORMS = {"encoder": Form(16, 16, 2.0, 0.005)}
+OTHERWISE = Form(30, 512, 4.0, 0.067)
+LORA, RANK = "lora:sites=ffn.in,ffn.out", 102
+
+
+def settings(ask: Ask) -> Settings:
+    made = corpus_table.settings(
+        ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), corpus_table.ALL
+    )
+    form = FORMS.get(made["kind"], OTHERWISE)
+    writes = made["kind"] != "encoder"
+    lines = _fixed(ask, writes) + _sized(form, made, is_typed=ask.protocol == "paper" and writes)
+    lines.append(_mam(form, is_typed=ask.protocol == "paper"))
+    return made | {"lines": corpus_table.kept(ask, lines, made["course"]["network"])}
+
+
+def _fixed(ask: Ask, writes: bool) -> list[Line]:
+    """Those whose size is no matter of choice; prompt tuning is not of encoders."""
+    prompt = "soft:length=100" + (",init_from=normal" if ask.protocol == "paper" else "")
+    return [
+        Line("full tuning", "full", paper=published.unified("44.81/21.94/36.83", "37.3")),
+        Line("BitFit", "bias"),
+        *([Line("prompt tuning", prompt)] if writes else []),
+    ]
+
+
+def _sized(form: Form, made: Settings, *, is_typed: bool) -> list[Line]:
+    """MAM's rivals: at the sizes that were published, or at MAM's share."""
+    scale, both = f"s = {form.scale:g}", f"prefix:length={form.length}+{LORA}"
+    typed = f",rank={RANK},alpha={form.scale * RANK}"
+    lora, mixed = (
+        (f"{arm}{typed}", None) if is_typed else corpus_table.scaled_lora(made, arm, form.share, form.scale)
+        for arm in (LORA, both)
+    )
+    parallel = f"adapter:placement=parallel,sites=ffn,scale={form.scale}"
+    share = None if is_typed else form.share
+    prefix, sequential, wide = (
+        ("prefix:length=200", "adapter:sites=ffn,bottleneck=600", f"{parallel},bottleneck={form.bottleneck}")
+        if is_typed
+        else ("prefix", "adapter:sites=ffn", parallel)
+    )
+    return [
+        Line("prefix", prefix, share, paper=published.unified("43.40/20.46/35.51", "35.6")),
+        Line("sequential adapter, feed-forward", sequential, share),
+        Line(f"LoRA, feed-forward, {scale}", *lora, paper=published.unified("44.59/21.31/36.25")),
+        Line(f"parallel adapter, feed-forward, {scale}", wide, share, paper=published.unified("44.85/21.54/36.58")),
+        Line(f"prefix of {form.length} and LoRA, {scale}", *mixed),
+    ]
+
+
+def _mam(form: Form, *, is_typed: bool) -> Line:
+    arm = f"prefix:length={form.length}+adapter:placement=parallel,sites=ffn,scale={form.scale}"
+    return Line(
+        f"MAM: prefix of {form.length} and parallel adapter",
+        f"{arm},bottleneck={form.bottleneck}" if is_typed else arm,
+        None if is_typed else form.share,
+        paper=published.unified("45.06/21.90/36.87", "37.5"),
+    )
+
+
+worlds, units, work, table = corpus_line.worlds, corpus_table.units, corpus_line.work, corpus_line.table

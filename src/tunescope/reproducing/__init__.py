@@ -1,1 +1,0 @@
-"""What recipes are made of and how they are run."""

@@ -1,0 +1,63 @@
+"""What was found, put to use: the task as it was found, and its rows of statistics behind the text."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import fields, replace
+from typing import Any
+
+from tunescope.attach.attached import attach
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.contexts.text import Text
+from tunescope.search.search import Found
+from tunescope.trial.bench import Bench, room
+
+Stats = list[list[float]]
+
+
+def with_found(bench: Bench, found: Found) -> Bench:
+    """The bench with the template and the label words that were found.
+
+    Raises:
+        UserError: they cannot be used with the bench's tokenizer.
+    """
+    names = {field.name for field in fields(bench.task)}
+    changes = {"template": found.template, "words": dict(found.words)}
+    changes = {name: value for name, value in changes.items() if name in names and getattr(bench.task, name) != value}
+    if not changes:
+        return bench
+    task = replace(bench.task, **changes)
+    task = task.prepare(bench.splits.parts(), bench.tokenizer, model_kind=bench.kind)
+    return replace(bench, task=task, cache={})
+
+
+def made(bench: Bench, text: str) -> Artifact | None:
+    """The text as an artifact for the bench's model; None for no text.
+
+    Raises:
+        UserError: the tokenizer has no token for a part of it.
+    """
+    if not text:
+        return None
+    from tunescope.attach.fit import initialised
+
+    (artifact,) = initialised(bench.model, [Text(text=text)], bench.tokenizer, 0)
+    unknown = bench.tokenizer.unk_token_id
+    if unknown is not None and unknown in artifact.tensors["ids"].tolist():
+        raise UserError(f"the tokenizer has no token for a part of the prompt {text!r}.")
+    return artifact
+
+
+def stats_of(bench: Bench, text: str, part: str = "test") -> Stats:
+    """The metric's statistics of each row of a part, behind the text or behind nothing."""
+    return stats_behind(bench, made(bench, text), part)
+
+
+def stats_behind(bench: Bench, artifact: Artifact | None, part: str) -> Stats:
+    """The metric's statistics of each row of a part, with the artifact attached or with nothing."""
+    attached: Any = nullcontext(None) if artifact is None else attach(bench.model, artifact, tokenizer=bench.tokenizer)
+    begun = artifact is not None and isinstance(artifact.spec, Text)
+    with attached as tuned:
+        rows = bench.encoded(part, bos=not begun, room=room(bench, tuned.positions if tuned else 0))
+        return [list(one.stats) for one in bench.task.predict(bench.model, rows, bench.tokenizer)]

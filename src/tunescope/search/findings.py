@@ -1,0 +1,126 @@
+"""The results of searches as findings, for the terminal and the page. Reads results.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunescope.data import scores
+from tunescope.report.finding import Finding
+from tunescope.report.text import score, span
+
+Json = Mapping[str, Any]
+NONE = "no prompt"
+
+
+def findings(results: Json) -> dict[str, Finding]:
+    """scores, prompts, and transfer where prompts were carried."""
+    found = {"scores": _scores(results), "prompts": _prompts(results)}
+    return found | ({"transfer": _transfer(results)} if results["transfer"] else {})
+
+
+def facts(results: Json) -> dict[str, Any]:
+    """What the numbers were made on."""
+    data, task, asked = results["data"], results["task"], results["protocol"]
+    return {
+        "model": results["model"]["name"],
+        "attached": "prompts found by search",
+        "data": ", ".join(f"{data[part]['rows']:,} {part} rows" for part in ("train", "dev", "test")),
+        "template": task.get("template"),
+        "label_words": ", ".join((task.get("words") or {}).values()) or None,
+        "passes": asked["passes"],
+        "seeds": asked["seeds"],
+        **results["versions"],
+    }
+
+
+def _scores(results: Json) -> Finding:
+    scale = _scale(results)
+    bare = results["zero_shot"]
+    rows = [(NONE, "no label words were given" if bare["score"] is None else _cell(bare, scale), "", "")]
+    for one in results["searches"]:
+        if one["status"] != "done":
+            rows.append((one["name"], f"refused: {one['reason']}", "", ""))
+            continue
+        against = ""
+        if one["gain"] is not None:
+            against = f"{score(one['gain'], scale, sign=True)} [{span(one['gain_interval'], scale, sign=True)}]"
+        passes = max(run["found"]["passes"] for run in one["runs"])
+        rows.append((one["name"], _cell(one, scale), against, f"{passes:,}"))
+    metric = str(results["task"]["metric"]).replace("_", " ")
+    seeds = len(results["protocol"]["seeds"])
+    over = "test rows and seeds" if seeds > 1 else "test rows alone: another seed could find another prompt"
+    return Finding(
+        heading="Scores on the test rows",
+        says=f"The {metric} of the prompt that each search found, the mean over {seeds} seed{'s' * (seeds != 1)}, and "
+        f"the difference to the model without a prompt on the same rows. 95 % intervals are over {over}. Passes are "
+        "rows that went forward; a backward pass counts as two more, and development rows are counted.",
+        not_said="The intervals are not corrected for the number of searches. A prompt that scores well need not say "
+        "why: searches find words that work, which are often no instruction.",
+        columns=("search", "test", "against no prompt", "passes"),
+        rows=rows,
+    )
+
+
+def _prompts(results: Json) -> Finding:
+    scale, metric = _scale(results), results["task"]["metric"]
+    rows = []
+    for one in results["searches"]:
+        for run in one["runs"]:
+            changed = "; ".join(f"{count} {what}" for what, count in run["found"]["counts"].items())
+            dev, test = score(run["found"]["dev"], scale), score(run["test"][metric], scale)
+            kept = run["artifact"] or "nothing to attach"
+            rows.append((one["name"], str(run["seed"]), run["shown"], dev, test, kept, changed))
+    return Finding(
+        heading="The prompts",
+        says="What each search found at each seed, in quotes: the text stands in front of every row. It is what was "
+        "scored: its text comes back to the same tokens. Dev is the score on the development rows that it was "
+        "chosen by, which is too good as a measure of it.",
+        not_said="Between the prompt's last token and the row's first nothing is put; a server that joins strings may "
+        "read the two as other tokens where they meet.",
+        columns=("search", "seed", "prompt", "dev", "test", "kept in", "on the way"),
+        rows=rows,
+        numbers={"arms": [run["arm"] for one in results["searches"] for run in one["runs"]]},
+    )
+
+
+def _transfer(results: Json) -> Finding:
+    scale = _scale(results)
+    source, targets = results["model"]["name"], results["transfer"]
+    bare = (
+        "no label words were given"
+        if one["zero_shot"]["score"] is None and one.get("status") != "refused"
+        else _cell(one["zero_shot"], scale)
+        for one in (results, *targets)
+    )
+    rows = [(NONE, *bare)]
+    for one in results["searches"]:
+        if one["status"] == "done":
+            rows.append((one["name"], _cell(one, scale), *(_carried(target, one["name"], scale) for target in targets)))
+    reasons = [f"{t['model']}: {t['reason']}" for t in targets if t["reason"]]
+    cells = [(target["model"], one) for target in targets for one in target["searches"]]
+    reasons += [f"{model}, {one['name']}: {one['reason']}" for model, one in cells if one["reason"]]
+    return Finding(
+        heading="Carried to other models",
+        says=f"Prompts found on {source}, put by their text in front of the same test rows of other models: the "
+        "mean over seeds, with 95 % intervals." + ("" if not reasons else " Refused: " + " ".join(reasons)),
+        not_said="A prompt that carries over is not the best there is: a search on the other model may find a better.",
+        columns=("search", f"{source} (source)", *(target["model"] for target in targets)),
+        rows=rows,
+    )
+
+
+def _carried(target: Json, name: str, scale: float) -> str:
+    found = next((one for one in target["searches"] if one["name"] == name), None)
+    return "refused" if found is None else _cell(found, scale)
+
+
+def _cell(one: Json, scale: float) -> str:
+    """0.612 [0.580 to 0.640]"""
+    if one["score"] is None:
+        return "refused"
+    return f"{score(one['score'], scale)} [{span(one['interval'], scale)}]"
+
+
+def _scale(results: Json) -> float:
+    return scores.scale(str(results["task"]["metric"]))

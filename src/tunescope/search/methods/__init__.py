@@ -1,0 +1,1 @@
+"""Searches, one a file: the file's name is the search's name on the command line."""

@@ -1,0 +1,64 @@
+"""AutoPrompt: swaps guided by the gradient (Shin et al. 2020), or projected gradient descent as its baseline form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tunescope.search.loop import Within, drive
+from tunescope.search.methods._nearest import nearest
+from tunescope.search.methods._start import From, begun
+from tunescope.search.methods._swaps import best, shortlist, swapped
+from tunescope.search.objective import Objective
+from tunescope.search.search import Found, Say, Search, check_positive
+from tunescope.trial.bench import Bench
+
+
+@dataclass(frozen=True)
+class AutoPrompt(Search):
+    """The best swap at a random position, or projected gradient descent.
+
+    mode "swap" (arXiv:2010.15980, section 2.2): the best of the `top` tokens that the gradient prefers there, if it
+    lowers the loss on the step's rows. mode "projected" (the baseline of Wen et al. 2023): e <- Proj(e - rate *
+    gradient), by Euclidean distance; a step that stays nearest to its token changes nothing and is lost, so too small
+    a rate never moves. init_from, ban, batch: as in pez.
+    """
+
+    length: int = 10
+    mode: Literal["swap", "projected"] = "swap"
+    top: int = 10
+    rate: float = 100.0
+    init_from: From = "vocabulary"
+    batch: int = 16
+    ban: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_positive(self, "top", "rate", "batch")
+
+    def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
+        moves = self.swaps if self.mode == "swap" else self.steps
+        return drive(bench, Within(self.length, self.ban), moves, passes, seed, say)
+
+    def swaps(self, goal: Objective, generator: torch.Generator, _passes: int) -> Iterator[Tensor]:
+        prompt = begun(goal, self.init_from, generator)
+        while True:
+            batch = goal.batch(self.batch, generator)
+            slope = goal.slope(prompt, batch)
+            place = int(torch.randint(goal.length, (1,), generator=generator))
+            tokens = shortlist(slope.gradient[place : place + 1], goal.table, self.top)[0].cpu()
+            found = best(goal, swapped(prompt, torch.full((len(tokens),), place), tokens), batch)
+            if found is not None and found[1] < slope.loss:
+                prompt = found[0]
+            yield prompt
+
+    def steps(self, goal: Objective, generator: torch.Generator, _passes: int) -> Iterator[Tensor]:
+        project = nearest(goal.table, "euclidean")
+        prompt = begun(goal, self.init_from, generator)
+        while True:
+            gradient = goal.slope(prompt, goal.batch(self.batch, generator)).gradient
+            prompt = project(goal.table[prompt] - self.rate * gradient)
+            yield prompt

@@ -1,0 +1,155 @@
+"""The loss of a prompt on rows of the training part: its gradient at the prompt's embeddings, and many at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tunescope.attach.attached import Attached, attach
+from tunescope.attach.context_keys import embedder
+from tunescope.attach.site_hooks import frozen
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
+from tunescope.methods.contexts.soft import Soft
+from tunescope.search.vocabulary import Vocabulary
+from tunescope.tasks.answers.batches import evaluating, exact
+from tunescope.tasks.task import Encoded, behind
+from tunescope.trial.bench import Bench, room
+
+AT_ONCE = 128  # rows in one forward pass of several candidates
+GRADIENT = 3  # passes of one row forward and backward, in passes of one row forward
+
+
+class Slope(NamedTuple):
+    """The loss of a prompt and its gradient at the prompt's embeddings (length, width)."""
+
+    loss: float
+    gradient: Tensor
+
+
+@dataclass
+class Objective:
+    """What searches minimise, on a model that the prompt stands in front of; a prompt is rows of `table`.
+
+    (1 - fluency) times the task's loss, plus fluency times the mean cross-entropy of the prompt's tokens from the
+    second on, each given those before it (Wen et al. 2023, equation 2).
+
+    table: (allowed, width), the embeddings of the allowed tokens, as the model's first layer sees them.
+    passes: rows that went forward so far; a gradient counts as three.
+    counts: what was dropped on the way.
+    """
+
+    bench: Bench
+    words: Vocabulary
+    table: Tensor
+    length: int
+    fluency: float
+    rows: Sequence[Encoded]
+    tuned: Attached
+    passes: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def batch(self, size: int, generator: torch.Generator) -> list[Encoded]:
+        """Different rows, drawn by the generator; all where there are fewer."""
+        chosen = torch.randperm(len(self.rows), generator=generator)[:size]
+        return [self.rows[int(index)] for index in chosen]
+
+    def slope(self, prompt: Tensor, batch: Sequence[Encoded]) -> Slope:
+        """At the prompt (length,); one pass over the prompt for the whole batch in a decoder."""
+        start, (leaf,) = len(self.words.start), self.tuned.parameters()
+        with torch.no_grad():
+            leaf[start:] = self.table[prompt]
+        leaf.grad = None
+        loss = self.bench.task.loss(self.bench.model, batch, self.bench.tokenizer)
+        self.passes += GRADIENT * len(batch)
+        if self.fluency:
+            loss = (1 - self.fluency) * loss + self.fluency * self._told_by_itself(leaf, prompt)
+            self.passes += GRADIENT
+        loss.backward()
+        assert leaf.grad is not None
+        return Slope(float(loss.detach()), leaf.grad[start:].clone())
+
+    def losses(self, prompts: Tensor, batch: Sequence[Encoded]) -> Tensor:
+        """(n,) losses of prompts (n, length) on the same rows, several prompts in a forward pass.
+
+        The prompt's tokens stand in front of each row, which is what attaching the text does, as one sequence.
+        """
+        assert not self.fluency
+        fronts = [self.front(prompt) for prompt in prompts]
+        labelled = sum(max(1, len(row.target_ids)) for row in batch)
+        at_once = max(1, AT_ONCE // len(batch))
+        found = []
+        with self.tuned.paused(), evaluating(self.bench.model):
+            for first in range(0, len(fronts), at_once):
+                some = fronts[first : first + at_once]
+                rows = [behind(front, row) for front in some for row in batch]
+                each = self.bench.task.row_losses(self.bench.model, rows, self.bench.tokenizer)
+                found.append(each.view(len(some), len(batch)).sum(-1) / labelled)
+        self.passes += len(prompts) * len(batch)
+        return torch.cat(found)
+
+    def ids(self, prompt: Tensor) -> list[int]:
+        """The tokens of a prompt, without the start token."""
+        return [self.words.ids[int(place)] for place in prompt]
+
+    def front(self, prompt: Tensor) -> tuple[int, ...]:
+        return (*self.words.start, *self.ids(prompt))
+
+    def _told_by_itself(self, leaf: Tensor, prompt: Tensor) -> Tensor:
+        """The mean cross-entropy of the prompt's tokens 2 to M, on a model with nothing in front of them."""
+        model = self.bench.model
+        with self.tuned.paused(), frozen(model):
+            rows = leaf.to(model.get_input_embeddings().weight.dtype)[None, :-1]
+            logits = model(inputs_embeds=rows, use_cache=False).logits[0, len(self.words.start) :]
+        return F.cross_entropy(exact(logits), torch.tensor(self.ids(prompt)[1:], device=logits.device))
+
+
+@contextmanager
+def objective(bench: Bench, words: Vocabulary, length: int, fluency: float = 0.0) -> Iterator[Objective]:
+    """Within it, a prompt of `length` tokens stands in front of the bench's model.
+
+    Raises:
+        UserError: an encoder, whose head would have to be trained; a length below 1, or longer than the model takes;
+            a fluency that is no share, or is asked of a model or a prompt that has none.
+    """
+    _check(bench, length, fluency)
+    embed, device = embedder(bench.model), bench.model.get_input_embeddings().weight.device
+    taken = len(words.start) + length
+    rows = bench.encoded("train", bos=False, room=room(bench, taken))
+    table = embed(torch.tensor(words.ids))
+    leaf = torch.cat([embed(torch.tensor(words.start, dtype=torch.long)), table[:1].expand(length, -1)])
+    leaf = leaf.to(device, torch.promote_types(leaf.dtype, torch.float32)).clone()
+    prompt = Artifact(Soft(length=taken), {"embeddings": leaf})
+    with attach(bench.model, prompt, tokenizer=bench.tokenizer) as tuned:
+        yield Objective(bench, words, table.to(leaf.dtype), length, fluency, rows, tuned.train())
+
+
+def _check(bench: Bench, length: int, fluency: float) -> None:
+    check_answers(bench)
+    if length < 1:
+        raise UserError(f"length={length}: a prompt has at least one token.")
+    if not 0 <= fluency < 1:
+        raise UserError(f"fluency={fluency:g} is a share of the loss; give 0 or more and less than 1.")
+    if fluency and bench.kind != "decoder":
+        raise UserError(
+            f"fluency={fluency:g} asks how likely the prompt is as text, and an {bench.kind} does not say; leave it "
+            "out, or give a decoder."
+        )
+    if fluency and length < 2:
+        raise UserError("fluency is of each token given those before it; give length=2 or more.")
+
+
+def check_answers(bench: Bench) -> None:
+    """Raises UserError where the model has no answers that a prompt could change."""
+    if bench.task.needs_head is not None:
+        raise UserError(
+            "A search trains nothing, and an encoder has no answer before its head is trained: give a decoder or an "
+            "encoder-decoder."
+        )

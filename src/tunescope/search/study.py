@@ -1,0 +1,201 @@
+"""`tunescope search`: searches at several seeds, each prompt tested once, saved, and carried to other models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import tunescope as ts
+from tunescope.data import scores
+from tunescope.errors import UserError
+from tunescope.methods.contexts.text import Text
+from tunescope.methods.typed import name_of
+from tunescope.methods.typed import show as shown_arm
+from tunescope.models.load import load_model
+from tunescope.report.verdict import stats
+from tunescope.report.verdict.stats import LEVEL
+from tunescope.search.apply import made, stats_of, with_found
+from tunescope.search.objective import check_answers
+from tunescope.search.search import Found, Say, Search
+from tunescope.search.transfer import Source, carried
+from tunescope.search.typed import listed, show
+from tunescope.search.without_words import open_unworded
+from tunescope.system import files, machine, run_folder
+from tunescope.trial.bench import Bench
+from tunescope.trial.facts import data_of, model_of
+from tunescope.trial.identity import asked_with
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan import to_json as plan_json
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed. plan: model, data, task and seeds. transfer_to: models that the prompts are carried to."""
+
+    plan: Plan
+    methods: tuple[str, ...]
+    passes: int
+    transfer_to: tuple[str, ...] = ()
+
+
+def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
+    """results.json, which is written to the folder with every prompt as an artifact in prompts/.
+
+    What was found at a seed is kept as soon as it is: the same command goes on where it was stopped.
+
+    Raises:
+        UserError: what is asked cannot be used, the folder holds another search or a whole one, or every search was
+            refused.
+    """
+    chosen = listed(asked.methods)
+    if asked.passes < 1:
+        raise UserError(f"--passes {asked.passes} is too small; give a whole number of 1 or more.")
+    if more := asked.plan.task.get("also"):
+        only = asked.plan.task["metric"]
+        raise UserError(f"a search tells of one metric, and not of {' and '.join(more)}; type: --metric {only}")
+    config = _check_folder(asked, folder)
+    with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
+        finds_words = all(one.names_labels for one in chosen)
+        bench, stand_in = open_unworded(asked.plan) if finds_words else (open_bench(asked.plan), False)
+        check_answers(bench)
+        source = Source(bench.task, stand_in)
+        for target in asked.transfer_to:
+            load_model(target)  # a model that is not there is told before anything is searched
+        bare = {} if stand_in else {asked.plan.seeds[0]: stats_of(bench, "")}
+        folder.mkdir(parents=True, exist_ok=True)
+        run_folder.write_config(folder, config)
+        found = [_search(bench, one, asked, folder, say) for one in chosen]
+        if all(one["status"] == "refused" for one in found):
+            raise UserError(f"every search was refused; {found[0]['name']}: {found[0]['reason']}")
+        results = _facts(bench, asked, command) | {
+            "zero_shot": summary(bench, bare),
+            "searches": [one | _against(bench, one, bare) for one in found],
+            "transfer": [carried(asked.plan, target, found, source, say) for target in asked.transfer_to],
+        }
+        files.put_json(folder / "results.json", files.finite(results))
+    return results
+
+
+def _check_folder(asked: Asked, folder: Path) -> Json:
+    """The question as it is kept in the folder. Raises UserError for one that holds something else, or is a file."""
+    config = plan_json(asked.plan) | {"searches": list(asked.methods), "passes": asked.passes}
+    config |= {"transfer_to": list(asked.transfer_to), "version": run_folder.VERSION}
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a new folder with --out.")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "config.json").exists():
+        raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
+    if (folder / "results.json").exists():
+        raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")
+    run_folder.check_config(folder, config)
+    return config
+
+
+def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> Json:
+    """One search at every seed; refused where one of them is."""
+    name = named(one)
+    runs = []
+    try:
+        for seed in asked.plan.seeds:
+            kept = folder / "seeds" / f"{_identity(bench, one, asked.passes, seed)}.json"
+            if kept.exists():
+                runs.append(files.read_json(kept))
+                say(f"{name}, seed {seed}: found before, dev {runs[-1]['found']['dev']:.3f}: {runs[-1]['shown']}")
+                continue
+            found = one.search(bench, asked.passes, seed, _under(f"{name}, seed {seed}", say))
+            runs.append(_run(bench, one, found, seed, folder))
+            kept.parent.mkdir(exist_ok=True)
+            files.put_json(kept, files.finite(runs[-1]))
+            say(f"{name}, seed {seed}: {found.passes} passes, dev {found.dev:.3f}: {runs[-1]['shown']}")
+    except UserError as problem:
+        say(f"{name} is refused: {problem}")
+        return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}
+    return {"name": name, "status": "done", "reason": "", "runs": runs}
+
+
+def _identity(bench: Bench, one: Search, passes: int, seed: int) -> str:
+    """Of all that a found prompt depends on: with other data or weights in the old places it is searched for anew."""
+    asked = {"search": show(one), "seed": seed, "passes": passes, "task": bench.task.describe()}
+    made_on = {"data": dict(bench.sha256), "base": bench.fingerprint, "device": bench.device.type}
+    return run_folder.identity({**asked, **made_on, **asked_with(bench), "tunescope": ts.__version__})
+
+
+def named(one: Search) -> str:
+    """The search as typed, but for the folders of a path in it: results are shared, paths are private."""
+    from tunescope.report.text import clean
+
+    return str(clean(show(one)))
+
+
+def _under(name: str, say: Say) -> Say:
+    return lambda line: say(f"  {name}: {line}")
+
+
+def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Json:
+    """What was found, its test rows, and where it lies."""
+    own = with_found(bench, found)
+    stats_found = stats_of(own, found.text)
+    kept = {"found": asdict(found) | {"words": dict(found.words)}, "seed": seed, "stats": stats_found}
+    kept |= {"test": scores.aggregate(own.task.metric, stats_found), "artifact": None, "arm": None}
+    kept["shown"] = shown(found, bench.task)
+    if found.text:
+        place = f"prompts/{name_of(type(one))}-{len(list(folder.glob('prompts/*'))) + 1}"
+        about = {"search": named(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
+        artifact = made(own, found.text)
+        assert artifact is not None
+        ts.save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
+        kept |= {"artifact": place, "arm": shown_arm((Text(text=found.text),))}
+    return kept
+
+
+def shown(found: Found, task: Any) -> str:
+    """The words in front, in quotes as JSON has them, so that no blank is lost; and the template and label words where
+    they are not the task's, as they are typed."""
+    parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
+    if found.template != getattr(task, "template", found.template):
+        parts.append(f"--template {found.template!r}")
+    if dict(found.words) != dict(getattr(task, "words", found.words)):
+        parts.append("--words " + ",".join(f"{label}={word}" for label, word in found.words.items()))
+    return " ".join(parts) or "nothing changed"
+
+
+def summary(bench: Bench, runs: Mapping[int, Any]) -> Json:
+    """The mean test score over seeds, with its interval; None where nothing could be scored."""
+    if not runs:
+        return {"score": None, "interval": None}
+    found = stats.interval(runs, stats.scorer(bench.task.metric), level=LEVEL)
+    return {"score": found.value, "interval": [found.low, found.high]}
+
+
+def _against(bench: Bench, one: Json, bare: Mapping[int, Any]) -> Json:
+    """The score of a search, and its difference to no prompt on the same rows."""
+    if one["status"] != "done":
+        return {"score": None, "interval": None, "gain": None, "gain_interval": None}
+    runs = stats.by_seed(one["runs"])
+    if not bare:
+        return summary(bench, runs) | {"gain": None, "gain_interval": None}
+    without = dict.fromkeys(runs, next(iter(bare.values())))
+    gap = stats.paired(runs, without, stats.scorer(bench.task.metric), level=LEVEL)
+    return summary(bench, runs) | {"gain": gap.value, "gain_interval": [gap.low, gap.high]}
+
+
+def _facts(bench: Bench, asked: Asked, command: str) -> Json:
+    from tunescope.report.text import clean
+
+    return {
+        "version": run_folder.VERSION,
+        "command": clean(command),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "versions": machine.versions(),
+        "machine": machine.describe(bench.device, asked.plan.threads),
+        "model": model_of(bench),
+        "data": data_of(bench),
+        "task": bench.task.describe(),
+        "protocol": {"passes": asked.passes, "seeds": list(asked.plan.seeds), "level": LEVEL},
+    }

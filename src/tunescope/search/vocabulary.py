@@ -1,0 +1,148 @@
+"""Which tokens a prompt may be made of, and whether a prompt's text comes back to the same tokens."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.methods.contexts.text import token_ids
+from tunescope.tasks.prompts.label_words import encoded
+from tunescope.tasks.prompts.mask import place
+from tunescope.tasks.prompts.template import Ids
+
+UNDECODED = "\ufffd"  # what stands for bytes that are no whole character
+AGAIN = 4  # times that a text is encoded and decoded before it counts as one that never settles
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens that are each their own text: decoded alone and encoded again, each is the same one token.
+
+    Where a word and its continuation are different tokens, as in sentencepiece and WordPiece, that leaves whole words.
+    Tokens that are allowed can still merge where they meet, so a prompt as a whole is asked with `comes_back`.
+
+    ids: the allowed tokens, ascending. start: what the tokenizer puts in front of a text. left_out: why -> how many.
+    special: tokens that no prompt may come to.
+    """
+
+    tokenizer: Any
+    ids: Ids
+    start: Ids
+    left_out: Mapping[str, int]
+    ban: tuple[str, ...] = ()
+    special: frozenset[int] = frozenset()
+
+    def text(self, ids: Sequence[int]) -> str:
+        return decoded(self.tokenizer, ids)
+
+    def comes_back(self, ids: Sequence[int]) -> bool:
+        """Whether the prompt is what its own text encodes to, start token aside, and holds no banned string."""
+        text = self.text(ids)
+        return (*self.start, *ids) == tuple(token_ids(self.tokenizer, text)) and not _banned(text, self.ban)
+
+    def all_come_back(self, prompts: Sequence[Sequence[int]]) -> list[bool]:
+        """`comes_back` of each, encoded together."""
+        texts = [self.text(ids) for ids in prompts]
+        again = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+        return [
+            tuple(one) == tuple(ids) and not _banned(text, self.ban)
+            for one, ids, text in zip(again, prompts, texts, strict=True)
+        ]
+
+    def settled(self, ids: Sequence[int]) -> tuple[str, Ids] | None:
+        """(text, its tokens with the start token) of a prompt, in the form that comes back to itself.
+
+        None where encoding and decoding never settle, nothing is left, or a token or string is not allowed.
+        """
+        for _ in range(AGAIN):
+            text = self.text(ids)
+            again = tuple(token_ids(self.tokenizer, text))[len(self.start) :]
+            if again == tuple(ids):
+                is_special = not self.special.isdisjoint(again)  # the unknown token is one
+                is_allowed = again and not is_special and UNDECODED not in text and not _banned(text, self.ban)
+                return (text, (*self.start, *again)) if is_allowed else None
+            ids = again
+        return None
+
+
+def vocabulary(tokenizer: Any, rows: int, ban: tuple[str, ...] = ()) -> Vocabulary:
+    """The tokens that a prompt may be made of.
+
+    Left out, each token for the first reason that holds: rows of the embedding table that the tokenizer has no token
+    for; special tokens; parts of characters; control characters and blanks alone, which nobody can read; what does not
+    come back to itself; what holds a banned string, whatever its case.
+
+    Args:
+        rows: of the model's embedding table.
+
+    Raises:
+        UserError: a banned string is empty, or nothing is left.
+    """
+    if not all(ban):
+        raise UserError("ban has an empty string, which every token holds; name strings, as in ban=good,bad.")
+    reasons = dict(_reasons(tokenizer, rows, ban))
+    left_out = Counter(reason for reason in reasons.values() if reason)
+    allowed = tuple(index for index, reason in reasons.items() if not reason)
+    if not allowed:
+        told = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+        raise UserError(f"No token is left to make a prompt of: of {rows}, {told}. Ban less.")
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = token_ids(tokenizer, "a")
+    start = tuple(whole[: len(whole) - len(plain)])
+    return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, _special(tokenizer))
+
+
+def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+    text: str = tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
+    return text
+
+
+def _reasons(tokenizer: Any, rows: int, ban: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """(token, why it is left out), "" for one that is allowed, in order."""
+    known = {index for index in tokenizer.get_vocab().values() if index < rows}
+    special = _special(tokenizer)
+    texts = {index: decoded(tokenizer, [index]) for index in sorted(known - special)}
+    again = tokenizer(list(texts.values()), add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+    stable = {index for index, one in zip(texts, again, strict=True) if one == [index]}
+    for index in range(rows):
+        if index not in known:
+            yield index, "without a token"
+        elif index in special:
+            yield index, "special"
+        elif UNDECODED in texts[index]:
+            yield index, "parts of characters"
+        elif not texts[index].strip() or any(unicodedata.category(one) == "Cc" for one in texts[index]):
+            yield index, "blanks and control characters"
+        elif index not in stable:
+            yield index, "that come back as others"
+        else:
+            yield index, "banned" if _banned(texts[index], ban) else ""
+
+
+def _special(tokenizer: Any) -> frozenset[int]:
+    named = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return frozenset(named | {*map(int, tokenizer.all_special_ids)})
+
+
+def _banned(text: str, ban: tuple[str, ...]) -> bool:
+    return any(one.casefold() in text.casefold() for one in ban)
+
+
+def whole_words(tokenizer: Any, template: str, model_kind: str) -> dict[int, str]:
+    """Token id -> word, for every token that is the start of a word, all letters, and the whole answer by itself.
+
+    The tokenizer decides: a word is one that it encodes, at the answer's place, to that one token again. The start of a
+    longer word ("terr" of "terrific") passes as well, since a vocabulary does not tell.
+
+    Raises UserError for a template without a place for the answer.
+    """
+    at = place(template, tokenizer, model_kind)
+    special = set(tokenizer.all_special_ids)
+    texts = {token: tokenizer.decode([token]).strip() for token in range(len(tokenizer)) if token not in special}
+    letters = {token: text for token, text in texts.items() if text.isalpha()}
+    again = encoded(tokenizer, at, list(letters.values()), model_kind)
+    return {token: text for (token, text), ids in zip(letters.items(), again, strict=True) if ids == (token,)}

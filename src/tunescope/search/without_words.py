@@ -1,0 +1,47 @@
+"""A bench for searches that look for label words, so that none need to be known before."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.models.load import load_model
+from tunescope.tasks.make import make_task
+from tunescope.trial.bench import Bench
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+
+
+def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> tuple[Bench, bool]:
+    """`open_bench`; where the plan names no label words, words of the vocabulary may stand in for them, and whether.
+
+    Without words each label stands for itself. At a mask few labels are one token, so there words always stand in;
+    elsewhere where the labels cannot be told apart as words. Which words stand in says nothing: they are the first of
+    the vocabulary.
+
+    Raises:
+        UserError: as `open_bench`, or fewer words in the vocabulary than labels.
+    """
+    from tunescope.data.read import read
+    from tunescope.models.anatomy import kind
+    from tunescope.search.vocabulary import whole_words
+    from tunescope.tasks.kinds.classification import Classification
+
+    if model is None:
+        model, tokenizer = load_model(plan.model, in_words=plan.task.get("by") == "words")
+    task = make_task(plan.task, kind(model))
+    is_named = not isinstance(task, Classification) or bool(task.words) or task.by != "words"
+    if is_named:
+        return open_bench(plan, model, tokenizer, task), False
+    if kind(model) != "encoder":
+        with suppress(UserError):
+            return open_bench(plan, model, tokenizer, task), False
+    assert isinstance(task, Classification)
+    labels = sorted({task.label_of(row, index) for index, row in enumerate(read(plan.data["train"]))})
+    words = list(whole_words(tokenizer, task.template, kind(model)).values())
+    if len(words) < len(labels):
+        raise UserError(f"The vocabulary has {len(words)} whole words, and there are {len(labels)} labels to name.")
+    stand_in = replace(task, words=dict(zip(labels, words, strict=False)))
+    return open_bench(plan, model, tokenizer, stand_in), True

@@ -1,1 +1,0 @@
-"""What searches share: what one is, what it costs, what it may write."""

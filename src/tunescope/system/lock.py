@@ -1,0 +1,81 @@
+"""One process in a run folder at a time."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import SoftFileLock, Timeout
+
+from tunescope.errors import UserError
+from tunescope.system import files
+
+MARKER = "LOCK.marker"
+PATIENCE = 0.3  # seconds: where a file system cannot exchange two names, a dead marker goes in one try of several
+
+
+@contextmanager
+def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
+    """Hold `folder`/LOCK; raises UserError naming the process that holds it, or the file in its place.
+
+    A new folder left empty goes again.
+    The lock of a process that is gone from this host is taken over, with a line. Of another host nothing can
+    be known, so that lock is left to a person.
+
+    LOCK.marker is filelock's and decides; LOCK says who that is. The marker is a file that exists, not a lock of
+    the kernel, for those may be missing or hold for one host alone on network file systems.
+    """
+    lock, is_new = folder / "LOCK", not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{folder} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
+    marker = SoftFileLock(folder / MARKER, timeout=PATIENCE, poll_interval=PATIENCE / 6)
+    try:
+        marker.acquire()
+    except Timeout:
+        raise UserError(_refusal(folder, _read(lock))) from None
+    try:
+        _take(folder, lock, say)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+    finally:
+        marker.release()
+        if is_new:
+            with suppress(OSError):  # it stays unless it is empty
+                folder.rmdir()
+
+
+def _take(folder: Path, lock: Path, say: Callable[[str], None]) -> None:
+    """Write who holds the lock; UserError where another is named there whom the marker cannot speak of."""
+    if lock.exists():
+        holder = _read(lock)
+        if holder is None or holder.get("host") != socket.gethostname():
+            raise UserError(_refusal(folder, holder))
+        say(f"{folder} was left by process {holder['pid']}, which is gone; taking over.")
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    files.put_json(lock, {"pid": os.getpid(), "host": socket.gethostname(), "started": started})
+
+
+def _read(lock: Path) -> dict[str, Any] | None:
+    try:
+        holder = json.loads(lock.read_text())
+    except (OSError, ValueError):
+        return None
+    return holder if isinstance(holder, dict) and isinstance(holder.get("pid"), int) else None
+
+
+def _refusal(folder: Path, holder: dict[str, Any] | None) -> str:
+    if holder is None:
+        return f"{folder} is in use; wait, or if no tunescope is running there type: rm {folder}/LOCK*"
+    where = "this host" if holder.get("host") == socket.gethostname() else f"host {holder.get('host')}"
+    return (
+        f"{folder} is in use by process {holder['pid']} on {where}, started {holder.get('started')}; "
+        f"wait, or if that process is gone type: rm {folder}/LOCK*"
+    )

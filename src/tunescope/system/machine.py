@@ -1,0 +1,148 @@
+"""What the run ran on, and how much memory it took."""
+
+import ctypes
+import gc
+import os
+import platform
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+from tunescope.system import cgroup
+
+
+def versions() -> dict[str, str]:
+    names = ("tunescope", "torch", "transformers")
+    return {name: _version(name) for name in names} | {"python": platform.python_version()}
+
+
+def describe(device: torch.device, threads: int) -> dict[str, str | int]:
+    """No host or user name: this goes into results that people share."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {"cpu": _cpu(), "cores": cores(), "threads": threads, "device": name}
+
+
+def cores() -> int:
+    """Cores this process may use, which in a container are fewer than the machine has."""
+    may = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(may, cgroup.cpus() or may)
+
+
+def free_memory() -> int:
+    """Bytes that this process may take without swapping: what the machine has available, or its container less."""
+    import psutil
+
+    available, allowed = int(psutil.virtual_memory().available), cgroup.free_memory()
+    return available if allowed is None else min(available, allowed)
+
+
+def default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def precision_on(device: torch.device, asked: str) -> str:
+    """bfloat16 or float32: which one `auto` is on this device."""
+    if asked != "auto":
+        return asked
+    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+
+
+def default_workers(model: str | Path) -> int:
+    """One a core for a model that is here, as far as memory goes at six times its weights each; else 1.
+
+    Six: weights, gradients, two moments, the best tensors, and the rows' activations. A GPU has one.
+    """
+    folder = _folder(model)
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder else 0
+    if torch.cuda.is_available() or not weights:
+        return 1
+    return max(1, min(cores(), free_memory() // (6 * weights + 2**29)))
+
+
+def _folder(model: str | Path) -> Path | None:
+    """The folder that a model is in: its own, or that of the hub's cache; None where it is not here yet."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    if Path(model).is_dir():
+        return Path(model)
+    try:
+        found = try_to_load_from_cache(str(model), "config.json")
+    except HFValidationError:  # a path, and no name on the hub
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads inside, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def memory_meter(device: torch.device) -> Callable[[], float]:
+    """Start measuring; the function returned gives megabytes.
+
+    cuda: the most that torch had allocated, the base model included. Elsewhere: how far the peak of resident
+    memory rose above what was resident at the start; where the kernel cannot reset its peak (anything but
+    Linux), a run that needs less than an earlier one in the same process shows 0.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return lambda: float(torch.cuda.max_memory_allocated(device)) / 2**20
+    _return_freed_memory()
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        start = _status("VmRSS")
+        return lambda: max(0.0, _status("VmHWM") - start)
+    except (OSError, ValueError):
+        before = _peak_resident()
+        return lambda: max(0.0, _peak_resident() - before)
+
+
+def _return_freed_memory() -> None:
+    """Without this the memory an earlier run freed hides what the next one takes."""
+    gc.collect(1)  # of everything takes longer than a small run
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return
+
+
+def _status(field: str) -> float:
+    with open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) / 1024
+    raise ValueError(field)
+
+
+def _peak_resident() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 1024)
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+        return names[0]
+    except (OSError, IndexError):
+        return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "unknown"

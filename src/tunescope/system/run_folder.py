@@ -1,0 +1,122 @@
+"""The folder of a run: one folder an arm run, whole or absent, its name the hash of all that its numbers depend on.
+
+RUN/config.json   the question, enough to go on from
+RUN/arms/ID/      result.json, the artifact, and test.json once the arm was chosen
+RUN/arms/ID.tmp-PID/   half done; a later process goes on from its state
+RUN/results.json, RUN/report.html, RUN/best/
+"""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.system import files
+
+VERSION = 1
+
+
+def identity(depends_on: Mapping[str, Any]) -> str:
+    """16 hex digits over canonical JSON: equal for equal dependencies, on any machine."""
+    text = json.dumps(depends_on, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def folder(run: Path, name: str) -> Path:
+    return run / "arms" / name
+
+
+def finished(run: Path, name: str, what: str = "result.json") -> dict[str, Any] | None:
+    """What an arm run wrote when it was done, or None."""
+    path = folder(run, name) / what
+    return files.read_json(path) if path.exists() else None
+
+
+def working(run: Path, name: str) -> Path:
+    """A folder for this process to work in; a state that an earlier process left there is taken over.
+
+    Only the holder of the run's lock and its workers call this, so nobody else is writing in there.
+    """
+    mine = folder(run, f"{name}.tmp-{os.getpid()}")
+    for left in sorted(mine.parent.glob(f"{name}.tmp-*")):
+        if (left / "state.json").exists() and not mine.exists():
+            os.replace(left, mine)
+        elif left != mine:
+            files.remove(left)
+    mine.mkdir(parents=True, exist_ok=True)
+    return mine
+
+
+def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
+    """Write the result last, drop the training state, and give the folder its name."""
+    files.put_json(work / "result.json", result)
+    for state in work.glob("state*"):
+        files.remove(state)
+    files.put_folder(work, folder(run, name))
+
+
+def sweep(run: Path, wanted: Collection[str]) -> None:
+    """Remove what dead processes left, but for half done runs that are still `wanted`."""
+    for left in [*run.glob("*.tmp-*"), *run.glob("arms/*/*.tmp-*")]:
+        files.remove(left)
+    for left in run.glob("arms/*.tmp-*"):
+        if left.name.partition(".")[0] not in wanted:
+            files.remove(left)
+
+
+def read_results(run: Path) -> dict[str, Any]:
+    """results.json of a run; one of a newer tunescope is refused."""
+    results = files.read_json(run / "results.json")
+    version = results.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise UserError(
+            f"{run / 'results.json'} has version {version}, and this tunescope reads up to {VERSION}; "
+            "type: pip install --upgrade tunescope"
+        )
+    return results
+
+
+def check_config(run: Path, config: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds another question, with the fields that differ."""
+    if not (run / "config.json").exists():
+        return
+    old, new = read_config(run), json.loads(json.dumps(config))
+    keys = _differing(old, new)
+    if keys:
+        raise UserError(
+            f"{run} holds another comparison (it differs in: {', '.join(keys)}); "
+            "name a new folder with --out, or ask what was asked first."
+        )
+
+
+def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The keys whose values differ; of a mapping in both, its own keys behind a dot.
+
+    An option that an older version did not have is no difference while it asks for nothing.
+    """
+    found = []
+    asked = [key for key in old.keys() | new.keys() if key in old or new[key]]
+    for key in sorted(key for key in asked if old.get(key) != new.get(key)):
+        inner = [one for one in (old.get(key), new.get(key)) if isinstance(one, dict)]
+        found += [f"{key}.{name}" for name in _differing(*inner)] if len(inner) == 2 else [key]
+    return found
+
+
+def write_config(run: Path, config: Mapping[str, Any]) -> None:
+    """Keep the question, so that `resume` needs only the folder."""
+    if not (run / "config.json").exists():
+        files.put_json(run / "config.json", config)
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The question of a run; one of a newer tunescope is refused."""
+    config = files.read_json(run / "config.json")
+    if config.get("version") != VERSION:
+        raise UserError(
+            f"{run / 'config.json'} has version {config.get('version')}, and this tunescope reads {VERSION}; "
+            "type: pip install --upgrade tunescope"
+        )
+    return config

@@ -1,0 +1,1 @@
+"""The torch side of a task: likelihoods, decoding, choices, what is read from written answers."""

@@ -1,0 +1,79 @@
+"""Padded batches of token ids, and what a model's forward wants besides them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attach.guards.marks import WANTS_OUTPUT_START
+
+
+def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
+    """(ids, mask), both (rows, longest) int64; the mask is 1 on real tokens."""
+    longest = max(map(len, rows))
+    ids = torch.full((len(rows), longest), value)
+    mask = torch.zeros(len(rows), longest, dtype=torch.long)
+    for index, row in enumerate(rows):
+        place = slice(longest - len(row), longest) if left else slice(0, len(row))
+        ids[index, place] = torch.tensor(row, dtype=torch.long)
+        mask[index, place] = 1
+    return ids.to(device), mask.to(device)
+
+
+def pad_id(tokenizer: Any) -> int:
+    """The padding id; any id will do under a mask, so the end's, or else 0, where there is none."""
+    found = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+    return int(next(one for one in found if one is not None))
+
+
+def decoder_keywords(model: Any, mask: Tensor, starts: Tensor | None, n_last: int | None = None) -> dict[str, Tensor]:
+    """Positions counted over real tokens (of the last ``n_last`` columns), and where the output starts.
+
+    ``starts``: (batch,) column of the last prompt token; passed on only to models that ask for it.
+    """
+    keywords = {}
+    if "position_ids" in inspect.signature(model.forward).parameters:
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        keywords["position_ids"] = positions if n_last is None else positions[:, -n_last:]
+    if starts is not None and getattr(model, WANTS_OUTPUT_START, False):
+        keywords["output_start"] = starts
+    return keywords
+
+
+def batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
+    """Indices in batches of similar length, longest first, so that running out of memory happens at once."""
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+@contextmanager
+def evaluating(model: Any) -> Iterator[None]:
+    """No gradients and no dropout inside; afterwards every module is in the mode it was in."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def scored(model: Any, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]) -> Tensor:
+    """Each row's scores (rows, labels), from those of batches; no gradients, no dropout."""
+    found: list[Tensor] = [torch.empty(0)] * len(rows)
+    with evaluating(model):
+        for some in batches([len(row.input_ids) for row in rows], batch_size):
+            for index, scores in zip(some, score([rows[index] for index in some]), strict=True):
+                found[index] = scores
+    return torch.stack(found)
+
+
+def exact(logits: Tensor) -> Tensor:
+    """In float32 at least."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))

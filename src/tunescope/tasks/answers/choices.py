@@ -1,0 +1,78 @@
+"""How each kind of model answers a classification: by a head, at a mask, or with a word at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.tasks.answers import likelihood, masked
+from tunescope.tasks.answers.batches import evaluating, scored
+from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.task import Encoded
+
+
+def loss(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+    """Scalar. words: the label words' tokens in the labels' order, which only a loss at a mask looks at."""
+    if batch[0].slot is not None:
+        return masked.mask_losses(model, batch, words, tokenizer).mean()
+    if not batch[0].target_ids:
+        return likelihood.head_loss(model, batch, tokenizer)
+    return likelihood.target_loss(model, batch, tokenizer, start=_start(model))
+
+
+def losses(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+    """(rows,): the same of each row, summed over the tokens of its word."""
+    if batch[0].slot is not None:
+        return masked.mask_losses(model, batch, words, tokenizer)
+    if not batch[0].target_ids:
+        return likelihood.head_losses(model, batch, tokenizer)
+    return likelihood.target_losses(model, batch, tokenizer, start=_start(model))
+
+
+def scores(model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+    """(rows, labels): a head's logits, at a mask the words' logits, elsewhere the log-probability of the whole word."""
+    if not words:
+        return likelihood.head_scores(model, rows, tokenizer)
+    if rows[0].slot is None:
+        return likelihood.word_scores(model, [row.input_ids for row in rows], words, tokenizer, rows[0].lead)
+    with evaluating(model):
+        return masked.mask_logits(model, rows, tokenizer)[:, [word[0] for word in words]]
+
+
+def all_scores(
+    model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any, batch_size: int = 32
+) -> Tensor:
+    """`scores` of any number of rows, in batches."""
+    n_long = max(1, sum(len(word) > 1 for word in words))
+    size = max(1, min(batch_size, likelihood.ROWS_IN_CACHE // n_long))
+    found = scored(model, rows, size, lambda some: scores(model, some, words, tokenizer))
+    if (lost := found.isnan().any(-1)).any():
+        raise UserError(
+            f"The model's scores are no numbers (NaN), first on row {rows[int(lost.nonzero()[0, 0])].row}: its weights "
+            "may hold some, or its precision overflow. Load it in float32."
+        )
+    return found
+
+
+def choices(
+    model: Any,
+    rows: Sequence[Encoded],
+    words: Sequence[Ids],
+    tokenizer: Any,
+    batch_size: int,
+    prior: Sequence[float] | None = None,
+) -> list[int]:
+    """The index of the label chosen for each row, the first of equals; no words where a head answers.
+
+    prior: what the probability of each word is divided by before.
+    """
+    found = all_scores(model, rows, words, tokenizer, batch_size)
+    chosen: list[int] = (found if prior is None else found - found.new_tensor(prior).log()).argmax(-1).tolist()
+    return chosen
+
+
+def _start(model: Any) -> int | None:
+    return likelihood.decoder_start(model) if model.config.is_encoder_decoder else None

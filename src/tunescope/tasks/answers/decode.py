@@ -1,0 +1,137 @@
+"""Texts that a model writes, greedily, by beams or sampled: decoded by transformers, never as the checkpoint sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
+from tunescope.tasks.answers.likelihood import shifted_right
+from tunescope.tasks.answers.writing import Writing
+from tunescope.tasks.prompts.languages import has_languages
+from tunescope.tasks.prompts.template import edges
+from tunescope.tasks.task import Encoded
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How texts are drawn. temperature: what logits are divided by."""
+
+    temperature: float
+    seed: int
+
+
+def greedy(model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int) -> list[str]:
+    """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
+    return written(model, rows, tokenizer, Writing(), max_new_tokens, batch_size)
+
+
+def written(
+    model: Any, rows: Sequence[Encoded], tokenizer: Any, writing: Writing, max_new_tokens: int, batch_size: int
+) -> list[str]:
+    """The same, as `writing` says: of beams, the text of the best one."""
+    how = writing.keywords() | {"max_new_tokens": max_new_tokens}
+    return _texts(model, rows, tokenizer, how, batch_size, writing.no_repeat_ngram)
+
+
+def sampled(
+    model: Any,
+    rows: Sequence[Encoded],
+    tokenizer: Any,
+    max_new_tokens: int,
+    batch_size: int,
+    sampling: Sampling,
+) -> list[str]:
+    """The same, sampled from the whole distribution at the temperature: no top-k, no top-p. The seed fixes them all.
+
+    Which texts a seed gives depends on the batch size too.
+    """
+    import torch
+
+    how = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": sampling.temperature}
+    how |= {"top_k": 0, "top_p": 1.0}
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(sampling.seed)
+        return _texts(model, rows, tokenizer, how, batch_size)
+
+
+def _texts(
+    model: Any,
+    rows: Sequence[Encoded],
+    tokenizer: Any,
+    how: Mapping[str, Any],
+    batch_size: int,
+    no_repeat: int = 0,
+) -> list[str]:
+    texts = [""] * len(rows)
+    with evaluating(model):
+        for some in batches([len(row.input_ids) for row in rows], batch_size):
+            found = _decoded(model, [rows[index] for index in some], tokenizer, how, no_repeat)
+            for index, text in zip(some, found, strict=True):
+                texts[index] = text
+    return texts
+
+
+def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], no_repeat: int) -> list[str]:
+    from transformers import GenerationConfig
+
+    encoder_decoder = bool(model.config.is_encoder_decoder)
+    pad = pad_id(tokenizer)
+    ids, mask = padded([row.input_ids for row in batch], pad, model.device, left=not encoder_decoder)
+    config = GenerationConfig(
+        **{"num_beams": 1, **how},
+        use_cache=True,
+        pad_token_id=pad,
+        eos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=_start(model, batch, pad) if encoder_decoder else None,
+        forced_bos_token_id=_language(tokenizer) if encoder_decoder else None,
+    )
+    with _only(model, config):
+        begun = 1 if encoder_decoder else ids.shape[1]
+        rules = _rules(no_repeat, begun)
+        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=config, logits_processor=rules)
+    answers = out[:, begun:].tolist()
+    return [_text(tokenizer, answer) for answer in answers]
+
+
+def _rules(no_repeat: int, begun: int) -> Any:
+    """transformers' rule against repetition, which sees the answer alone: names in the input may be copied."""
+    from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor
+
+    if not no_repeat:
+        return None
+    rule = NoRepeatNGramLogitsProcessor(no_repeat)
+    return LogitsProcessorList([lambda ids, scores: rule(ids[:, begun:], scores)])
+
+
+def _language(tokenizer: Any) -> int | None:
+    """The token that an answer begins with, where that is its language: training has it there, and decoding is told."""
+    front = edges(tokenizer, target=True)[0] if has_languages(tokenizer) else ()
+    return front[0] if front else None
+
+
+def _start(model: Any, batch: Sequence[Encoded], pad: int) -> int:
+    """The decoder's first token, which is the one the model puts before the same targets in training."""
+    labels, _ = padded([batch[0].target_ids], -100, model.device, left=False)
+    return int(shifted_right(model, labels, pad)[0, 0])
+
+
+@contextmanager
+def _only(model: Any, config: Any) -> Iterator[None]:
+    """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
+    own = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+def _text(tokenizer: Any, answer: list[int]) -> str:
+    if tokenizer.eos_token_id in answer:
+        answer = answer[: answer.index(tokenizer.eos_token_id)]
+    text: str = tokenizer.decode(answer, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return text.strip()

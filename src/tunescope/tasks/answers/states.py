@@ -1,0 +1,50 @@
+"""Rows as vectors: by the frozen model that is asked, or by an encoder that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
+
+
+def mean_states(model: Any, rows: Sequence[Sequence[int]], tokenizer: Any, batch_size: int = 32) -> Tensor:
+    """(rows, width): the mean of the last hidden states over each row's tokens, special ones among them.
+
+    Of an encoder-decoder those of the encoder. Float32, or float64 where the model is.
+    """
+    found: list[Tensor] = [torch.empty(0)] * len(rows)
+    with evaluating(model):
+        for some in batches([len(row) for row in rows], batch_size):
+            ids, mask = padded([rows[index] for index in some], pad_id(tokenizer), model.device, left=False)
+            states = _last(model, ids, mask)
+            real = mask[..., None].to(states.dtype)
+            means = (states * real).sum(1) / real.sum(1)
+            for index, mean in zip(some, means.to(torch.promote_types(means.dtype, torch.float32)), strict=True):
+                found[index] = mean
+    return torch.stack(found)
+
+
+def text_states(model: Any, texts: Sequence[str], tokenizer: Any) -> Tensor:
+    """(texts, width): `mean_states` of each text, cut to the positions the model has; an empty text is one padding.
+
+    What sentence encoders are trained for, where their own pooling is the mean; any other pooling is not read.
+    """
+    from tunescope.tasks.facts import positions
+
+    limit = positions(model.config, tokenizer)
+    rows = tokenizer(list(texts), truncation=limit is not None, max_length=limit, verbose=False)["input_ids"]
+    return mean_states(model, [row or [pad_id(tokenizer)] for row in rows], tokenizer)
+
+
+def _last(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
+    """(rows, tokens, width)"""
+    if model.config.is_encoder_decoder:
+        states: Tensor = model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+        return states
+    base = model.base_model
+    out: Tensor = base(input_ids=ids, attention_mask=mask).last_hidden_state  # padded right: positions are the model's
+    return out

@@ -1,0 +1,169 @@
+"""What `tunescope check` says about data before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from tunescope.data.row import line_of, value
+from tunescope.data.splitting import repeats, shared
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.prompts import label_words
+from tunescope.tasks.task import Rows, Task
+
+SHOWN = 5  # line numbers kept for each finding
+# models whose positions are counted from behind the padding token's id, so that so many are never used
+BEHIND_PADDING = {
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "mpnet",
+    "longformer",
+}
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Token counts: the smallest, the middle one, the one that 95 % do not exceed, the largest."""
+
+    min: int
+    median: int
+    p95: int
+    max: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """How many rows something is true of, with the first lines."""
+
+    rows: int
+    lines: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the data. ``inputs`` count a filled template with its special tokens; ``targets`` what is
+    produced, () lengths None with a head. ``special`` rows hold the text of a special token, such as </s>.
+    """
+
+    rows: int
+    labels: dict[str, int] | None
+    inputs: Lengths
+    targets: Lengths | None
+    too_long: Found
+    repeated: Found
+    in_train: Found
+    input_in_train: Found
+    empty: Found
+    special: Found
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All findings; ``task`` is the prepared task, and ``notes`` what a person should look at."""
+
+    task: Task
+    parts: dict[str, Part]
+    positions: int | None
+    words: dict[str, tuple[str, ...]] | None
+    shared_first_tokens: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+
+def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: Any, model_config: Any) -> Facts:
+    """The facts about ``splits`` ("train" and any others) under this task, tokenizer and model.
+
+    Raises:
+        UserError: whatever would also stop a run: fields, labels or label words that cannot be used.
+    """
+    from tunescope.models.anatomy import kind
+
+    model_kind, limit = kind(model_config), positions(model_config, tokenizer)
+    task = task.prepare(splits, tokenizer, model_kind=model_kind)
+    parts = {
+        name: _part(task, rows, splits["train"] if name != "train" else [], tokenizer, (model_kind, limit))
+        for name, rows in splits.items()
+    }
+    words, shared_first = None, []
+    if isinstance(task, Classification) and task.by == "words":
+        tokens = label_words.word_tokens(tokenizer, task.template, task.words, model_kind)
+        words = {label: tuple(tokenizer.convert_ids_to_tokens(list(ids))) for label, ids in tokens.items()}
+        shared_first = label_words.shared_first_tokens(tokens)
+    notes = (*task.describe()["notes"], *_notes(parts, limit))
+    return Facts(task, parts, limit, words, tuple(shared_first), notes)
+
+
+def positions(config: Any, tokenizer: Any) -> int | None:
+    """How many tokens the model takes, by its positions or by its tokenizer; None where neither says."""
+    relative = getattr(config, "relative_attention_num_buckets", None) is not None
+    own = getattr(config, "max_position_embeddings", None)
+    if own is not None and config.model_type in BEHIND_PADDING:
+        own -= config.pad_token_id + 1
+    counts = [] if relative else [own, tokenizer.model_max_length]
+    known = [int(count) for count in counts if count is not None and 0 < count < 10**9]
+    return min(known, default=None)
+
+
+def _part(task: Task, rows: Rows, train: Rows, tokenizer: Any, model: tuple[str, int | None]) -> Part:
+    model_kind, limit = model
+    items = task.encode(rows, tokenizer, model_kind=model_kind, train=True)
+    lines = [line_of(row, index) for index, row in enumerate(rows)]
+    inputs = [len(item.input_ids) for item in items]
+    targets = [len(item.target_ids) for item in items]
+    together = model_kind == "decoder"  # prompt and answer share the positions; the last token is never fed
+    taken = [a + b - 1 if together else max(a, b) for a, b in zip(inputs, targets, strict=True)]
+    texts = [[value(row, name, index) for name in task.fields()] for index, row in enumerate(rows)]
+    marks = [mark for mark in tokenizer.all_special_tokens if mark]
+    return Part(
+        rows=len(rows),
+        labels=task.counts(rows) if isinstance(task, Classification) else None,
+        inputs=_lengths(inputs),
+        targets=_lengths(targets) if any(targets) else None,
+        too_long=_found(n for n, used in zip(lines, taken, strict=True) if limit is not None and used > limit),
+        repeated=_found(repeats(rows)),
+        in_train=_found(shared(train, rows)),
+        input_in_train=_found(shared(train, rows, task.fields())),
+        empty=_found(n for n, some in zip(lines, texts, strict=True) if not all(map(str.strip, some))),
+        special=_found(
+            n for n, some in zip(lines, texts, strict=True) if any(mark in text for mark in marks for text in some)
+        ),
+    )
+
+
+def _lengths(counts: Sequence[int]) -> Lengths:
+    ordered = sorted(counts)
+
+    def at(share: float) -> int:
+        return ordered[ceil(share * len(ordered)) - 1]
+
+    return Lengths(ordered[0], at(0.5), at(0.95), ordered[-1])
+
+
+def _found(lines: Any) -> Found:
+    every = tuple(lines)
+    return Found(len(every), every[:SHOWN])
+
+
+def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
+    texts = {
+        "too_long": f"are longer than the model's {limit} positions; the ends of their inputs will be cut",
+        "repeated": "repeat an earlier row exactly",
+        "in_train": "are also in train, exactly",
+        "input_in_train": "have an input that is also in train",
+        "empty": "have an empty input field",
+        "special": "contain the text of a special token, which the tokenizer will read as that token",
+    }
+    notes = []
+    for name, part in parts.items():
+        for finding, text in texts.items():
+            found: Found = getattr(part, finding)
+            if finding == "input_in_train" and found.rows == part.in_train.rows:
+                continue
+            if found.rows:
+                lines = ", ".join(map(str, found.lines)) + (", ..." if found.rows > len(found.lines) else "")
+                notes.append(f"{found.rows} of {part.rows} {name} rows {text} (lines {lines}).")
+    return notes

@@ -1,0 +1,250 @@
+"""Classification by label words, or by a head on an encoder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from tunescope.data.row import line_of, place, value
+from tunescope.errors import UserError
+from tunescope.tasks.choosing import balanced
+from tunescope.tasks.prompts import mask
+from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts.demonstrations import Demonstration, joined, solved
+from tunescope.tasks.prompts.label_words import notes as word_notes
+from tunescope.tasks.prompts.label_words import word_tokens
+from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Task):
+    """One of K labels a row.
+
+    ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
+    training rows, each its own word. ``by="words"`` compares log p(word | filled template), all tokens of the
+    word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
+    ``prior`` is what the probability of each label is divided by before they are compared (`calibrating`); empty, none.
+
+    ``{mask}`` in the template is the place of the answer. A masked language model answers nowhere else, with one token
+    (LM-BFF: Gao et al. 2021, section 4); T5 fills it as its first sentinel; on a decoder it can only end the template.
+    """
+
+    text: str = "text"
+    label: str = "label"
+    template: str = "{text}\nLabel:"
+    words: Mapping[str, str] = field(default_factory=dict)
+    by: str = "words"
+    prior: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # filled in by `prepare`
+
+    metric = "accuracy"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("words", "head"):
+            raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
+        if len(self.words) == 1:
+            raise UserError(f"Classification has one label only, '{next(iter(self.words))}'. Give at least two.")
+        if self.by == "head" and mask.halves(self.template) is not None:
+            raise UserError(
+                f"Template {self.template!r} has {{mask}}, and by='head' answers with no word. Take it out."
+            )
+        if self.prior and (set(self.prior) != set(self.words) or min(self.prior.values()) <= 0 or self.by == "head"):
+            raise UserError(
+                f"Classification(prior={dict(self.prior)}): a prior is a number above 0 for each label word, of "
+                f"{_some(list(self.words)) or 'no labels yet'}; a head has none."
+            )
+        if self.label in self.fields():
+            raise UserError(
+                f"Template {self.template!r} contains the label's own field {{{self.label}}}, which would "
+                "give the answer away. Take it out; the label word is added behind the template."
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        if not self.words:
+            raise UserError(
+                "Classification does not know its labels yet. Type: task = task.prepare({'train': rows}, "
+                "tokenizer, model_kind=...), or give words={'LABEL': 'WORD', ...}"
+            )
+        return tuple(self.words)
+
+    @property
+    def needs_head(self) -> int | None:
+        return len(self.labels) if self.by == "head" else None
+
+    def fields(self) -> tuple[str, ...]:
+        return mask.fields(self.template)
+
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Classification:
+        self._check_kind(model_kind)
+        found = {name: self._first_places(rows) for name, rows in splits.items()}
+        train = found["train"]
+        if len(train) < 2:
+            raise UserError(
+                f"The training rows have one label only, '{next(iter(train), '')}'. "
+                f"Classification needs at least two; is '{self.label}' the right field? Type: --label FIELD"
+            )
+        for name, labels in found.items():
+            for label, where in labels.items():
+                if label not in train:
+                    raise UserError(
+                        f"{where}: label '{label}' of the {name} rows does not occur in the training rows, "
+                        f"which have {_some(sorted(train))}. Add training rows of it, or take it out."
+                    )
+        task = self if self.words else replace(self, words={label: label for label in sorted(train)})
+        for label, where in train.items():
+            task._index(label, where)
+        tokens = task.word_ids(tokenizer, model_kind)
+        template = self._place(tokenizer, model_kind).template if model_kind == "decoder" else self.template
+        return replace(task, template=template, notes=tuple(word_notes(tokens)))
+
+    def encode(
+        self,
+        rows: Rows,
+        tokenizer: Any,
+        *,
+        model_kind: str,
+        bos: bool = True,
+        train: bool = False,
+        room: int | None = None,
+    ) -> list[Encoded]:
+        self._check_kind(model_kind)
+        targets, at = list(self.word_ids(tokenizer, model_kind).values()), self._place(tokenizer, model_kind)
+        fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
+        values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
+        places = [place(row, index) for index, row in enumerate(rows)]
+        layout = prompts.Layout(at.template, self.text, model_kind, bos)
+        filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
+        masked = model_kind == "encoder" and bool(targets)
+        slots = mask.slots(at, self.text, values, filled, tokenizer) if masked else None
+        encoded = []
+        for index, (row, (ids, cut)) in enumerate(zip(rows, filled, strict=True)):
+            label = self._index(name := self.label_of(row, index), places[index])
+            encoded.append(
+                Encoded(
+                    row=line_of(row, index),
+                    input_ids=ids,
+                    target_ids=targets[label] if targets else (),
+                    label=label,
+                    references=(name,),
+                    source="\t".join(values[index].values()),
+                    cut=cut,
+                    slot=None if slots is None else slots[index],
+                    lead=at.lead,
+                )
+            )
+        return encoded
+
+    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks.answers import choices as answering
+
+        words = self._words_of(model, tokenizer) if batch[0].slot is not None else []
+        return answering.loss(model, batch, words, tokenizer)
+
+    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks.answers import choices as answering
+
+        words = self._words_of(model, tokenizer) if batch[0].slot is not None else []
+        return answering.losses(model, batch, words, tokenizer)
+
+    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+        from tunescope.tasks.answers import choices as answering
+
+        words = self._words_of(model, tokenizer)
+        prior = [self.prior[label] for label in self.labels] if self.prior else None
+        return self.answered(rows, answering.choices(model, rows, words, tokenizer, batch_size, prior))
+
+    def answered(self, rows: Sequence[Encoded], choices: Sequence[int]) -> list[Prediction]:
+        """The predictions that each row is answered with the label of that index."""
+        return [
+            Prediction(
+                row.row,
+                self.labels[choice],
+                (float(choice == row.label), float(row.label or 0), float(choice)),
+            )
+            for row, choice in zip(rows, choices, strict=True)
+        ]
+
+    def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
+        """The text of `demonstrated`."""
+        return joined(self.demonstrated(rows, k, seed))
+
+    def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:
+        """``k`` random rows of each label, mixed, each the filled template and its label word."""
+        labels = [self.label_of(row, index) for index, row in enumerate(rows)]
+        return [self._solved(rows[index], labels[index]) for index in balanced(labels, k, seed)]
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "classification",
+            "metric": self.metric,
+            "higher_is_better": True,
+            "chance": 1 / len(self.labels),
+            "labels": list(self.labels),
+            "words": dict(self.words) if self.by == "words" else None,
+            "by": self.by,
+            **({"prior": dict(self.prior)} if self.prior else {}),
+            "fields": list(self.fields()),
+            "label": self.label,
+            "template": self.template,
+            "notes": list(self.notes),
+        }
+
+    def label_of(self, row: Mapping[str, Any], index: int) -> str:
+        """The row's label as text, without white space around it."""
+        label = value(row, self.label, index).strip()
+        if not label:
+            raise UserError(f"{place(row, index)}: '{self.label}' is empty. Fill it in or delete the row.")
+        return label
+
+    def counts(self, rows: Rows) -> dict[str, int]:
+        """How many rows each label has."""
+        return dict(Counter(self.label_of(row, index) for index, row in enumerate(rows)))
+
+    def _first_places(self, rows: Rows) -> dict[str, str]:
+        """Label -> where it first occurs."""
+        places: dict[str, str] = {}
+        for index, row in enumerate(rows):
+            places.setdefault(self.label_of(row, index), place(row, index))
+        return places
+
+    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
+        """Label -> token ids of its word, in the labels' order; {} where a head answers."""
+        if self.by == "head":
+            return {}
+        return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
+
+    def _words_of(self, model: Any, tokenizer: Any) -> list[prompts.Ids]:
+        from tunescope.models.anatomy import kind
+
+        return list(self.word_ids(tokenizer, kind(model)).values())
+
+    def _place(self, tokenizer: Any, model_kind: str) -> mask.Place:
+        if self.by == "head":
+            return mask.Place(self.template, self.template)
+        return mask.place(self.template, tokenizer, model_kind)
+
+    def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:
+        values = {name: value(row, name, 0) for name in self.fields()}
+        return solved(self.template, values, label, self.words.get(label, label))
+
+    def _index(self, label: str, where: str) -> int:
+        if label not in self.words:
+            raise UserError(
+                f"{where}: label '{label}' is not among the labels: {_some(self.labels)}. "
+                f"Correct it, or name its word: --words {label}=WORD,..."
+            )
+        return self.labels.index(label)
+
+    def _check_kind(self, model_kind: str) -> None:
+        if self.by == "head" and model_kind != "encoder":
+            raise UserError(f"by='head' is for encoders, and this model is a {model_kind}. Type: by='words'")
+
+
+def _some(labels: Sequence[str], most: int = 10) -> str:
+    return ", ".join(labels[:most]) + (f" and {len(labels) - most} more" if len(labels) > most else "")

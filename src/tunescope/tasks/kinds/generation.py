@@ -1,0 +1,267 @@
+"""Generation: an input, a text to be written; decoded and compared with all references."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tunescope.data import metric as metrics
+from tunescope.data.row import line_of, place, value
+from tunescope.data.scores import statistics
+from tunescope.errors import UserError
+from tunescope.tasks.answers.writing import Writing
+from tunescope.tasks.choosing import uniform
+from tunescope.tasks.prompts import languages
+from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tunescope.tasks.answers.objective import Objective
+
+BLANK = re.compile(r"\n\s*\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation(Task):
+    """A target text for each input.
+
+    Rows with equal inputs are one input with several references: each is a training example of its own, and
+    in scoring the input is decoded once. ``max_new_tokens=None`` lets ``prepare`` take it from the training
+    targets (their 99th percentile and a margin). ``lowercase`` ignores case in the metrics that leave the choice.
+
+    metric: decides on learning rates and the verdict; a file of the folder `metrics`.
+    also: further metrics, told of the test outputs.
+    blank_ends: an answer ends at its first blank line, as a demonstration does: a model that was not tuned has
+        learned no other end, and writes the next example. False, by ``prepare``, where a training target has one.
+    beams, length_penalty, min_new_tokens, no_repeat_ngram: see `Writing`.
+    label_smoothing, z_loss: of the training, see `Objective`; losses that are told include them.
+    source_language, target_language: for a tokenizer that marks them, see `languages`; "" leaves it as it is.
+    """
+
+    input: str = "input"
+    target: str = "target"
+    template: str = "{input}\n"
+    metric: str = "exact_match"
+    also: tuple[str, ...] = ()
+    lowercase: bool = False
+    max_new_tokens: int | None = None
+    blank_ends: bool = True
+    beams: int = 1
+    length_penalty: float | None = None
+    min_new_tokens: int = 0
+    no_repeat_ngram: int = 0
+    label_smoothing: float = 0.0
+    z_loss: float = 0.0
+    source_language: str = ""
+    target_language: str = ""
+    notes: tuple[str, ...] = ()  # filled in by `prepare`
+
+    writes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_metrics(self.metric, self.also, self.lowercase)
+        self.writing()
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise UserError(f"Generation(max_new_tokens={self.max_new_tokens}) must be at least 1.")
+        if not 0 <= self.label_smoothing < 1 or self.z_loss < 0:
+            raise UserError(
+                f"Generation(label_smoothing={self.label_smoothing:g}, z_loss={self.z_loss:g}): the first is a share, "
+                "from 0 to below 1, and the second at least 0."
+            )
+        if self.target in prompts.fields(self.template):
+            raise UserError(
+                f"Template {self.template!r} contains the target's own field {{{self.target}}}, which would "
+                "give the answer away. Take it out; the target is added behind the template."
+            )
+
+    @property
+    def needs_head(self) -> int | None:
+        return None
+
+    def fields(self) -> tuple[str, ...]:
+        return prompts.fields(self.template)
+
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
+        _check_kind(model_kind)
+        for name in (self.metric, *self.also):
+            metrics.find(name).needs()
+        for rows in splits.values():
+            for index, row in enumerate(rows):
+                self._texts(row, index)
+        train = splits["train"]
+        longest = self.max_new_tokens
+        if longest is None:
+            texts = [self._texts(row, index) for index, row in enumerate(train)]
+            lengths = sorted(map(len, self._targets(tokenizer, texts, model_kind)))
+            usual = lengths[ceil(0.99 * len(lengths)) - 1]
+            longest = usual + max(4, usual // 10)
+        self.writing().check(longest, tokenizer.eos_token_id is not None)
+        notes = [self.writing().told(longest), *languages.notes(tokenizer, self)]
+        blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
+        if blank and self.blank_ends:
+            notes.append(
+                f"{blank:,} of {len(train):,} training targets hold a blank line, so an answer does not end at one: "
+                "behind demonstrations a model may write on."
+            )
+        if tokenizer.eos_token_id is None:
+            notes.append(
+                f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "
+                "without an end, and decoding stops by length only."
+            )
+        return replace(self, max_new_tokens=longest, blank_ends=self.blank_ends and not blank, notes=tuple(notes))
+
+    def encode(
+        self,
+        rows: Rows,
+        tokenizer: Any,
+        *,
+        model_kind: str,
+        bos: bool = True,
+        train: bool = False,
+        room: int | None = None,
+    ) -> list[Encoded]:
+        _check_kind(model_kind)
+        texts = [self._texts(row, index) for index, row in enumerate(rows)]
+        references: dict[str, list[str]] = {}
+        for values in texts:
+            references.setdefault(self._source(values), []).append(values[self.target].strip())
+        firsts = {self._source(values): index for index, values in reversed(list(enumerate(texts)))}
+        kept = range(len(rows)) if train else sorted(firsts.values())
+        chosen = [texts[index] for index in kept]
+        places = [place(rows[index], index) for index in kept]
+        targets = self._targets(tokenizer, chosen, model_kind)
+        layout = prompts.Layout(self.template, self.input, model_kind, bos)
+        rooms = self._rooms(targets, room, model_kind, train)
+        filled = layout.encode(tokenizer, chosen, rooms, places)
+        return [
+            Encoded(
+                row=line_of(rows[index], index),
+                input_ids=ids,
+                target_ids=target,
+                label=None,
+                references=tuple(references[self._source(values)]),
+                source=self._source(values),
+                cut=cut,
+            )
+            for index, values, target, (ids, cut) in zip(kept, chosen, targets, filled, strict=True)
+        ]
+
+    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks.answers import likelihood
+
+        return likelihood.target_loss(model, batch, tokenizer, objective=self.objective())
+
+    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks.answers import likelihood
+
+        return likelihood.target_losses(model, batch, tokenizer, objective=self.objective())
+
+    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+        from tunescope.tasks.answers.decode import written
+
+        texts = written(model, rows, tokenizer, self.writing(), self._longest(), batch_size)
+        texts = [BLANK.split(text, 1)[0] for text in texts] if self.blank_ends else texts
+        stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
+        return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
+
+    def objective(self) -> Objective:
+        """What is minimised at each target token."""
+        from tunescope.tasks.answers.objective import Objective
+
+        return Objective(self.label_smoothing, self.z_loss)
+
+    def writing(self) -> Writing:
+        """How answers are looked for."""
+        return Writing(self.beams, self.length_penalty, self.min_new_tokens, self.no_repeat_ngram)
+
+    def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
+        """``k`` random rows, each the filled template and its target."""
+        space = prompts.separator(self.template)
+        solved = [self._texts(rows[index], index) for index in uniform(len(rows), k, seed)]
+        return "".join(
+            prompts.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n" for texts in solved
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "generation",
+            "metric": self.metric,
+            "also": list(self.also),
+            "higher_is_better": True,
+            "chance": None,
+            "labels": None,
+            "fields": list(self.fields()),
+            "target": self.target,
+            "template": self.template,
+            "max_new_tokens": self.max_new_tokens,
+            "blank_ends": self.blank_ends,
+            **asdict(self.writing()),
+            "label_smoothing": self.label_smoothing,
+            "z_loss": self.z_loss,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+            "compared": metrics.find(self.metric).described(self.lowercase),
+            "also_compared": {name: metrics.find(name).described(self.lowercase) for name in self.also},
+            "notes": list(self.notes),
+        }
+
+    def _texts(self, row: Mapping[str, Any], index: int) -> dict[str, str]:
+        texts = {name: value(row, name, index) for name in (*self.fields(), self.target)}
+        if not texts[self.target].strip():
+            raise UserError(f"{place(row, index)}: '{self.target}' is empty. Fill it in or delete the row.")
+        return texts
+
+    def _source(self, texts: Mapping[str, str]) -> str:
+        return "\t".join(texts[name] for name in self.fields())
+
+    def _targets(self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str) -> list[prompts.Ids]:
+        """Token ids of the targets, with the end where the tokenizer has one."""
+        answers = [one[self.target].strip() for one in texts]
+        end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+        if model_kind == "encoder-decoder":
+            front, back = prompts.edges(tokenizer, target=True)
+            back = back if set(end) <= set(back) else back + end
+            return [front + one + back for one in prompts.ids(tokenizer, answers, target=True)]
+        return [one + end for one in prompts.continuations(tokenizer, self.template, answers)]
+
+    def _rooms(
+        self, targets: Sequence[prompts.Ids], room: int | None, model_kind: str, train: bool
+    ) -> list[int | None]:
+        """Positions left for each input: in a decoder the answer takes its share, but for its last token."""
+        if room is None or model_kind == "encoder-decoder":
+            return [room] * len(targets)
+        return [room - (len(target) if train else self._longest()) + 1 for target in targets]
+
+    def _longest(self) -> int:
+        if self.max_new_tokens is None:
+            raise UserError(
+                "Generation does not know how long answers are yet. Type: "
+                "task = task.prepare({'train': rows}, tokenizer, model_kind=...), or max_new_tokens=64"
+            )
+        return self.max_new_tokens
+
+
+def _check_kind(model_kind: str) -> None:
+    if model_kind == "encoder":
+        raise UserError("Generation needs a decoder or an encoder-decoder, and this model is an encoder.")
+
+
+def _check_metrics(metric: str, also: tuple[str, ...], lowercase: bool) -> None:
+    """UserError for a metric that there is not, that is named twice, or that cannot decide."""
+    asked = (metric, *also)
+    found = [metrics.find(name) for name in asked]
+    twice = next((name for name in asked if asked.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"Generation: the metric {twice!r} is named twice; name each once.")
+    if not found[0].higher_is_better:
+        raise UserError(
+            f"Generation(metric={metric!r}): the first metric decides, and of {metric} lower is better. Name another "
+            f"first, as in --metric bleu {metric}."
+        )
+    if lowercase and not any(one.takes_lowercase for one in found):
+        raise UserError(f"--lowercase has no effect: {', '.join(asked)} ignore case in any event. Leave it out.")

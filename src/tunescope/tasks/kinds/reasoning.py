@@ -1,0 +1,212 @@
+"""Reasoning: a question whose answer is read out of what the model writes, asked for at once or behind its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from tunescope.data.row import place, value
+from tunescope.data.scores import statistics
+from tunescope.errors import UserError
+from tunescope.tasks.answers.extract import Extraction, vote
+from tunescope.tasks.choosing import uniform
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts.chain import Chain
+from tunescope.tasks.prompts.demonstrations import END
+from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STEPS = 128  # tokens, where no row shows any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reasoning(Task):
+    """A question, an answer, and in the field ``steps``, if rows have it, how one comes to it.
+
+    Without a ``chain`` the answer is asked for at once: ``lead`` is put behind the template, and the answer follows.
+    With one the model writes steps first. In both cases `Extraction` reads the answer, the target as well as the
+    model's; where it finds none, the row counts as wrong, and is counted.
+    """
+
+    input: str = "input"
+    target: str = "target"
+    steps: str = "steps"
+    template: str = "Q: {input}\nA:"
+    lead: str = "The answer is"
+    read: str = "line"
+    lowercase: bool = False
+    max_new_tokens: int | None = None  # of the answer
+    step_tokens: int | None = None  # filled in by `prepare`
+    chain: Chain | None = None
+    shown: bool = False  # demonstrations show the steps
+    seed: int = 0  # of the samples
+    notes: tuple[str, ...] = ()  # filled in by `prepare`
+
+    writes: ClassVar[bool] = True
+
+    metric = "exact_match"
+
+    def __post_init__(self) -> None:
+        self._rule()
+        for name in (self.target, self.steps):
+            if name in prompts.fields(self.template):
+                raise UserError(f"Template {self.template!r} contains the field {{{name}}}, which tells the answer.")
+
+    @property
+    def needs_head(self) -> int | None:
+        return None
+
+    def fields(self) -> tuple[str, ...]:
+        return prompts.fields(self.template)
+
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Reasoning:
+        for rows in splits.values():
+            for index, row in enumerate(rows):
+                self._gold(row, index)
+        ready = self._generation(self._asked()).prepare(splits, tokenizer, model_kind=model_kind)
+        shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
+        longest = max(map(len, prompts.ids(tokenizer, shown)), default=STEPS)
+        notes = (*ready.notes, f"{len(shown)} of {len(splits['train'])} training rows show their steps.")
+        return replace(self, max_new_tokens=ready.max_new_tokens, step_tokens=longest, notes=notes)
+
+    def encode(
+        self,
+        rows: Rows,
+        tokenizer: Any,
+        *,
+        model_kind: str,
+        bos: bool = True,
+        train: bool = False,
+        room: int | None = None,
+    ) -> list[Encoded]:
+        asked = self._generation(self._asked(), sum(self._lengths(tokenizer)))
+        items = asked.encode(rows, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
+        rule = self._rule()
+        return [replace(one, references=tuple(rule.answer_behind(a) or "" for a in one.references)) for one in items]
+
+    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        """Of the answer behind the lead; steps are not trained on."""
+        from tunescope.tasks.answers import likelihood
+
+        return likelihood.target_loss(model, batch, tokenizer)
+
+    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+        from tunescope.tasks.answers import likelihood
+
+        return likelihood.target_losses(model, batch, tokenizer)
+
+    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+        """``told``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
+        drawn = range(self.chain.samples if self.chain else 1)
+        answers = [self._answers(model, rows, tokenizer, batch_size, sample) for sample in drawn]
+        found = []
+        for row, given in zip(rows, zip(*answers, strict=True), strict=True):
+            answer, share = vote(given)
+            (right,) = statistics(self.metric, [answer or ""], [row.references], lowercase=self.lowercase)
+            told = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
+            found.append(Prediction(row.row, answer or "", right, told))
+        return found
+
+    def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
+        """``k`` random rows solved, with their steps where the chain is shown."""
+        return "".join(self._solved(rows[index], index) for index in uniform(len(rows), k, seed))
+
+    def describe(self) -> dict[str, Any]:
+        case = "case ignored" if self.lowercase else "case kept"
+        return {
+            "kind": "reasoning",
+            "metric": self.metric,
+            "higher_is_better": True,
+            "chance": None,
+            "labels": None,
+            "fields": list(self.fields()),
+            "target": self.target,
+            "steps": self.steps,
+            "template": self.template,
+            "lead": self.lead,
+            "read": self.read,
+            "max_new_tokens": self.max_new_tokens,
+            "step_tokens": self.step_tokens,
+            "chain": asdict(self.chain) | {"shown": self.shown} if self.chain else None,
+            "compared": f"the answer read, equal to the target's, {case}; where none can be read, wrong",
+            "notes": list(self.notes),
+        }
+
+    def _answers(
+        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size: int, sample: int
+    ) -> list[str | None]:
+        """One answer a row, or None."""
+        from tunescope.tasks.answers.decode import Sampling, greedy, sampled
+
+        rule, chain, (first, _) = self._rule(), self.chain, self._lengths(tokenizer)
+        if chain and chain.temperature:
+            drawn = Sampling(chain.temperature, self.seed * chain.samples + sample)
+            texts = sampled(model, rows, tokenizer, first, batch_size, drawn)
+        else:
+            texts = greedy(model, rows, tokenizer, first, batch_size)
+        if chain is None or self.shown:
+            return [rule.answer(text) if chain else rule.answer_behind(text) for text in texts]
+        asked = self._asked_again(rows, texts, tokenizer)
+        last = greedy(model, asked, tokenizer, self.max_new_tokens or 0, batch_size)
+        return [rule.answer_behind(text) for text in last]
+
+    def _asked_again(self, rows: Sequence[Encoded], texts: Sequence[str], tokenizer: Any) -> list[Encoded]:
+        """The prompts, the steps that were written behind them, and the words that ask for the answer."""
+        assert self.chain is not None
+        steps = prompts.continuations(tokenizer, self._asked(), texts)
+        (words,) = prompts.continuations(tokenizer, "{x}.", [self.chain.then])
+        pairs = zip(rows, steps, strict=True)
+        return [replace(row, input_ids=row.input_ids + ids[: self._step_tokens()] + words) for row, ids in pairs]
+
+    def _lengths(self, tokenizer: Any) -> tuple[int, int]:
+        """Tokens that are written in the first pass, and behind it: at most, the words that ask again among them."""
+        if self.max_new_tokens is None:
+            raise UserError("Reasoning does not know how long answers are yet: prepare it, or give max_new_tokens=16")
+        if self.chain is None:
+            return self.max_new_tokens, 0
+        words = self.lead if self.shown else self.chain.then
+        asking = len(prompts.continuations(tokenizer, "{x}.", [words])[0])
+        if self.shown:
+            return self._step_tokens() + asking + self.max_new_tokens, 0
+        return self._step_tokens(), asking + self.max_new_tokens
+
+    def _step_tokens(self) -> int:
+        return (self.chain.tokens if self.chain else None) or self.step_tokens or STEPS
+
+    def _asked(self) -> str:
+        """The template, with what is put behind it."""
+        if self.chain and self.shown:
+            return self.template
+        words = self.chain.think if self.chain else self.lead
+        return self.template + prompts.separator(self.template) + words.replace("{", "{{").replace("}", "}}")
+
+    def _generation(self, template: str, longest: int | None = None) -> Generation:
+        return Generation(
+            input=self.input,
+            target=self.target,
+            template=template,
+            max_new_tokens=longest or self.max_new_tokens,
+            blank_ends=False,
+        )
+
+    def _rule(self) -> Extraction:
+        return Extraction(self.read, self.lead)
+
+    def _gold(self, row: Mapping[str, Any], index: int) -> None:
+        """UserError for a target that the rule itself cannot read."""
+        target = value(row, self.target, index)
+        if self._rule().answer_behind(target) is None:
+            raise UserError(
+                f"{place(row, index)}: '{self.target}' is {target[:40]!r}, in which --read {self.read} finds no answer."
+            )
+
+    def _solved(self, row: Mapping[str, Any], index: int) -> str:
+        names = (*self.fields(), self.target, *((self.steps,) if self.chain else ()))
+        texts = {name: value(row, name, index).strip() for name in names}
+        steps = f"{texts[self.steps]} " if self.chain else ""
+        filled = prompts.fill(self.template, texts) + prompts.separator(self.template)
+        return f"{filled}{steps}{self.lead} {texts[self.target]}{END}"

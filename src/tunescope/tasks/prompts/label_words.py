@@ -1,0 +1,93 @@
+"""Label words as token sequences to continue a prompt with, and whether they can be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.tasks.prompts.mask import Place, answers, place
+from tunescope.tasks.prompts.template import Ids, continuations, ids
+
+
+def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_kind: str) -> dict[str, Ids]:
+    """Label -> token ids of its word.
+
+    Decoder: the word as it continues the end of the template, behind a space unless there is white space
+    already. Where the tokenizer merges the two, the word is encoded alone. Encoder-decoder: the word as the
+    beginning of the decoder's text, or what follows T5's sentinel there. Encoder: the word at the mask, one token.
+
+    Raises:
+        UserError: a word without tokens, two labels with the same tokens, or one that begins another; at a mask, a word
+            of several tokens; or a template that has no place for an answer.
+    """
+    texts, at = list(words.values()), place(template, tokenizer, model_kind)
+    tokens = dict(zip(words, encoded(tokenizer, at, texts, model_kind), strict=True))
+    _check(tokens, words)
+    if model_kind == "encoder":
+        _check_single(tokens, words, tokenizer)
+    return tokens
+
+
+def encoded(tokenizer: Any, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
+    """Token ids of each text as the answer at that place; nothing is checked."""
+    if model_kind == "encoder":
+        return answers(tokenizer, at, texts)
+    if model_kind == "encoder-decoder":
+        return ids(tokenizer, texts, target=True)
+    return continuations(tokenizer, at.template, texts)
+
+
+def shared_first_tokens(tokens: Mapping[str, Ids]) -> list[tuple[str, ...]]:
+    """Groups of labels whose words begin with the same token: fine when scored in full, as here."""
+    groups: dict[int, list[str]] = {}
+    for label, sequence in tokens.items():
+        groups.setdefault(sequence[0], []).append(label)
+    return [tuple(group) for group in groups.values() if len(group) > 1]
+
+
+def notes(tokens: Mapping[str, Ids]) -> list[str]:
+    """What a reader of the results should know about these label words."""
+    found = []
+    if len({len(sequence) for sequence in tokens.values()}) > 1:
+        counts = ", ".join(f"{label} {len(sequence)}" for label, sequence in tokens.items())
+        found.append(
+            "A label's score is the sum of the log-probabilities of all tokens of its word, so longer words "
+            f"start at a disadvantage. Tokens: {counts}."
+        )
+    for group in shared_first_tokens(tokens):
+        found.append(f"The words of {', '.join(group)} begin with the same token; they differ later.")
+    return found
+
+
+def _check_single(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer: Any) -> None:
+    for label, sequence in tokens.items():
+        if len(sequence) > 1 or sequence[0] == tokenizer.unk_token_id:
+            parts = ", ".join(tokenizer.convert_ids_to_tokens(list(sequence)))
+            raise UserError(
+                f"Label '{label}' has the word {words[label]!r}, which this tokenizer reads as {parts}. At a mask a "
+                f"word must be one known token. Choose another: --words {label}=WORD,..."
+            )
+
+
+def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
+    example = ",".join(f"{label}=WORD" for label in list(tokens)[:3])
+    for label, sequence in tokens.items():
+        if not sequence or not words[label].strip():
+            raise UserError(
+                f"Label '{label}' has the word {words[label]!r}, which comes to no token. "
+                f"Choose another: --words {example}"
+            )
+    for one, other in combinations(tokens, 2):
+        short, long = sorted((one, other), key=lambda label: len(tokens[label]))
+        if tokens[long][: len(tokens[short])] != tokens[short]:
+            continue
+        if len(tokens[long]) == len(tokens[short]):
+            problem = "are the same tokens, so they cannot be told apart"
+        else:
+            problem = f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
+        raise UserError(
+            f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. "
+            f"Choose others: --words {example}"
+        )

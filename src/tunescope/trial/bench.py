@@ -1,0 +1,91 @@
+"""What the arm runs of one process share: the model, the data, the task."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from tunescope.errors import UserError
+from tunescope.models.load import load_model
+from tunescope.trial.plan import PARTS, Plan
+
+
+@dataclass
+class Bench:
+    """A model and data that arms are tried on. `encoded` keeps the tokenised rows, which most arms share.
+
+    shown: demonstrations that were found, by what was asked for; and fingerprints of encoders that say what is alike.
+    """
+
+    plan: Plan
+    model: Any
+    tokenizer: Any
+    kind: str
+    task: Any
+    splits: Any
+    sha256: Mapping[str, str]
+    fingerprint: str
+    device: torch.device
+    draws: Mapping[int, Any] = field(default_factory=dict)  # with --k-shot, the parts that each seed draws
+    cache: dict[tuple[str, str, bool, int | None], list[Any]] = field(default_factory=dict)
+    means: dict[tuple[str, str], torch.Tensor] = field(default_factory=dict)
+    shown: dict[str, Any] = field(default_factory=dict)
+    by_seed: dict[int, "Bench"] = field(default_factory=dict)
+
+    def at(self, seed: int) -> "Bench":
+        """What a run of that seed sees: this bench, or with --k-shot one with the rows that the seed draws."""
+        if seed not in self.draws:
+            return self
+        if seed not in self.by_seed:
+            tested = {key: found for key, found in self.means.items() if key[0] == "test"}  # the same for every seed
+            own: dict[str, Any] = {"cache": {}, "means": tested, "shown": {}, "by_seed": {}}
+            self.by_seed[seed] = replace(self, splits=self.draws[seed], draws={}, **own)
+        return self.by_seed[seed]
+
+    def encoded(self, part: str, *, bos: bool, room: int | None, task: Any = None) -> list[Any]:
+        """The rows of a part, as the bench's task or another one asks them."""
+        task = task or self.task
+        key = (repr(task), part, bos, room)
+        if key not in self.cache:
+            rows = self.splits.parts()[part]
+            self.cache[key] = task.encode(
+                rows, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
+            )
+        return self.cache[key]
+
+    def states(self, part: str, encoder: str = "") -> torch.Tensor:
+        """(rows, width): mean states of the encoded rows by the frozen model, to which nothing may be attached.
+
+        encoder: the folder or name of another model that reads the rows' fields instead, without the template.
+        """
+        from tunescope.tasks.answers.states import mean_states, text_states
+
+        if (part, encoder) in self.means:
+            return self.means[part, encoder]
+        left = room(self, 0)
+        if not encoder:
+            rows = [row.input_ids for row in self.encoded(part, bos=True, room=left)]
+            self.means[part, ""] = mean_states(self.model, rows, self.tokenizer)
+            return self.means[part, ""]
+        model, tokenizer = load_model(encoder)
+        for name in PARTS:
+            if (name, encoder) in self.means:
+                continue
+            texts = [row.source.replace("\t", " ") for row in self.encoded(name, bos=True, room=left)]
+            self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
+        return self.means[part, encoder]
+
+
+def room(bench: Bench, taken: int) -> int | None:
+    """How many positions a row may use beside a context that takes `taken`; None where the model has no limit.
+
+    Raises:
+        UserError: the context alone fills the model.
+    """
+    from tunescope.tasks.facts import positions
+
+    limit = positions(bench.model.config, bench.tokenizer)
+    if limit is not None and taken >= limit:
+        raise UserError(f"the context takes {taken} positions and the model has {limit}; make it shorter.")
+    return None if limit is None else limit - taken

@@ -1,0 +1,121 @@
+"""How many parameters a method trains, stores and keeps at inference, and the size that meets a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from tunescope.attach.fit import base_of, fresh
+from tunescope.attach.merge import can_merge
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Context, Spec, TokenContext
+from tunescope.models.anatomy import kind
+
+if TYPE_CHECKING:
+    from tunescope.trial.arm import Arm
+
+
+LARGEST = 2**20  # of any size field
+
+
+class Counts(NamedTuple):
+    """trained: what the optimiser sees. stored: what is saved. live: what inference holds beside the base.
+
+    live is for the cheapest exact form: a delta that is a change of weights is merged (0), a decoder's token context
+    is kept as keys and values. Words of a text count nothing.
+    """
+
+    trained: int
+    stored: int
+    live: int
+
+
+def count(model: Any, specs: Sequence[Spec], tokenizer: Any = None) -> Counts:
+    """The three counts of methods attached together, without making their tensors."""
+    each = [_count_one(model, spec, tokenizer) for spec in specs]
+    return Counts(*(sum(column) for column in zip(*each, strict=True))) if each else Counts(0, 0, 0)
+
+
+def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
+    if isinstance(spec, Context):
+        base = base_of(model, tokenizer)
+        shapes = spec.shapes(base)
+        size = sum(map(prod, shapes.values()))
+        if not isinstance(spec, TokenContext):
+            stored = sum(map(prod, spec.folded().shapes(base).values()))
+            return Counts(0 if spec.bound else size, stored, stored)
+        made = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
+        length = len(spec.embeddings(made, lambda ids: torch.empty(len(ids), base.width, device="meta")))
+        parameters = 0 if "ids" in shapes else size
+        if kind(model) != "decoder":
+            return Counts(parameters, parameters, parameters)
+        per_token = sum(layer.kv_heads * (layer.d_key + layer.d_value) for layer in base.layers.values())
+        return Counts(parameters, parameters, length * per_token)
+    with torch.device("meta"):
+        size = sum(value.numel() for value in fresh(model, spec).values())
+    return Counts(size, size, 0 if can_merge(spec) else size)
+
+
+def solve(model: Any, specs: Sequence[Spec], target: int, fixed: Sequence[set[str]] = ()) -> tuple[list[Spec], Counts]:
+    """The methods with their free sizes set so that they store as near to `target` parameters as they can, not above.
+
+    fixed: for each method, the fields that the user set and that stay. Several free sizes share what is left equally.
+    Raises UserError where even the smallest size is above the budget.
+    """
+    fixed = fixed or [set() for _ in specs]
+    free = [spec.size is not None and spec.size not in held for spec, held in zip(specs, fixed, strict=True)]
+    if not any(free):
+        return list(specs), count(model, specs)
+    taken = count(model, [spec for spec, is_free in zip(specs, free, strict=True) if not is_free]).stored
+    if taken >= target:
+        raise UserError(f"What is set already stores {taken:,} parameters: nothing is left of a budget of {target:,}.")
+    share = (target - taken) // sum(free)
+    solved = [_sized(model, spec, share) if is_free else spec for spec, is_free in zip(specs, free, strict=True)]
+    return solved, count(model, solved)
+
+
+def _sized(model: Any, spec: Spec, target: int) -> Spec:
+    """The largest size that stores at most `target`, by doubling and halving the interval."""
+
+    def stored(size: int) -> int | None:
+        try:
+            return count(model, [replace(spec, **{str(spec.size): size})]).stored  # type: ignore[type-var]
+        except UserError:
+            return None  # larger than the site allows
+
+    smallest = count(model, [replace(spec, **{str(spec.size): 1})]).stored  # type: ignore[type-var]
+    if smallest > target:
+        raise UserError(
+            f"{type(spec).__name__} cannot be had for {target:,} parameters: its smallest size ({spec.size}=1) stores "
+            f"{smallest:,}. Raise the budget, or give it fewer sites."
+        )
+    low, high = 1, 2
+    while high <= LARGEST and (now := stored(high)) is not None and now <= target:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        now = stored(middle)
+        low, high = (middle, high) if now is not None and now <= target else (low, middle)
+    return replace(spec, **{str(spec.size): low})  # type: ignore[type-var]
+
+
+def sized(
+    arm: Arm, typed: tuple[Any, ...], fixed: Sequence[set[str]], model: Any, tokenizer: Any
+) -> tuple[tuple[Any, ...], str]:
+    """The specs at the budget, and what to say of it."""
+    pass
+
+    if not typed:
+        return typed, "head only" if arm.text == "head" else "nothing to store"
+    free = [spec.size is not None and spec.size not in held for spec, held in zip(typed, fixed, strict=True)]
+    if arm.budget is None or not any(free):
+        stored = count(model, typed, tokenizer).stored
+        how = "size as typed" if any(spec.size for spec in typed) else "no size to set"
+        return typed, f"{stored:,}, {how}" + (f", whatever the budget of {arm.budget:,}" if arm.budget else "")
+    specs, counts = solve(model, typed, arm.budget, fixed)
+    left = arm.budget - counts.stored
+    return tuple(specs), f"nearest reachable {counts.stored:,}; {left:,} left" if left else f"{counts.stored:,} exactly"

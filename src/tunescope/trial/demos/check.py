@@ -1,0 +1,46 @@
+"""What may be asked of demonstrations on a task and a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.trial.demos.spec import Demos
+
+if TYPE_CHECKING:
+    from tunescope.trial.bench import Bench
+
+
+def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
+    """UserError for an option that has no effect on this task or model. others: the specs beside it in the arm."""
+    from tunescope.methods.artifact import AttentionDelta
+    from tunescope.tasks.kinds.classification import Classification
+    from tunescope.trial.demos import order
+
+    task = bench.task
+    if demos.each and any(isinstance(one, AttentionDelta) for one in others):
+        raise UserError(
+            f"{demos}: every query has demonstrations of its own, and reweight is of the label words of one block in "
+            "front of all; type it with demos:k=1"
+        )
+    labelled = isinstance(task, Classification)
+    needing = {
+        "choose=balanced": demos.choose == "balanced",
+        "order=entropy": demos.order == "entropy",
+        "calibrate=true": demos.calibrate,
+    }
+    for option, asked in needing.items():
+        if asked and not labelled:
+            raise UserError(f"{demos}: {option} is about labels, and this task has none; drop it.")
+    if demos.sets > 1 and not labelled:
+        raise UserError(
+            f"{demos}: sets averages the scores of labels, and answers that are written have none; drop it."
+        )
+    if task.needs_head is not None and (demos.tries or demos.calibrate):
+        option = "calibrate=true" if demos.calibrate else f"order={demos.order}"
+        raise UserError(f"{demos}: {option} reads the frozen model's answers, and an encoder has none; drop it.")
+    if demos.order == "entropy" and bench.kind != "decoder":
+        raise UserError(f"{demos}: order=entropy lets the model write inputs of its own, for which it takes a decoder.")
+    if demos.tries:
+        order.check(demos, task)

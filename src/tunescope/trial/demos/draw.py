@@ -1,0 +1,120 @@
+"""Which training rows stand in front of a query: of one block for all, or drawn for each query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.trial.demos.spec import Demos, count
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tunescope.trial.bench import Bench
+
+
+def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
+    """The training rows that the seed draws, in their mixed order; where each query has its own, one of the first
+    development row's sets.
+
+    Raises:
+        UserError: there are not so many.
+    """
+    pass
+    from tunescope.tasks import choosing
+    from tunescope.tasks.kinds.classification import Classification
+
+    rows, number = bench.splits.train, count(demos, bench.task)
+    if demos.each:
+        return sets_of(demos, bench, "dev", 0, Random(seed))[0]
+    if demos.choose == "diverse":
+        return tuple(choosing.diverse(bench.states("train", demos.encoder), number, seed))
+    if demos.choose == "random" or not isinstance(bench.task, Classification):
+        return tuple(choosing.uniform(len(rows), number, seed))
+    labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
+    return tuple(choosing.balanced(labels, demos.k, seed))
+
+
+def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
+    """These training rows solved, in this order, so that a query can follow directly."""
+    return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
+
+
+Set = tuple[int, ...]  # training rows in the order in which they are shown
+
+
+@dataclass(frozen=True)
+class Source:
+    """What sets are drawn from.
+
+    groups: what is drawn from -> training rows: each class, or all rows where classes do not count. take: rows of
+    each group in a set. states: part -> (rows, width), of length 1; empty where nothing is compared.
+    """
+
+    groups: Mapping[str, Sequence[int]]
+    take: int
+    states: Mapping[str, Tensor]
+
+
+def source(demos: Demos, bench: Bench) -> Source:
+    """What the demonstrations of this bench are drawn from; compared once, with nothing attached to the model."""
+    from tunescope.tasks.choosing import unit
+    from tunescope.tasks.kinds.classification import Classification
+    from tunescope.trial.plan import PARTS
+
+    key = f"source of {demos}"
+    if key not in bench.shown:
+        task, rows = bench.task, bench.splits.train
+        groups: dict[str, list[int]] = {}
+        by_class = isinstance(task, Classification) and demos.choose not in ("nearest", "random")
+        for index, row in enumerate(rows):
+            groups.setdefault(f"label '{task.label_of(row, index)}'" if by_class else "the training rows", []).append(
+                index
+            )
+        states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
+        bench.shown[key] = Source(groups, demos.k if by_class else count(demos, task), states)
+    found: Source = bench.shown[key]
+    return found
+
+
+def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -> list[Set]:
+    """`demos.sets` sets for a row of a part; a training row is never in its own, and has one.
+
+    Of a group the half most like the query stays, rounded down, the row itself counted before it is left out.
+
+    Raises:
+        UserError: a group has too few rows.
+    """
+    from tunescope.tasks.choosing import closest
+
+    given = source(demos, bench)
+    similar = given.states["train"] @ given.states[part][index] if given.states else None
+    kept: list[list[int]] = []
+    for name, group in given.groups.items():
+        members = [row for row in group if part != "train" or row != index]
+        most = len(group) // 2 if demos.choose == "similar" else len(members)
+        if min(most, len(members)) < given.take:
+            raise UserError(_too_few(demos, name, len(group), min(most, len(members)), given.take))
+        if similar is not None:
+            members = closest(similar, members, given.take if demos.choose == "nearest" else most)
+        kept.append(members)
+    if demos.choose == "nearest":
+        return [tuple(kept[0][::-1])]
+    return [_one_set(kept, given.take, random) for _ in range(1 if part == "train" else demos.sets)]
+
+
+def _one_set(kept: Sequence[Sequence[int]], take: int, random: Random) -> Set:
+    rows = [row for members in kept for row in random.sample(members, take)]
+    random.shuffle(rows)
+    return tuple(rows)
+
+
+def _too_few(demos: Demos, name: str, there: int, left: int, take: int) -> str:
+    what = "the half most like a query" if demos.choose == "similar" else "what is not the query itself"
+    return (
+        f"{demos}: {take} demonstrations are asked for from {what} of {name}: {left} of {there} rows. "
+        "Take a smaller k, or give more training rows."
+    )

@@ -1,0 +1,64 @@
+"""What a run's answer depends on beside its plan, as hashes, and the folder that is named by it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tunescope.models import load
+from tunescope.models.load import load_model
+from tunescope.system import run_folder
+from tunescope.trial import plan
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
+
+OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash"}
+
+
+def asked_with(bench: Bench) -> dict[str, str]:
+    """What an answer depends on beside the base's weights: hashes of tokenizer, config and layers behind the base."""
+    from tunescope.models.fingerprint import hash_tensors
+
+    if "asked with" not in bench.shown:
+        base = {id(value) for value in bench.model.base_model.parameters()}
+        own = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
+        behind = own if bench.task.needs_head is None else {}  # a new head stands in for what is there
+        config = {key: value for key, value in bench.model.config.to_dict().items() if key not in OF_LOADING}
+        parts = {
+            "tokenizer": tokenizer_state(bench.tokenizer),
+            "config": json.dumps(config, sort_keys=True, default=str),
+        }
+        hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in parts.items()}
+        bench.shown["asked with"] = hashed | {"behind": hash_tensors(behind)}
+    return dict(bench.shown["asked with"])
+
+
+def tokenizer_state(tokenizer: Any) -> str:
+    """All that decides a text's ids, but for what a call sets (padding, truncation)."""
+    own = {"vocabulary": sorted(tokenizer.get_vocab().items()), "special": tokenizer.special_tokens_map}
+    if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
+        own |= {"backend": {**json.loads(backend.to_str()), "padding": None, "truncation": None}}
+    return json.dumps(own, sort_keys=True, default=str)
+
+
+def encoder_print(bench: Bench, encoder: str) -> str:
+    """The fingerprint of another encoder, which a run that asks it what is alike depends on."""
+    from tunescope.models.fingerprint import fingerprint
+
+    if (key := f"fingerprint of {encoder}") not in bench.shown:
+        bench.shown[key] = fingerprint(load_model(encoder)[0])
+    return str(bench.shown[key])
+
+
+def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) -> Path:
+    """runs/[KIND-]MODEL-DATA-HASH: the same question comes back to the same folder.
+
+    asked: what a question of this kind has beside the plan.
+    """
+    name = f"{load.model_name(question.model)}-{Path(question.data['train']).name.partition('.')[0]}"
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
+    known = plan.to_json(question) | ({"asked": [kind, *asked]} if kind else {})
+    return Path("runs") / f"{f'{kind}-' if kind else ''}{safe[:60]}-{run_folder.identity(known)[:8]}"

@@ -1,0 +1,136 @@
+"""Open what a plan names, model, rows and task, and check that they go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from tunescope.errors import UserError
+from tunescope.models.load import load_model
+from tunescope.tasks.make import make_task
+from tunescope.trial.bench import Bench, room
+from tunescope.trial.plan import PARTS, Plan
+
+
+def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any = None) -> Bench:
+    """Load and check everything; objects that are given are used as they are.
+
+    Raises:
+        UserError: the model, a file, a row or the task cannot be used.
+    """
+    from tunescope.data.read import read, sha256
+    from tunescope.data.splitting import split
+    from tunescope.models.anatomy import kind
+    from tunescope.models.fingerprint import fingerprint
+    from tunescope.tasks.prompts import languages
+
+    parts = {part: read(path) for part, path in plan.data.items()}
+    hashes = {part: sha256(path) for part, path in plan.data.items()}
+    if model is None:
+        by = plan.task.get("by") if task is None else getattr(task, "by", None)
+        model, tokenizer = load_model(plan.model, in_words=by == "words")
+    device = torch.device(plan.device)
+    model = model.to(device).eval()
+    model_kind = kind(model)
+    task = task if task is not None else make_task(_with_metric(plan), model_kind)
+    if model_kind == "encoder":
+        _check_head(model, task)
+    draws = _draws(plan, task, parts)
+    same = task.fields()  # rows of one input go to one part, whatever else they hold
+    for rows in parts.values():
+        _check_fields(rows, same)
+    cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
+    splits = draws[plan.seeds[0]] if draws else cut()
+    splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
+    tokenizer = languages.told(tokenizer, task)
+    task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
+    bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
+    for part in PARTS:  # a row that cannot be used is found now, not in every arm
+        bench.encoded(part, bos=True, room=room(bench, 0))
+    _check_answers(bench)
+    return bench
+
+
+def _with_metric(plan: Plan) -> Mapping[str, Any]:
+    """The task as asked; where texts are written and no metric is named, with that of the corpus."""
+    from tunescope.data.corpus_name import scored_by
+
+    if plan.task["kind"] != "generation" or "metric" in plan.task:
+        return plan.task
+    return {**scored_by(plan.data["train"]), **plan.task}
+
+
+def _check_fields(rows: Any, fields: Iterable[str]) -> None:
+    """UserError for a row without one of the fields, which would be cut as if all were equal."""
+    from tunescope.data.row import value
+
+    for index, row in enumerate(rows):
+        for name in fields:
+            value(row, name, index)
+
+
+def _check_answers(bench: Bench) -> None:
+    """UserError for an answer longer than the decoder of an encoder-decoder has positions, or that may become so."""
+    limit = room(bench, 0)
+    if limit is None or bench.kind != "encoder-decoder" or not bench.task.writes:
+        return
+    for part in PARTS:
+        rows = getattr(bench.splits, part)
+        encoded = bench.encoded(part, bos=True, room=limit)
+        longest = max(encoded, key=lambda row: len(row.target_ids), default=None)
+        if longest is not None and len(longest.target_ids) > limit:
+            name = getattr(rows[0], "file", part)
+            raise UserError(
+                f"{name} line {longest.row}: the answer has {len(longest.target_ids)} tokens, and the decoder of "
+                f"{bench.model.config.model_type!r} {limit} positions. Shorten the answer or leave the row out."
+            )
+    if bench.task.max_new_tokens > limit:
+        raise UserError(
+            f"Answers of {bench.task.max_new_tokens} tokens are more than the {limit} positions of "
+            f"{bench.model.config.model_type!r}; type: --max-new-tokens {limit}"
+        )
+
+
+def _told(splits: Any, parts: Mapping[str, Any]) -> Any:
+    """The splits, with what the readers of corpora say of their rows in front of the notes."""
+    told = [note for rows in parts.values() for note in getattr(rows, "notes", ())]
+    return replace(splits, notes=(*told, *splits.notes))
+
+
+def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
+    """Seed -> its K-shot parts; none without --k-shot."""
+    from tunescope.data.k_shot import k_shots
+    from tunescope.tasks.kinds.classification import Classification
+
+    if plan.k_shot is None:
+        return {}
+    if not isinstance(task, Classification):
+        raise UserError("--k-shot draws rows of each label, and this task has none: it is for --task classification.")
+    if "dev" in parts or "test" not in parts:
+        raise UserError(
+            "--k-shot draws the training and the development rows from DATA, and tests on rows of their own: give "
+            "--test FILE and no --dev."
+        )
+    for rows in parts.values():
+        _check_fields(rows, task.fields())
+    return k_shots(parts["train"], parts["test"], task.label_of, task.fields(), k=plan.k_shot, seeds=plan.seeds)
+
+
+def _check_head(model: Any, task: Any) -> None:
+    """UserError for an encoder without the masked-language-model head that the task asks, or with one it does not."""
+    has_words = model.get_output_embeddings() is not None
+    if has_words == (getattr(task, "by", "head") == "words"):
+        return
+    if has_words:
+        raise UserError(
+            f"by='head' trains a head of its own on a bare encoder, and {type(model).__name__} answers in words. Load "
+            "it with transformers.AutoModel, or type: by='words'"
+        )
+    raise UserError(
+        f"by='words' needs a masked language model, and {type(model).__name__} has no head that gives words. Load it "
+        "with transformers.AutoModelForMaskedLM, or type: by='head'"
+    )

@@ -1,0 +1,167 @@
+"""The question that a comparison asks, as data: checked before anything is loaded, kept in config.json."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.system.plugins import one_of
+from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.optimizers import OPTIMIZERS, SCHEDULES
+
+if TYPE_CHECKING:
+    from tunescope.trial.rates import Race
+
+PARTS = ("train", "dev", "test")
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a pilot cuts short: the full comparison's steps, seeds, stopping and learning rates."""
+
+    steps: int
+    seeds: tuple[int, ...]
+    eval_every: int
+    patience: int
+    trials: int
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything that a run's numbers depend on, but for the contents of the files it names.
+
+    arms: as typed; () means the default ones for the model's kind.
+    budgets: stored parameters; () leaves every size as typed.
+    rates: learning rates instead of each method's own grid; () means the grid.
+    threads: of each arm run, whatever the number of workers, so their numbers are the same.
+    pilot_of: in a pilot, the comparison that it stands for.
+    k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
+    together: how many runs share a pass of the model, where they can; 0 takes what a short measurement finds quickest.
+    halving: whether learning rates that have clearly lost stop early; see `trial.rates`.
+    beyond: learning rates past an end of its grid that an arm may try, one at a time while the last one wins.
+    trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
+    """
+
+    model: str
+    data: Mapping[str, str]
+    task: Mapping[str, Any]
+    arms: tuple[str, ...] = ()
+    budgets: tuple[int, ...] = ()
+    seeds: tuple[int, ...] = (0, 1, 2)
+    trials: int = 3
+    rates: tuple[float, ...] = ()
+    threads: int = 1
+    device: str = "cpu"
+    settings: Settings = field(default_factory=Settings)
+    pilot_of: Whole | None = None
+    trial_steps: int | None = None
+    k_shot: int | None = None
+    together: int = 1
+    halving: bool = False
+    beyond: int = 0
+
+    @property
+    def race(self) -> "Race":
+        """What the rules on learning rates ask of the plan."""
+        from tunescope.trial.rates import Race
+
+        return Race(len(self.rates) or self.trials, self.settings.steps, self.settings.eval_every)
+
+
+def check(plan: Plan) -> Plan:
+    """The plan, if every field can be used.
+
+    Raises:
+        UserError: names the option, what it was given and what it takes.
+    """
+    settings = plan.settings
+    for name in ("steps", "batch_size", "accumulate", "eval_every", "patience"):
+        _at_least(name, getattr(settings, name), 1)
+    if settings.accumulate > settings.batch_size:
+        raise UserError(
+            f"--accumulate {settings.accumulate} is more parts than a batch of {settings.batch_size} has rows; "
+            f"give at most {settings.batch_size}."
+        )
+    _at_least("trials", plan.trials, 1)
+    _at_least("threads", plan.threads, 1)
+    _at_least("together", plan.together, 0)
+    if plan.k_shot is not None:
+        _at_least("k_shot", plan.k_shot, 1)
+    for budget in plan.budgets:
+        _at_least("budget", budget, 1)
+    if plan.halving:
+        from tunescope.trial import rates as racing
+
+        racing.check_halving(plan.race)
+    _at_least("beyond", plan.beyond, 0)
+    if plan.beyond:
+        from tunescope.trial import rates as the_rates
+
+        the_rates.check_beyond(plan.race)
+    for rate in plan.rates:
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
+    if not 0 <= settings.warmup < 1:
+        raise UserError(f"--warmup {settings.warmup:g} is a share of the steps; give 0 or more and less than 1.")
+    if settings.clip <= 0 or settings.weight_decay < 0:
+        raise UserError("--clip must be above 0 and --weight-decay at least 0.")
+    for name, allowed in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        one_of(name, getattr(settings, name), allowed)
+    if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds) or not all(0 <= s < 2**31 for s in plan.seeds):
+        raise UserError(
+            f"--seeds {' '.join(map(str, plan.seeds)) or 0}: give how many, 1 or more, or which: two or more different "
+            "whole numbers from 0 to 2147483647."
+        )
+    return plan
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    return asdict(plan)
+
+
+def from_json(config: Mapping[str, Any], source: Path) -> Plan:
+    """The plan in a config.json, checked; anything unknown or of a wrong type is refused by name."""
+    from pydantic import TypeAdapter, ValidationError
+
+    names = {entry.name for entry in fields(Plan)}
+    try:
+        plan = TypeAdapter(Plan).validate_python({key: config[key] for key in config if key in names})
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{source}: '{where}' cannot be used ({first['msg']}); start the comparison anew.") from None
+    return check(plan)
+
+
+def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
+    """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file, a mapping, or a corpus (NAME:FOLDER).
+
+    Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
+    """
+    from tunescope.data.corpus import expanded
+
+    given = data if isinstance(data, Mapping) else {"train": data}
+    unknown = sorted(set(given) - set(PARTS))
+    if unknown or "train" not in given:
+        raise UserError(
+            f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
+        )
+    return expanded(given)
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise UserError(f"--{name.replace('_', '-')} {value} is too small; give a whole number of {least} or more.")
+
+
+def default_settings(steps: int, batch_size: int) -> Settings:
+    """Ten evaluations a run."""
+    return Settings(steps=steps, batch_size=batch_size, eval_every=max(1, steps // 10))
+
+
+def with_settings(settings: Settings, **changes: Any) -> Settings:
+    """The settings, but for the changes that are not None."""
+    return replace(settings, **{name: value for name, value in changes.items() if value is not None})

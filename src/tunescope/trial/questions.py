@@ -1,0 +1,162 @@
+"""What an arm asks the model: its demonstrations in their order, its rows, and the task that reads the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import UserError
+from tunescope.tasks.prompts.chain import THEN, THINK
+from tunescope.trial.demos import draw
+from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import spec as demonstrations
+from tunescope.trial.demos.spec import Demos
+
+if TYPE_CHECKING:
+    from tunescope.tasks.prompts.chain import Chain
+    from tunescope.trial.arm import Ready
+    from tunescope.trial.bench import Bench
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Training rows in the order in which they stand in front, and what trying orders has found."""
+
+    rows: tuple[int, ...]
+    orders: dict[str, Any] | None = None
+
+
+def asked(task: Any, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Any:
+    """The task as an arm asks it: at once, or with steps; these are sampled by the seed."""
+    return replace(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
+
+
+def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> None:
+    """UserError where steps cannot be asked for. alone: nothing but demonstrations stands beside them."""
+    from tunescope.tasks.kinds.reasoning import Reasoning
+
+    if not isinstance(bench.task, Reasoning):
+        raise UserError(f"{chain} reads an answer out of written steps, for which the task is --task reasoning.")
+    if bench.kind != "decoder":
+        raise UserError(f"{chain} goes on from what the model wrote, and this is an {bench.kind}: take a decoder.")
+    if demos and (chain.think, chain.then) != (THINK, THEN):
+        raise UserError(
+            f"{chain}: think and then have no effect behind demonstrations, which show the steps; drop them."
+        )
+    if not alone:
+        raise UserError(f"{chain} asks the model as it is, alone or behind demos:k=N; nothing is trained or attached.")
+
+
+def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
+    """The demonstrations of that seed, their order tried out on the frozen model if that is asked for.
+
+    Tried once in a process: the same arm at other learning rates has the same.
+    """
+    key = f"{demos} {chain} {seed}"
+    if key not in bench.shown:
+        rows = draw.drawn(demos, bench, seed)
+        bench.shown[key] = (
+            _tried(demos, asked(bench.task, demos, chain, seed), bench, rows, seed) if demos.tries else Shown(rows)
+        )
+    found: Shown = bench.shown[key]
+    return found
+
+
+def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
+    import tunescope as ts
+    from tunescope.trial.bench import room
+    from tunescope.trial.demos.order import ordered
+
+    def answers(order: tuple[int, ...], given: Sequence[Any] | None) -> Any:
+        words = ts.Text(text=draw.text(bench, task, order))
+        with ts.attach(bench.model, words, tokenizer=bench.tokenizer) as tuned:
+            left = room(bench, tuned.positions)
+            if given is None:
+                queries = bench.encoded("dev", bos=False, room=left, task=task)
+            else:
+                queries = task.encode(given, bench.tokenizer, model_kind=bench.kind, bos=False, room=left)
+            reader = _calibrated(bench, bos=False, room=left) if demos.calibrate else task
+            return reader.predict(bench.model, queries, bench.tokenizer)
+
+    found = ordered(demos, bench, rows, seed, answers)
+    return Shown(found.rows, found.to_json())
+
+
+def task_of(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Any:
+    """The task as the arm asks it, with the arm's artifacts attached; with the one prior of one block in front."""
+    from tunescope.trial.bench import room
+
+    if not (arm.demos and arm.demos.calibrate) or arm.demos.each:
+        return asked(bench.task, arm.demos, arm.chain, seed)
+    return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
+
+
+def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> list[Any]:
+    """The rows of a part as the arm's model reads them; the first draw, where several answer."""
+    from tunescope.trial.bench import room
+
+    if arm.demos and arm.demos.each:
+        return _own(arm, bench, tuned).rows(part, seed)[0]
+    task = asked(bench.task, arm.demos, arm.chain)
+    return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
+
+
+def drawn_rows(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Callable[[list[int]], list[Any]]:
+    """Numbers of training rows -> what the model is trained on; demonstrations of their own are drawn at each call."""
+    if arm.demos and arm.demos.each and arm.demos.draws:
+        return _own(arm, bench, tuned).drawn_now
+    rows = rows_of(arm, bench, tuned, "train", seed)
+    return lambda chosen: [rows[index] for index in chosen]
+
+
+def predictions(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> Sequence[Any]:
+    """What the arm answers to the rows of a part."""
+    from tunescope.tasks.answers import ensemble
+
+    task, demos = task_of(arm, bench, tuned, seed), arm.demos
+    if demos and demos.each and (demos.sets > 1 or demos.calibrate):
+        own = _own(arm, bench, tuned)
+        prior = own.priors(part, seed) if demos.calibrate else None
+        return ensemble.predicted(task, bench.model, own.rows(part, seed), bench.tokenizer, prior)
+    found: Sequence[Any] = task.predict(bench.model, rows_of(arm, bench, tuned, part, seed), bench.tokenizer)
+    return found
+
+
+def _own(arm: Ready, bench: Bench, tuned: Any) -> own_demos.Asking:
+    assert arm.demos is not None
+    task = asked(bench.task, arm.demos, arm.chain)
+    return own_demos.Asking(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
+
+
+def begun(arm: Ready, tuned: Any) -> bool:
+    """Whether a text in front has begun the sequence already."""
+    from tunescope.methods.contexts.anchors import Anchors
+    from tunescope.methods.contexts.text import Text
+
+    is_block = arm.demos is not None and not arm.demos.each
+    return is_block or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
+
+
+def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
+    """What a result keeps of the demonstrations: their lines in the order shown, orders tried, and the prior."""
+    from tunescope.data.row import line_of
+    from tunescope.tasks.kinds.classification import Classification
+
+    if arm.demos is None:
+        return None
+    if arm.demos.each:
+        demos, times = arm.demos, own_demos.passes(arm.demos)
+        of = "each label's rows" if isinstance(bench.task, Classification) else "the training rows"
+        drawn = {"choose": demos.choose, "of": of, "sets": demos.sets, "passes": times, "trained": arm.trained}
+        return {"each": True, "count": demonstrations.count(demos, bench.task)} | drawn
+    found = shown(arm.demos, arm.chain, bench, seed)
+    lines = [line_of(bench.splits.train[index], index) for index in found.rows]
+    prior = dict(task.prior) if arm.demos.calibrate else None
+    return {"each": False, "count": len(lines), "lines": lines, "orders": found.orders, "prior": prior}
+
+
+def _calibrated(bench: Bench, *, bos: bool, room: int | None) -> Any:
+    from tunescope.tasks.answers.calibration import calibrated
+
+    return calibrated(bench.task, bench.model, bench.tokenizer, model_kind=bench.kind, bos=bos, room=room)

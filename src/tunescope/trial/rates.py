@@ -1,0 +1,118 @@
+"""Successive halving of learning rates: those that have clearly lost stop early.
+
+(Jamieson and Talwalkar 2016, arXiv:1502.07943, with thirds for halves.) At a third of the steps the best third of an
+arm's rates goes on, by the best development score until then, ties to the lower loss; of more than three, a ninth goes
+on at a third of the steps and a third at a ninth; and so on. What goes on is a run like any other, to the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    pass
+
+
+if TYPE_CHECKING:
+    pass
+
+PART = 3
+
+
+class Race(NamedTuple):
+    """How many learning rates are tried, in how many steps, and how many lie between their scores."""
+
+    rates: int
+    steps: int
+    eval_every: int
+
+
+def rungs(race: Race) -> list[tuple[int, int]]:
+    """The steps at which rates are held against one another, each with how many go on; the last leaves one."""
+    count, found = 0, dict[int, int]()
+    while PART**count < race.rates:
+        count += 1
+    for at in range(count):
+        between = PART ** (count - at) * race.eval_every
+        found[-(-race.steps // between) * race.eval_every] = -(-race.rates // PART ** (at + 1))
+    return [(step, most) for step, most in found.items() if step < race.steps]
+
+
+def check_halving(race: Race) -> None:
+    """Raises UserError where no run would stop early."""
+    if race.rates < 2:
+        raise UserError("--halving has no effect on one learning rate; give more with --trials or --lr.")
+    if not rungs(race):
+        raise UserError(
+            f"--halving has no effect with --eval-every {race.eval_every}: a third of {race.steps} "
+            f"steps has no score. Type: --eval-every {max(1, race.steps // PART)}"
+        )
+
+
+def halving_rule(race: Race) -> str:
+    """The rule as it works out here, for the record."""
+    return "; ".join(
+        f"at step {step} the best {most} of {race.rates} learning rates go on" for step, most in rungs(race)
+    )
+
+
+def trial_steps(race: Race) -> list[int]:
+    """Of every learning rate's trial, the longest last."""
+    left, found = race.rates, list[int]()
+    for step, most in rungs(race):
+        found += [step] * (left - most)
+        left = most
+    return found + [race.steps] * left
+
+
+def grid(own: Sequence[Sequence[float]], trials: int, rates: Sequence[float]) -> list[tuple[float, ...]]:
+    """For each trial the rate of every method: the grids of composed methods are walked together.
+
+    own: each method's own grid. One trial takes the middle of the grids, two their ends.
+    """
+    if rates:
+        return [(rate,) * len(own) for rate in sorted(rates)]
+    grids = [sorted(one) for one in own]
+    size = min(map(len, grids))
+    if trials > size:
+        raise UserError(f"--trials {trials}: the methods' own grids have {size} learning rates; name more with --lr.")
+    chosen = {1: [size // 2], 2: [0, size - 1]}.get(trials, range(trials))
+    return [tuple(rates[index] for rates in grids) for index in chosen]
+
+
+Rates = tuple[float, ...]  # of each method of an arm; those of a composition rise together
+
+FACTOR = 3.0
+
+DIGITS = 3
+
+
+def check_beyond(race: Race) -> None:
+    """Raises UserError where there is no end to go beyond."""
+    if race.rates < 2:
+        raise UserError("--beyond has no effect on one learning rate; give more with --trials or --lr.")
+
+
+def following(tried: Sequence[Rates], best: Rates) -> Rates | None:
+    """What to try after these of which `best` won; None where it lies between others."""
+    if len(tried) > 1 and best in (max(tried), min(tried)):
+        return _times(best, FACTOR if best == max(tried) else 1 / FACTOR)
+    return None
+
+
+def possible(grid: Sequence[Rates], most: int) -> list[Rates]:
+    """Every rate that `most` steps past either end can come to."""
+    found = list[Rates]()
+    for rates, factor in ((max(grid), FACTOR), (min(grid), 1 / FACTOR)) if len(grid) > 1 else ():
+        for _ in range(most):
+            rates = _times(rates, factor)
+            found.append(rates)
+    return found
+
+
+def _times(rates: Rates, factor: float) -> Rates:
+    """Rounded, so that a rate reads as it is typed."""
+    return tuple(float(f"{rate * factor:.{DIGITS}g}") for rate in rates)

@@ -1,0 +1,245 @@
+"""The only training loop. It knows rows by number and the model only through `loss` and `score`."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from tunescope.system.machine import precision_on
+from tunescope.trial.train import state as checkpoint
+from tunescope.trial.train.batches import stream
+from tunescope.trial.train.optimizers import factor, make
+from tunescope.trial.train.state import Point, State
+
+
+class Diverged(RuntimeError):
+    """The loss or its gradient is no longer a finite number."""
+
+    def __init__(self, step: int, loss: float):
+        super().__init__(f"loss {loss:g} at step {step}; a smaller learning rate may help")
+        self.step, self.loss = step, loss
+
+
+class OutOfMemory(RuntimeError):
+    """The device had no room for this arm."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained, on which rows.
+
+    `loss(rows)` is the mean over the labelled tokens of those rows; `score()` is on the development set,
+    higher is better. `labelled` counts each row's labelled tokens: it weights the parts of an accumulated
+    batch.
+    """
+
+    parameters: Mapping[str, Tensor]
+    rates: Mapping[str, float]
+    loss: Callable[[list[int]], Tensor]
+    score: Callable[[], float]
+    lengths: Sequence[int]
+    labelled: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How it is trained; fixed before the data and the same for every arm."""
+
+    steps: int = 500
+    batch_size: int = 16
+    accumulate: int = 1
+    optimizer: str = "adamw"
+    schedule: str = "linear"
+    warmup: float = 0.06
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    precision: str = "auto"
+    eval_every: int = 50
+    patience: int = 5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; `best` is None before the first evaluation."""
+
+    step: int
+    steps: int
+    loss: float
+    best: float | None
+    seconds_left: float
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Where the state is kept while training, and how often."""
+
+    folder: Path
+    every_seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows whose loss is wanted, and what it is multiplied by: their share of the batch's labelled tokens."""
+
+    rows: list[int]
+    weight: float
+
+
+Result = TypeVar("Result")
+Work = Generator[Part, float, Result]  # sent back: the value of the weighted loss, once its gradients are there
+
+
+def train(
+    problem: Problem,
+    settings: Settings,
+    seed: int,
+    *,
+    saving: Saving | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    until: int | None = None,
+) -> State:
+    """Train in place; afterwards the parameters hold the tensors that scored best.
+
+    until: a step, of those at which it is scored, to pause at: then `is_paused` holds of the state, which is saved.
+
+    Early stopping: the development score is taken every `eval_every` steps and after the last; training stops
+    after `patience` scores in a row that do not exceed the best, and the earliest best is kept. A saved
+    state in `saving.folder` is gone on from, to the same bits (on a CPU).
+
+    Raises:
+        Diverged: the loss or the gradient's norm is not finite.
+    """
+    return _alone(training(problem, settings, seed, saving=saving, report=report, until=until), problem, settings)
+
+
+def one_step(
+    problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
+) -> float:
+    """One update; returns the batch's loss."""
+    return _alone(update(problem, settings, optimizer, rows, step), problem, settings)
+
+
+def _alone(work: Work[Result], problem: Problem, settings: Settings) -> Result:
+    """Every loss that is asked for in a pass of its own."""
+    device = next(iter(problem.parameters.values())).device
+    try:
+        part = next(work)
+        while True:
+            with autocast(device, settings.precision):
+                loss = problem.loss(part.rows) * part.weight
+            loss.backward()  # type: ignore[no-untyped-call]
+            part = work.send(loss.item())
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+
+
+def training(
+    problem: Problem,
+    settings: Settings,
+    seed: int,
+    *,
+    saving: Saving | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    until: int | None = None,
+) -> Work[State]:
+    """`train`, but that the losses are computed by whoever drives it: several runs can share a pass."""
+    parameters = problem.parameters
+    optimizer = make(settings.optimizer, parameters, problem.rates, settings.weight_decay)
+    state = (saving and checkpoint.load(saving.folder, parameters, optimizer)) or State()
+    rows = stream(problem.lengths, settings.batch_size, seed, state.step)
+    clock, saved = time.monotonic() - state.seconds, time.monotonic()
+    last = settings.steps if until is None else until
+    while state.step < last and state.waited < settings.patience:
+        loss = yield from update(problem, settings, optimizer, next(rows), state.step)
+        state.step += 1
+        state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
+        if state.step % settings.eval_every == 0 or state.step == settings.steps:
+            _evaluate(problem, state)
+        state.seconds = time.monotonic() - clock
+        left = state.seconds / state.step * (settings.steps - state.step)
+        report(Progress(state.step, settings.steps, loss, state.best_score, left))
+        if saving and time.monotonic() - saved >= saving.every_seconds:
+            checkpoint.save(saving.folder, state, parameters, optimizer)
+            saved = time.monotonic()
+    if is_paused(state, settings):
+        assert saving is not None
+        checkpoint.save(saving.folder, state, parameters, optimizer)
+        return state
+    with torch.no_grad():
+        for name, leaf in parameters.items():
+            leaf.copy_(state.best[name])
+    return state
+
+
+def is_paused(state: State, settings: Settings) -> bool:
+    """Whether the run was to go no further for now, and has more steps before it."""
+    return state.step < settings.steps and state.waited < settings.patience
+
+
+def update(
+    problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
+) -> Work[float]:
+    """One update of the parameters, in as many parts as are accumulated; returns the batch's loss."""
+    size = -(-len(rows) // settings.accumulate)
+    whole = sum(problem.labelled[row] for row in rows)
+    total = 0.0
+    optimizer.zero_grad(set_to_none=True)
+    for start in range(0, len(rows), size):
+        part = rows[start : start + size]
+        total += yield Part(part, sum(problem.labelled[row] for row in part) / whole)
+    norm = torch.nn.utils.clip_grad_norm_(list(problem.parameters.values()), settings.clip)
+    if not torch.isfinite(norm) or total != total or abs(total) == float("inf"):
+        raise Diverged(step + 1, total)
+    for group in optimizer.param_groups:
+        group["lr"] = group["peak"] * factor(settings.schedule, step, settings.steps, settings.warmup)
+    optimizer.step()
+    return total
+
+
+def _evaluate(problem: Problem, state: State) -> None:
+    score = problem.score()
+    point: Point = {"step": state.step, "loss": state.loss_sum / state.loss_count, "dev": score}
+    state.curve.append(point)
+    state.loss_sum, state.loss_count = 0.0, 0
+    if state.best_score is None or score > state.best_score:
+        state.best_score, state.best_step, state.waited = score, state.step, 0
+        state.best = {name: leaf.detach().clone() for name, leaf in problem.parameters.items()}
+    else:
+        state.waited += 1
+
+
+def early_stopping(settings: Settings) -> str:
+    """The rule in words, for the record."""
+    return (
+        f"development score every {settings.eval_every} steps and after the last; "
+        f"stop after {settings.patience} in a row that do not exceed the best; the earliest best is kept"
+    )
+
+
+@contextmanager
+def memory_errors_named() -> Iterator[None]:
+    """Raise OutOfMemory for what torch raises, which differs by device."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as problem:
+        raise OutOfMemory(_first_line(problem)) from problem
+    except RuntimeError as problem:
+        if "can't allocate memory" in str(problem) or "out of memory" in str(problem):
+            raise OutOfMemory(_first_line(problem)) from problem
+        raise
+
+
+def _first_line(problem: BaseException) -> str:
+    return f"the device ran out of memory: {(str(problem).splitlines() or ['no more is known'])[0]}"
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The precision that losses are computed in."""
+    wanted = precision_on(device, precision) == "bfloat16"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=wanted)

@@ -1,0 +1,103 @@
+"""The state of a run half done, so that going on gives the same bits: safetensors and JSON, nothing pickled.
+
+The tensors are written first, under a name with their step; `state.json`, replaced last, names them with
+their sha256. So at any moment the folder holds one whole state, or none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.errors import UserError
+from tunescope.system import files
+
+Point = dict[str, float | int | None]
+
+
+@dataclass
+class State:
+    """What changes while training, but for the parameters and the optimizer themselves."""
+
+    step: int = 0
+    best_score: float | None = None
+    best_step: int = 0
+    waited: int = 0  # evaluations since the best
+    loss_sum: float = 0.0  # since the last point of the curve
+    loss_count: int = 0
+    seconds: float = 0.0
+    curve: list[Point] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+
+def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> None:
+    """Write the state of a run into `folder` and drop the one before."""
+    tensors, numbers = _flat(optimizer)
+    tensors |= {f"now/{name}": tensor.detach() for name, tensor in parameters.items()}
+    tensors |= {f"best/{name}": tensor for name, tensor in state.best.items()}
+    tensors["rng/cpu"] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors["rng/cuda"] = torch.cuda.get_rng_state()
+    path = folder / f"state-{state.step:08d}.safetensors"
+    files.put_tensors(path, tensors)
+    plain = {name: value for name, value in vars(state).items() if name != "best"}
+    files.put_json(
+        folder / "state.json",
+        {"state": plain, "optimizer": numbers, "tensors": path.name, "sha256": files.sha256(path)},
+    )
+    for old in folder.glob("state-*.safetensors*"):
+        if old != path:
+            files.remove(old)
+
+
+def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> State | None:
+    """Put the saved state back; None if there is none that is whole, so the run starts anew."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        record = files.read_json(folder / "state.json")
+        path = folder / Path(record["tensors"]).name
+        if files.sha256(path) != record["sha256"]:
+            return None
+        tensors = load_file(path)
+    except (UserError, OSError, KeyError, SafetensorError):
+        return None
+    with torch.no_grad():
+        for name, leaf in parameters.items():
+            leaf.copy_(tensors[f"now/{name}"])
+    _restore(optimizer, tensors, record["optimizer"])
+    torch.set_rng_state(tensors["rng/cpu"])
+    if torch.cuda.is_available() and "rng/cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["rng/cuda"])
+    best = {name: tensors[f"best/{name}"] for name in parameters if f"best/{name}" in tensors}
+    return State(**record["state"], best=best)
+
+
+def _flat(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
+    """The optimizer's state as tensors by name, and its plain numbers."""
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, dict[str, Any]] = {}
+    for index, entries in optimizer.state_dict()["state"].items():
+        numbers[str(index)] = {}
+        for key, value in entries.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimizer/{index}/{key}"] = value
+            else:
+                numbers[str(index)][key] = value
+    return tensors, numbers
+
+
+def _restore(
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], numbers: Mapping[str, dict[str, Any]]
+) -> None:
+    entries = {int(index): dict(plain) for index, plain in numbers.items()}
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        if kind == "optimizer":
+            index, _, key = rest.partition("/")
+            entries[int(index)][key] = tensor
+    optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})

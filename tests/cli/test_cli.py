@@ -1,0 +1,315 @@
+"""The command line as a person meets it: exit codes, one line for each mistake, Ctrl-C, a quick --help."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import tinyrun
+
+from tunescope.cli import app
+from tunescope.cli.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope.errors import UserError
+from tunescope.trial import command as the_command
+from tunescope.trial import plan
+from tunescope.trial.plan import default_settings
+
+QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    return tinyrun.write(tmp_path_factory.mktemp("material"))
+
+
+def call(monkeypatch, capsys, *words):
+    """(exit code, stdout, stderr) of a command in this process."""
+    monkeypatch.setattr(sys, "argv", ["tunescope", *map(str, words)])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        app.main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def tunescope(monkeypatch, capsys):
+    return lambda *words: call(monkeypatch, capsys, *words)
+
+
+HELP = """
+import sys, time
+sys.argv = ["tunescope", "--help"]
+from tunescope.cli.app import main
+try:
+    main()
+except SystemExit:
+    pass
+slow = {"torch", "transformers", "numpy", "psutil", "filelock"}
+heavy = sorted({name.partition(".")[0] for name in sys.modules} & slow)
+print("heavy:", heavy, "cpu:", time.process_time())
+"""
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    """The best of up to ten runs, in processor time: a busy machine slows some of them, not all."""
+    for _ in range(10):
+        done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+        assert "compare" in done.stdout
+        assert "heavy: []" in done.stdout
+        if float(done.stdout.rpartition(" ")[2]) < 0.3:
+            return
+    raise AssertionError(done.stdout)
+
+
+def test_every_option_is_explained(tunescope, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for verb in ("compare", "check", "demo", "resume", "doctor", "export", "import"):
+        _, out, _ = tunescope(verb, "--help")
+        options = re.findall(r"│ (?:\*  )?(--\S+(?: \S+)*)  +(.*?) *│", out)
+        assert options
+        assert [option for option, told in options if len(told.split()) < 3] == []
+
+
+def test_compare_writes_the_page_and_the_artifact_and_report_shows_it_again(tunescope, material, tmp_path):
+    model, data = material
+    words = ["compare", model, data["train"], "--dev", data["dev"], "--test", data["test"], *QUICK]
+    code, out, err = tunescope(*words, "--out", tmp_path / "run")
+    assert code == 0
+    assert "lora:rank=2" in out and "Verdict: " in out and f"page: {tmp_path}/run/report.html" in out
+    assert re.search(r"lora:rank=2  lr 0\.\d+ seed 0  done  dev 0\.\d+  4 steps in ", err)
+    code, shown, _ = tunescope("report", tmp_path / "run")
+    assert code == 0
+    assert "lora:rank=2" in shown
+    code, again, _ = tunescope("resume", tmp_path / "run", "--workers", "1")
+    assert (code, again) == (0, out)
+
+
+def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch, tmp_path):
+    model, data = material
+    asked = question(
+        model,
+        data["train"],
+        ProtocolOptions(dev=data["dev"], arms=("lora", "demos:k=2"), budget=(64, 128), seeds=(4, 5), lr=(0.1, 0.01)),
+        TaskOptions(label_field="label", words=("neg=dull,pos=bright",), template='{text} a "b"'),
+        TrainingOptions(steps=30, batch_size=4, schedule="cosine", patience=2),
+    )
+    monkeypatch.chdir(Path(model).parent)
+    seen = []
+    done = SimpleNamespace(folder=None, results=None)
+    monkeypatch.setattr("tunescope.compare.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
+    monkeypatch.setattr(app, "_show", lambda folder, results: None)
+    monkeypatch.setattr(sys, "argv", shlex.split(the_command.command(asked)))
+    handler = signal.getsignal(signal.SIGTERM)
+    app.main()
+    signal.signal(signal.SIGTERM, handler)
+    assert seen[0].data == asked.data
+    assert {**plan.to_json(seen[0]), "model": model} == plan.to_json(asked)
+
+
+def test_rates_and_a_number_of_rates_together_are_refused():
+    with pytest.raises(UserError, match=r"--lr says which .* --trials how many .*; give one"):
+        question("m", "d.jsonl", ProtocolOptions(lr=(0.1,), trials=2), None, None)
+    assert question("m", "d.jsonl", ProtocolOptions(lr=(0.1,)), None, None).trials == 3
+
+
+def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, material):
+    model, data = material
+    words = [
+        "check",
+        data["train"],
+        "--model",
+        model,
+        "--test",
+        data["test"],
+        "--arms",
+        "zero-shot",
+        "lora",
+        "lora:sites=attn.w",
+    ]
+    code, out, _ = tunescope(*words, "--steps", "10")
+    assert code == 0
+    assert re.search(r"train: \d+ rows; input tokens \d+ to \d+ \(middle \d+, 95 % up to \d+\)", out)
+    assert "labels: " in out
+    assert "the model takes 64 tokens, its context included" in out
+    assert re.search(r"lora: [\d,]+ parameters, \d+ ms a step, .* MB beside the model", out)
+    assert re.search(r"lora:sites=attn.w: .* asks for site 'attn.w'", out)
+    assert "Estimated from 3 real steps of each arm" in out
+
+
+def test_arms_lists_every_method_with_its_fields(tunescope):
+    code, out, _ = tunescope("arms")
+    assert code == 0
+    for line in ("zero-shot: ", "demos: ", "prefix: ", "lora: ", "a budget sets: rank", "example: lora:rank=8"):
+        assert line in out
+
+
+def test_doctor_says_whether_a_model_is_reached(tunescope, material):
+    code, out, _ = tunescope("doctor", "--model", material[0])
+    assert code == 0
+    assert "torch 2" in out
+    assert "all 2 modules call the tunescope function" in out
+    assert "self.q" in out
+
+
+ROWS = "".join(json.dumps(row) + "\n" for row in tinyrun.rows(10, 9))
+ONE_LABEL = ROWS.replace('"neg"', '"pos"')
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        (None, [], r"Cannot read \S+rows.jsonl: No such file or directory"),
+        ("", [], r"\S+rows.jsonl is empty"),
+        (ROWS + "{\n", [], r"\S+rows.jsonl line 11 is not JSON"),
+        (ROWS + '{"text": "a"}\n', [], r"rows.jsonl line 11 has no field 'label'"),
+        (ROWS, ["--text-field", "txt"], r"has no field 'txt'. Did you mean 'text'"),
+        (ONE_LABEL, [], "have one label only, 'pos'"),
+        (ROWS, ["--words", "neg"], "--words has 'neg'; give LABEL=WORD for each label, as in --words neg=bad,pos"),
+        (ROWS, ["--metric", "bleu"], "--metric is for --task generation, and this is --task classification"),
+        (ROWS, ["--task", "clasification"], "--task 'clasification' is not known. Did you mean 'classification'?"),
+        (ROWS, ["--arm", "lora"], "Unknown option: --arm. Did you mean --arms?"),
+        (ROWS, ["--steps", "many"], 'unable to convert "many" into int'),
+        (ROWS, ["--steps", "0"], "--steps 0 is too small"),
+        (ROWS, ["--workers", "-1"], "--workers -1 is too small"),
+        (ROWS, ["--budget", "1", "--arms", "lora"], "every arm was refused; lora: .* cannot be had for 1 param"),
+        (ROWS, ["--arms", "lora:sites=attn.w"], "every arm was refused; lora:sites=attn.w: .*attn.w"),
+        (ROWS, ["--template", "No Field"], r"error: Template 'No Field' must name at least one field of the rows"),
+        (ROWS, ["--optimizer", "adamv"], "--optimizer 'adamv' is not known. Did you mean 'adamw'?"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tunescope, material, tmp_path, content, words, message):
+    path = tmp_path / "rows.jsonl"
+    if content is not None:
+        path.write_text(content)
+    code, out, err = tunescope("compare", material[0], path, "--out", tmp_path / "run", *words)
+    line = err.splitlines()[-1]
+    assert (code, out) == (2, "")
+    assert line.startswith("error: ")
+    assert re.search(message, line)
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("/no/such/folder", "there is no folder /no/such/folder; give the folder of a transformers model"),
+        (".", r"the folder \. is not a transformers model with safetensors weights: .* It holds: "),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_named(tunescope, material, tmp_path, model, message):
+    code, _, err = tunescope("compare", model, material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert re.search(message, err.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"torn", r"not a transformers model with safetensors weights: .*header"),
+        ("tokenizer.json", None, r"broken has no tokenizer: save one there with tokenizer.save_pretrained\("),
+    ],
+)
+def test_a_damaged_model_folder_is_named(tunescope, material, tmp_path, name, content, message):
+    folder = tmp_path / "broken"
+    shutil.copytree(material[0], folder)
+    if content is None:
+        (folder / name).unlink()
+        (folder / "tokenizer_config.json").unlink()
+    else:
+        (folder / name).write_bytes(content)
+    code, _, err = tunescope("compare", folder, material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert re.search(message, err.splitlines()[-1])
+
+
+def test_a_file_where_the_run_would_go_is_named_and_kept(tunescope, material, tmp_path):
+    (tmp_path / "run").write_text("mine")
+    for out in (tmp_path / "run", tmp_path / "run" / "inner"):
+        code, _, err = tunescope("compare", material[0], material[1]["train"], "--out", out)
+        assert code == 2
+        assert err == f"error: {out} cannot be a folder: a file has that name. Name another: --out FOLDER\n"
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_compare_says_that_test_rows_are_also_in_train(tunescope, material, tmp_path):
+    data = material[1]
+    words = [data["train"], "--dev", data["dev"], "--test", data["train"], *QUICK, "--out", tmp_path / "run"]
+    words[words.index("lora:rank=2")] = "demos:k=2"
+    code, _, err = tunescope("compare", material[0], *words)
+    assert code == 0
+    assert "note: 64 of 64 test rows are also in train, exactly." in err
+
+
+def test_a_hub_name_that_is_not_reached_is_named(tunescope, material, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    code, _, err = tunescope("compare", "nobody/nothing-at-all", material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert "error: model 'nobody/nothing-at-all' cannot be loaded: " in err
+
+
+def test_a_verb_that_is_not_known_gets_the_nearest(tunescope):
+    code, _, err = tunescope("compar")
+    assert code == 2
+    assert 'Unknown command "compar". Did you mean "compare"?' in err
+
+
+def test_a_folder_in_use_is_refused_by_the_command_line(tunescope, material, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "LOCK").write_text(json.dumps({"pid": 7, "host": "elsewhere", "started": "then"}))
+    code, _, err = tunescope("compare", material[0], material[1]["train"], "--out", tmp_path / "run")
+    assert code == 2
+    assert "is in use by process 7 on host elsewhere, started then; wait, or " in err
+
+
+def test_ctrl_c_says_how_to_go_on_and_it_does(tunescope, material, tmp_path):
+    model, data = material
+    words = [model, data["train"], "--dev", data["dev"], "--test", data["test"], *QUICK, "--out", tmp_path / "run"]
+    words[words.index("--steps") + 1] = "100000"
+    words += ["--patience", "99999", "--eval-every", "1000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tunescope.cli.app", "compare", *map(str, words)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell's children ignore it
+    )
+    while not list(tmp_path.glob("run/arms/*.tmp-*")):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == f"stopped; resume with: tunescope resume {tmp_path}/run"
+    assert not (tmp_path / "run" / "LOCK").exists()
+
+
+def test_a_closed_pipe_is_quiet():
+    read, written = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "tunescope.cli.app", "arms"]
+    ended = subprocess.run(command, stdout=written, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(written)
+    assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_options_come_to_the_plan_they_name(material):
+    asked = question("m", "d.jsonl", None, None, None)
+    assert asked.settings == default_settings(500, 16)
+    assert (asked.seeds, asked.task) == ((0, 1, 2), {"kind": "classification"})
+    one = question(
+        "m", "d.jsonl", None, TaskOptions(task="generation", metric=("bleu", "nist"), input_field="mr"), None
+    )
+    assert one.task == {"kind": "generation", "input": "mr", "metric": "bleu", "also": ("nist",)}

@@ -1,0 +1,84 @@
+"""GLUE tasks as text: the published TSV, JSONL copies, labels that are none."""
+
+import made
+import pytest
+
+from tunescope.data.corpus import corpus
+from tunescope.errors import UserError
+
+
+def test_sst2_of_glue_is_read_with_its_dev_part_as_test(tmp_path):
+    made.put(tmp_path / "train.tsv", 'sentence\tlabel\nit "sings \t1\ndull\t0\n')
+    made.put(tmp_path / "dev.tsv", "sentence\tlabel\nbright\t1\n")
+    made.put(tmp_path / "test.tsv", "index\tsentence\n0\tno label\n")
+    found = corpus(f"sst2:{tmp_path}")
+    assert {part: len(rows) for part, rows in found.items()} == {"train": 2, "test": 1}
+    assert found["train"][0] == {
+        "input": 'sst2 sentence: it "sings',
+        "target": "positive",
+        "text": 'it "sings',
+        "label": "positive",
+    }
+
+
+def test_a_copy_of_sst2_in_jsonl_has_its_own_dev_and_test(tmp_path):
+    for name in ("train", "validation", "test"):
+        made.jsonl(tmp_path / f"{name}.jsonl", {"text": name, "label": 0})
+    found = corpus(f"sst2:{tmp_path}")
+    assert {part: rows[0]["text"] for part, rows in found.items()} == {
+        "train": "train",
+        "dev": "validation",
+        "test": "test",
+    }
+    with pytest.raises(UserError, match=r"x\.jsonl line 1: label 2 is none of 0, 1"):
+        corpus(f"sst2:{made.jsonl(tmp_path / 'x.jsonl', {'text': 'a', 'label': 2})}")
+
+
+def test_mnli_of_glue_and_of_a_copy_come_to_the_same_text(tmp_path):
+    glue = made.put(tmp_path / "train.tsv", "sentence1\tsentence2\tgold_label\nIt may rain.\tit rains\tneutral\n")
+    copy = made.jsonl(
+        tmp_path / "copy" / "a.jsonl", {"premise": "It may rain.", "hypothesis": "it rains", "label": "neutral"}
+    )
+    one, other = (next(iter(corpus(f"mnli:{path}").values()))[0] for path in (glue, copy))
+    assert (
+        one
+        == other
+        == {
+            "input": "mnli hypothesis: it rains premise: It may rain.",
+            "target": "neutral",
+            "text": "mnli hypothesis: it rains premise: It may rain.",
+            "label": "neutral",
+        }
+    )
+    with pytest.raises(UserError, match="label - is none of entailment, neutral, contradiction"):
+        corpus(f"mnli:{made.jsonl(tmp_path / 'b.jsonl', {'premise': 'a', 'hypothesis': 'b', 'label': '-'})}")
+
+
+def test_trec_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
+    (tmp_path / "train_5500.label").write_bytes(
+        "DESC:manner How did it end ?\nHUM:ind Who is Ren\xe9 ?\n".encode("latin-1")
+    )
+    made.put(tmp_path / "TREC_10.label", "NUM:dist How far is it ?\n")
+    found = corpus(f"trec:{tmp_path}")
+    assert [(row["input"], row["label"]) for row in found["train"]] == [
+        ("trec question: How did it end ?", "description"),
+        ("trec question: Who is Ren\xe9 ?", "human"),
+    ]
+    assert found["test"][0]["text"] == "How far is it ?" and found["test"][0]["target"] == "number"
+    copy = made.jsonl(tmp_path / "copy" / "a.jsonl", {"coarse": "NUM", "text": "How far is it ?"})
+    assert dict(corpus(f"trec:{copy}")["a"][0]) == dict(found["test"][0])
+    with pytest.raises(UserError, match=r"b\.jsonl line 1: class XYZ is none of ABBR, DESC"):
+        corpus(f"trec:{made.jsonl(tmp_path / 'b.jsonl', {'coarse': 'XYZ', 'text': 'a'})}")
+
+
+@made.needs_shared
+def test_the_stored_copies_come_out_whole():
+    questions = {part: len(rows) for part, rows in corpus(f"trec:{made.SHARED / 'trec'}").items()}
+    assert questions == {"train": 5452, "test": 500}
+    counts = {part: len(rows) for part, rows in corpus(f"sst2:{made.SHARED / 'sst2'}").items()}
+    assert counts == {"train": 6920, "dev": 872, "test": 1821, "train_phrases": 67349}
+    labels = {
+        row["label"]
+        for row in corpus(f"mnli:{made.SHARED / 'mnli_subset'}#validation_matched_1k")["validation_matched_1k"]
+    }
+    assert labels == {"entailment", "neutral", "contradiction"}

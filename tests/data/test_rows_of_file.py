@@ -1,0 +1,164 @@
+import csv
+import gzip
+import hashlib
+import io
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tunescope.data.read import read, sha256
+from tunescope.data.row import Row, value
+from tunescope.errors import UserError
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1)
+tables = st.lists(names, min_size=1, max_size=4, unique=True).flatmap(
+    lambda header: st.tuples(
+        st.just(header), st.lists(st.lists(texts, min_size=len(header), max_size=len(header)), min_size=1)
+    )
+)
+one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+
+
+def write(path, content):
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def problem(path):
+    with pytest.raises(UserError) as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@one_file
+@given(
+    rows=st.lists(st.dictionaries(texts, texts | st.integers() | st.booleans() | st.none()), min_size=1),
+    ascii_only=st.booleans(),
+    end=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    mark=st.booleans(),
+    suffix=st.sampled_from([".jsonl", ".ndjson", ".jsonl.gz"]),
+)
+def test_what_json_writes_is_read_back(tmp_path, rows, ascii_only, end, mark, suffix):
+    content = end.join(json.dumps(row, ensure_ascii=ascii_only) for row in rows).encode()
+    path = write(tmp_path / f"rows{suffix}", (b"\xef\xbb\xbf" if mark else b"") + content)
+    got = read(path)
+    assert got == rows
+    assert [row.line for row in got] == [1 + i * end.count("\n") for i in range(len(rows))]
+
+
+@one_file
+@given(table=tables, end=st.sampled_from(["\n", "\r\n"]), mark=st.booleans())
+def test_what_csv_writes_is_read_back(tmp_path, table, end, mark):
+    header, rows = table
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator=end, quoting=csv.QUOTE_ALL)
+    writer.writerows([header, *rows])
+    path = write(tmp_path / "rows.csv", ("\ufeff" if mark else "") + out.getvalue())
+    assert read(path) == [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@one_file
+@given(table=tables, end=st.sampled_from(["\n", "\r\n"]))
+def test_tsv_has_one_row_a_line_and_no_quoting(tmp_path, table, end):
+    header, rows = ([[cell.replace("\t", "").replace("\n", "").replace("\r", "") + '"' for cell in row]
+                     for row in ([table[0]] + table[1])][i] for i in (0, slice(1, None)))  # fmt: skip
+    content = end.join("\t".join(row) for row in [header, *rows])
+    got = read(write(tmp_path / "rows.tsv", content))
+    assert got == [dict(zip(header, row, strict=True)) for row in rows]
+    assert [row.line for row in got] == list(range(2, len(rows) + 2))
+
+
+def test_a_csv_row_has_the_line_it_begins_on(tmp_path):
+    path = write(tmp_path / "a.csv", 'text,label\n"one\ntwo",x\n\n"big' + "g" * 200_000 + '",y\n')
+    limit = csv.field_size_limit()
+    rows = read(path)
+    assert [(row.file, row.line) for row in rows] == [("a.csv", 2), ("a.csv", 5)]
+    assert rows[0] == {"text": "one\ntwo", "label": "x"}
+    assert csv.field_size_limit() == limit
+
+
+def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_path):
+    row = {"text": "a\u2028b\x85c\x0bd"}
+    assert read(write(tmp_path / "a.jsonl", json.dumps(row, ensure_ascii=False))) == [row]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", "", ["is empty"]),
+        ("a.jsonl", "\ufeff", ["has no rows"]),
+        ("a.csv", "\ufeff", ["has no rows"]),
+        ("a.csv", "text,label\n", ["has no rows"]),
+        ("a.jsonl", " \n\n", ["is empty"]),
+        ("a.jsonl", '{"a": 1}\n{"a": \n', ["line 2 is not JSON", "reads '{\"a\":'", "one whole object"]),
+        ("a.jsonl", '{"a": "' + "x" * 99 + '"', ["line 1 is not JSON", "xxx...'"]),
+        ("a.jsonl", '{"a": NaN}', ["line 1 is not JSON", "NaN is not a JSON number"]),
+        ("a.jsonl", '{"a": 1, "a": 2}', ["line 1", "the field 'a' is there twice"]),
+        ("a.jsonl", "[" * 100_000, ["line 1 is not JSON", "nested too deeply"]),
+        ("a.jsonl", '[{"a": 1}]', ["line 1 is a list, not an object", "jq -c '.[]'"]),
+        ("a.jsonl", '{"a": 1}\n\n"b"', ["line 3 is a str, not an object"]),
+        ("a.jsonl", b'{"a": "x"}\n{"a": "\xe9"}', ["line 2: byte 18 (0xe9) is not UTF-8", "iconv -f LATIN1"]),
+        ("a.jsonl", b'\xef\xbb\xbf{"a": "\xe9"}', ["line 1: byte 10 (0xe9) is not UTF-8"]),
+        ("a.jsonl", '{"a": 1}'.encode("utf-16"), ["byte 0 (0xff)", "iconv -f UTF-16", "looks like UTF-16"]),
+        ("a.csv", "text\na\nb\0c", ["line 3 holds a NUL", "tr -d"]),
+        ("a.jsonl", '{"a": "b\\u0000"}', ["line 1: 'a' holds a NUL"]),
+        ("a.jsonl", '{"a": "b\\ud83d"}', ["line 1: 'a' holds half of a surrogate pair"]),
+        ("a.csv", 'text,label\n"a,b\n', ["the row that begins on line 2 is not CSV", 'inside it as "".']),
+        ("a.csv", "text,label\na,b\na,b,c\n", ["line 3 has 3 fields, and the header has 2 (text, label)"]),
+        ("a.tsv", "text\tlabel\na\n", ["line 2 has 1 fields, and the header has 2 (text, label)"]),
+        ("a.csv", "text,text\na,b\n", ["line 1: the header must name each column once", "'text', 'text'"]),
+        ("a.tsv", "text\t\na\tb\n", ["line 1: the header must name each column once", "'text', ''"]),
+        ("a.json", "{}", ["'.json' is not known", ".jsonl, .ndjson, .csv, .tsv", "with .gz"]),
+    ],
+)
+def test_a_fault_is_named_with_its_line_and_a_remedy(tmp_path, name, content, words):
+    message = problem(write(tmp_path / name, content))
+    assert name in message
+    for word in words:
+        assert word in message
+
+
+def test_files_that_cannot_be_opened_are_named(tmp_path):
+    assert "no.jsonl: No such file or directory. Check the path." in problem(tmp_path / "no.jsonl")
+    (tmp_path / "d.csv").mkdir()
+    assert "Is a directory" in problem(tmp_path / "d.csv")
+    with pytest.raises(UserError, match="No such file"):
+        sha256(tmp_path / "no.jsonl")
+
+
+@pytest.mark.parametrize(
+    "content", [b"plain text", gzip.compress(b"x" * 999, mtime=0)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0zz"]
+)
+def test_a_broken_gzip_file_is_named(tmp_path, content):
+    (tmp_path / "a.jsonl.gz").write_bytes(content)
+    assert "a.jsonl.gz is not a whole gzip file" in problem(tmp_path / "a.jsonl.gz")
+
+
+def test_the_hash_is_of_the_bytes_on_the_disk(tmp_path):
+    path = write(tmp_path / "a.jsonl.gz", '{"a": 1}')
+    assert sha256(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_values_become_text_as_json_writes_them():
+    row = {"a": "x", "b": 1, "c": 1.5, "d": True, "e": ""}
+    assert [value(row, name, 0) for name in row] == ["x", "1", "1.5", "true", ""]
+
+
+def test_a_missing_or_null_field_is_named_with_what_there_is():
+    row = Row({"sentence": "x", "label": None, "more": [1]}, "a.jsonl", 7)
+    for field, words in {
+        "sentense": " has no field 'sentense'. Did you mean 'sentence'? It has: sentence, label, more.",
+        "zzz": " has no field 'zzz'. It has: sentence, label, more.",
+        "label": ": 'label' is null, where text or a number is needed. Fill it in or delete the row.",
+        "more": ": 'more' is a list, where text or a number is needed. Fill it in or delete the row.",
+    }.items():
+        with pytest.raises(UserError) as caught:
+            value(row, field, 0)
+        assert str(caught.value) == "a.jsonl line 7" + words
+    with pytest.raises(UserError, match="row 3 has no field"):
+        value({"a": 1}, "b", 2)

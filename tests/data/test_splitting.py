@@ -1,0 +1,92 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunescope.data.row import Row
+from tunescope.data.splitting import repeats, shared, split
+from tunescope.errors import UserError
+
+rows = st.lists(st.fixed_dictionaries({"text": st.sampled_from("abcdefghij"), "label": st.booleans()}))
+cuttable = rows.filter(lambda some: len({row["text"] for row in some}) >= 3)
+
+
+def bag(some):
+    return Counter((row["text"], row["label"]) for row in some)
+
+
+@given(cuttable, st.integers(0, 3), st.randoms(), st.sampled_from([None, ("text",)]))
+@settings(max_examples=150, deadline=None)
+def test_the_cut_depends_on_content_and_seed_and_never_on_order(some, seed, random, by):
+    mixed = list(some)
+    random.shuffle(mixed)
+    one, other = (split(order, seed=seed, by=by).parts() for order in (some, mixed))
+    assert {name: bag(part) for name, part in one.items()} == {name: bag(part) for name, part in other.items()}
+
+
+@given(cuttable, st.sampled_from([None, ("text",)]))
+@settings(max_examples=150, deadline=None)
+def test_equal_rows_land_in_one_part_and_every_row_in_exactly_one(some, by):
+    parts = split(some, by=by, share=0.3).parts()
+    assert sum(map(bag, parts.values()), Counter()) == bag(some)
+    assert all(parts.values())
+    keys = [{row["text"] if by else (row["text"], row["label"]) for row in part} for part in parts.values()]
+    assert len(keys[0] | keys[1] | keys[2]) == sum(map(len, keys))
+
+
+def test_distinct_rows_are_cut_into_exactly_the_shares_and_the_notes_say_so():
+    some = [{"text": str(i)} for i in range(250)]
+    cut = split(some, share=0.1, seed=3)
+    assert [len(part) for part in cut.parts().values()] == [200, 25, 25]
+    assert [row["text"] for row in cut.train] == sorted((row["text"] for row in cut.train), key=int)
+    assert cut.notes == (
+        "dev and test cut from the training file by a hash of the content (seed 3): "
+        "200 train, 25 dev, 25 test rows; equal rows stay together.",
+    )
+    assert split(some, seed=4).test != split(some, seed=3).test
+
+
+def test_a_given_part_is_left_alone_and_what_it_shares_with_train_is_counted():
+    some = [{"text": str(i)} for i in range(20)]
+    test = [{"text": "3"}, {"text": "x"}, {"text": "3"}]
+    cut = split(some, test=test, by=("text",))
+    assert cut.test == test
+    assert (len(cut.train), len(cut.dev)) == (18, 2)
+    in_train = 2 * ({"text": "3"} in cut.train)
+    expected = ["2 of 3 test rows are also in train, exactly."] if in_train else []
+    assert list(cut.notes[1:]) == expected
+    assert "rows with equal text stay together" in cut.notes[0]
+    assert split(some, dev=test, test=test).notes == (
+        "2 of 3 dev rows are also in train, exactly.",
+        "2 of 3 test rows are also in train, exactly.",
+    )
+
+
+def test_an_input_of_train_with_another_answer_is_told_beside_the_exact_rows():
+    some = [{"text": "a", "answer": "x"}, {"text": "b", "answer": "x"}]
+    dev, test = [{"text": "a", "answer": "x"}], [*some, {"text": "a", "answer": "y"}, {"text": "c", "answer": "x"}]
+    assert split(some, dev=dev, test=test, by=("text",)).notes == (
+        "1 of 1 dev rows are also in train, exactly.",
+        "2 of 4 test rows are also in train, exactly.",
+        "3 of 4 test rows have the text of a row of train.",
+    )
+
+
+def test_repeats_and_shared_rows_are_told_by_line():
+    some = [Row({"text": t, "label": n}, "a", line) for line, (t, n) in enumerate(["a1", "b1", "a1", "a2"], start=5)]
+    assert repeats(some) == [7]
+    assert repeats(some, ("text",)) == [7, 8]
+    assert shared(some[:1], some[1:]) == [7]
+    assert shared(some[:1], some[1:], ("text",)) == [7, 8]
+
+
+def test_numbers_and_texts_are_different_values():
+    assert repeats([{"a": 1}, {"a": "1"}, {"a": True}, {"a": None}]) == []
+
+
+def test_too_few_rows_or_a_bad_share_are_refused():
+    with pytest.raises(UserError, match="3 rows, of which 2 distinct, cannot be cut into train and dev and test"):
+        split([{"a": 1}, {"a": 2}, {"a": 2}])
+    with pytest.raises(UserError, match=r"share=0.5\) must lie between 0 and 0.5. Type: share=0.1"):
+        split([{"a": i} for i in range(9)], share=0.5)

@@ -1,0 +1,98 @@
+"""What sections read of a round, held against transformers and loops: label attention, an encoder-decoder's flow."""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers
+from anchor_tools import QUERIES, demonstrated
+from reference import anchors as literal
+
+import tunescope as ts
+from tunescope.models.anatomy import kind
+from tunescope.probes.anchors.prompts import Prompt, choices
+from tunescope.probes.anchors.round import Round
+from tunescope.probes.anchors.saliency import saliency
+from tunescope.probes.demonstrations import auc, flow
+from tunescope.tasks.kinds.classification import Classification
+
+# All words begin with w5, so the answer is read one token on.
+TASK = Classification(template="w3 {text} w4", words={"a": "w5 w6", "b": "w5 w7 w9", "c": "w5 w8"})
+
+
+def made(model: Any) -> Round:
+    tokenizer, which = tiny.tokenizer(), kind(model)
+    rows = TASK.encode(QUERIES, tokenizer, model_kind=which, bos=False)
+    told_apart = choices(TASK.word_ids(tokenizer, which))
+    assert len(told_apart.lead) == 1
+    prompts = [Prompt(demonstrated(seed, TASK), row) for seed, row in enumerate(rows)]
+    return Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
+def test_attention_to_label_words_is_what_transformers_gives_where_the_answer_is_read(family):
+    model = tiny.make(family, attention="eager")
+    round = made(model)
+    found = round.attended()
+    for number, prompt in enumerate(round.prompts):
+        ids = torch.tensor([prompt.ids])
+        lead = torch.tensor([round.choices.lead])
+        with torch.no_grad():
+            if family == "t5":
+                start = torch.tensor([[model.config.decoder_start_token_id]])
+                given = {"input_ids": ids, "decoder_input_ids": torch.cat([start, lead], 1)}
+                weights = model(**given, output_attentions=True).cross_attentions
+            else:
+                weights = model(torch.cat([ids, lead], 1), output_attentions=True).attentions
+        for name, layer in zip(round.last, weights, strict=True):
+            rows = [layer[0, :, -1, list(word)].sum(-1) for word in prompt.spans.labels]
+            torch.testing.assert_close(found[name][number], torch.stack(rows, -1).double(), rtol=1e-6, atol=1e-9)
+
+
+def test_a_class_has_the_attention_of_all_heads_to_all_its_words():
+    round = made(tiny.make("gpt2"))
+    weights = next(iter(round.attended().values()))
+    found = auc._by_class(round, weights)
+    for number, prompt in enumerate(round.prompts):
+        for index, label in enumerate(round.labels):
+            words = [n for n, name in enumerate(prompt.spans.names) if name == label]
+            assert float(found[number, index]) == pytest.approx(float(weights[number][:, words].sum()), rel=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+def test_the_flow_between_parts_does_not_depend_on_how_many_prompts_run_at_once(family):
+    model = tiny.make(family)
+    one, two = (flow.measure(replace(made(model), at_once=at_once)) for at_once in (1, 2))
+    for layer, grid in one["between"].items():
+        for mine, theirs in zip(grid, two["between"][layer], strict=True):
+            assert mine == pytest.approx(theirs, rel=1e-9)
+
+
+def test_stacks_of_different_depth_are_refused():
+    config = copy.deepcopy(tiny.make("bart").config)
+    config.decoder_layers = 1
+    model = tiny.build(transformers.AutoModelForSeq2SeqLM, config)
+    with pytest.raises(ts.UserError, match="this model has 2 and 1"):
+        flow.measure(made(model))
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_flow_in_an_encoder_decoder_joins_what_the_encoder_reads_and_what_the_answer_asks(family):
+    model = tiny.make(family)
+    round = made(model)
+    found = flow.measure(round)
+    kept: dict[str, torch.Tensor] = {}
+    (batch,) = round.batches()
+    saliency(model, batch, round.tokens, round.gold, lambda name, one: kept.__setitem__(name, one))
+    for layer, (reads, asks) in enumerate(zip(round.reading, round.last, strict=True)):
+        expected = []
+        for row, prompt in enumerate(round.prompts):
+            n = len(prompt.ids)
+            square = torch.zeros(n + 1, n + 1, dtype=torch.float64)
+            square[:-1, :-1], square[-1, :-1] = kept[reads][row, :n, :n], kept[asks][row, 1, :n]
+            expected.append(literal.flows_both_ways(square.tolist(), list(prompt.spans.of("label"))))
+        means = torch.tensor(expected, dtype=torch.float64).mean(0)
+        assert found["saliency"][layer] == pytest.approx(means.tolist(), rel=1e-9)

@@ -1,0 +1,161 @@
+"""A model card says what the results say, as text that Markdown does not read as more than text."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import tunescope as ts
+from tunescope.report.card import Told, card, escaped, unworded
+
+MANIFEST = {
+    "artifacts": [{"method": "lora", "fields": {"rank": 2}}, {"method": "soft", "fields": {"length": 2, "text": ""}}],
+    "base": {"fingerprint": "ab" * 32, "model_type": "gpt2"},
+    "about": {"arm": "lora-2"},
+}
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "report"))
+    from report_example import example
+
+    found: dict[str, Any] = example()
+    return found
+
+
+def head(page: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(page.split("---")[1])
+    return found
+
+
+def test_the_head_is_yaml_with_the_licence_the_base_and_the_methods(results: dict[str, Any]) -> None:
+    page = card(Told("me/thing", MANIFEST, 1234, results, "openai-community/gpt2", "apache-2.0"))
+    assert head(page) == {
+        "library_name": "tunescope",
+        "license": "apache-2.0",
+        "base_model": "openai-community/gpt2",
+        "tags": ["tunescope", "lora", "soft"],
+    }
+    assert (
+        "# thing\n\nLora and soft for the frozen model `openai-community/gpt2` (family gpt2, weights `abababababab`)"
+        in page
+    )
+    assert "It is 1,234 numbers, no\nmodel" in page
+    assert "tunescope pull me/thing --out FOLDER" in page
+    assert "## Licence\n\napache-2.0. The base model's own licence holds beside it." in page
+
+
+def test_every_number_of_the_table_is_that_of_the_results(results: dict[str, Any]) -> None:
+    page = card(Told("me/thing", MANIFEST, 1234, results))
+    for arm in results["arms"]:
+        name = arm["name"].replace("+", r"\+")
+        if arm["status"] == "done":
+            low, high = arm["interval"]
+            assert f"| {name} | {arm['score']:.3f} | {low:.3f} to {high:.3f} | " in page
+        else:
+            assert f"| {name} | – |  | – | {arm['status']} |" in page
+    assert f"## Verdict: {results['verdict']['answer']}" in page
+    for sentence in results["verdict"]["sentences"]:
+        assert sentence.replace("+", r"\+") in page
+    assert "- parameters: 98,304" in page and "- seeds: 0, 1, 2, 3, 4" in page and "- test rows: 400" in page
+    past = "- more, past an end of them that won, at most: 2"
+    results["protocol"]["beyond"] = 2
+    assert past not in page and past in card(Told("me/thing", MANIFEST, 1234, results))
+
+
+def test_without_results_base_and_licence_it_says_so() -> None:
+    page = card(Told("me/thing", MANIFEST | {"about": {}}, 0))
+    assert head(page) == {"library_name": "tunescope", "tags": ["tunescope", "lora", "soft"]}
+    assert "for the frozen model that it was tuned on" in page
+    assert "It was saved by itself, outside of a comparison." in page
+    assert "None was stated: ask before you use it." in page
+    assert "## Results" not in page
+
+
+@pytest.mark.parametrize("name", ["/home/anna/models/gpt", "../gpt", "gpt2", "a b/c", "a/b\nlicense: mit"])
+def test_a_base_that_is_no_hub_name_is_no_link_and_no_path(name: str) -> None:
+    page = card(Told("me/thing", MANIFEST, 0, None, name))
+    assert "base_model" not in head(page)
+    assert "license" not in head(page)
+    assert "/home/anna" not in page
+
+
+NASTY = (
+    "<script>alert(1)</script>",
+    "[a](javascript:alert(1))",
+    "![x](http://evil.example/x.png)",
+    "a | b | c",
+    "`code` **bold** # head",
+    "line\n\n# new heading",
+    "\u202egnp.exe",
+    "key hf_" + "a1B2" * 9,
+    "read /home/anna/private/rows.jsonl",
+)
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_name_is_text_and_nothing_else(name: str, results: dict[str, Any]) -> None:
+    nasty = copy.deepcopy(results)
+    nasty["arms"][0]["name"] = name
+    nasty["verdict"]["sentences"][0] = f"{name} is undecided."
+    nasty["model"]["name"] = name
+    page = card(Told("me/thing", MANIFEST | {"about": {"arm": name}}, 0, nasty, None, name))
+    body = page.split("---", 2)[2]
+    assert "<" not in body.replace("&lt;", "")
+    assert not re.search(r"(?<!\\)[\[\]]", body)
+    for mark in ("hf_a1", "/home/anna", "\u202e", "\n# new", "http://"):
+        assert mark not in body
+    rows = [line for line in body.splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + len(nasty["arms"])
+    assert all(line.replace(r"\|", "").count("|") == 6 for line in rows)
+    assert head(page)["license"] == name or "license" in head(page)
+
+
+def test_a_prompt_typed_as_an_arm_is_not_in_the_card_nor_in_the_verdict_s_sentences(results: dict[str, Any]) -> None:
+    secret = "text:text=Patient Anna has a cough. Diagnose"
+    worded = copy.deepcopy(results)
+    for index, name in enumerate((secret, f"{secret} her", "soft:length=3,init_from=text,text=Anna")):
+        old = worded["arms"][index]["name"]
+        worded["arms"][index] |= {"name": name, "spec": name}
+        for one in worded["comparisons"]:
+            one |= {side: name for side in ("a", "b") if one[side] == old}
+    worded["verdict"]["sentences"][0] = f"{secret} (0.8) against {secret} her (0.7)."
+    page = card(Told("me/thing", MANIFEST | {"about": {"arm": secret}}, 0, worded))
+    assert "Anna" not in page and "cough" not in page
+    assert "text:text=… (0.8) against text:text=… (2) (0.7)." in page
+    assert "| soft:length=3,init\\_from=text,text=… |" in page
+    assert secret in worded["verdict"]["sentences"][0]
+    assert [arm["name"] for arm in unworded(results)["arms"]] == [arm["name"] for arm in results["arms"]]
+
+
+def test_results_of_another_version_are_refused(results: dict[str, Any]) -> None:
+    with pytest.raises(ts.UserError, match="The results are of version 9"):
+        card(Told("me/thing", MANIFEST, 0, results | {"version": 9}))
+
+
+def test_what_is_escaped_is_what_was_meant() -> None:
+    assert escaped("a_b*c") == r"a\_b\*c"
+    assert escaped("0.871 to 0.917, -0.02 (95 %)") == "0.871 to 0.917, -0.02 (95 %)"
+
+
+@pytest.mark.parametrize(
+    ("family", "by", "auto"),
+    [
+        ("gpt2", "words", "AutoModelForCausalLM"),
+        ("t5", "words", "AutoModelForSeq2SeqLM"),
+        ("bart", None, "AutoModelForSeq2SeqLM"),
+        ("bart", "words", "AutoModelForSeq2SeqLM"),
+        ("bert", "words", "AutoModelForMaskedLM"),
+        ("distilbert", "head", "AutoModel"),
+        ("nobody_knows", None, "AutoModelForCausalLM"),
+    ],
+)
+def test_the_class_that_loads_the_base_is_that_of_its_kind(family: str, by: str | None, auto: str) -> None:
+    about = {"task": {"by": by}} if by else {}
+    page = card(Told("me/thing", MANIFEST | {"base": {"fingerprint": "ab", "model_type": family}, "about": about}, 0))
+    assert f"from transformers import {auto}, AutoTokenizer" in page
+    assert f"= {auto}.from_pretrained(BASE), " in page

@@ -1,0 +1,345 @@
+"""Every outcome of the rule, on results made by hand; differences and intervals are stated, not computed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tunescope.report.verdict import evidence
+from tunescope.report.verdict.verdict import decide
+
+RISING = (0.5, 0.6, 0.7, 0.8)  # dev at each quarter of the steps
+FLAT = (0.5, 0.8, 0.8, 0.8)
+
+
+def arm(name, group, score=None, dev=None, *, status="done", half=0.015, curve=FLAT, **run):
+    if status != "done":
+        return {"name": name, "group": group, "status": status, "reason": "", "runs": [], "score": None}
+    points = [{"step": 100 * (i + 1), "loss": 1.0, "dev": y} for i, y in enumerate(curve)]
+    runs = [{"seed": s, "dev": score if dev is None else dev, "curve": points, "stats": [], **run} for s in (0, 1, 2)]
+    interval = [score - half, score + half]
+    return {
+        "name": name,
+        "group": group,
+        "status": "done",
+        "runs": runs,
+        "score": score,
+        "interval": interval,
+    }
+
+
+def results(*arms, gaps=(), metric="accuracy", chance=0.5, seeds=(0, 1, 2)):
+    """Comparisons default to the difference of the scores, give or take 0.015; `gaps` overrides some."""
+    done = [a for a in arms if a["status"] == "done"]
+    said = {(a, b): (low, high) for a, b, low, high in gaps}
+    comparisons = []
+    for i, a in enumerate(done):
+        for b in done[i + 1 :]:
+            difference = a["score"] - b["score"]
+            low, high = said.get((a["name"], b["name"]), (difference - 0.015, difference + 0.015))
+            one = {"a": a["name"], "b": b["name"], "difference": difference, "interval": [low, high]}
+            comparisons.append(one | {"level": 0.95})
+    return {
+        "version": 1,
+        "task": {"kind": "classification", "metric": metric, "higher_is_better": True, "chance": chance},
+        "data": {"test": {"rows": 500}},
+        "protocol": {"budget": 98_304, "steps": 400, "seeds": list(seeds)},
+        "arms": list(arms),
+        "comparisons": comparisons,
+    }
+
+
+ZERO = arm("zero-shot", "none", 0.52)
+SHOTS = arm("4-shot", "text", 0.61)
+PREFIX = arm("prefix", "context", 0.90)
+LORA = arm("lora", "delta", 0.90)
+
+
+def outcome(*args, **kwargs):
+    verdict = decide(results(*args, **kwargs))
+    assert len(verdict["sentences"]) == 3
+    assert all(s.endswith(".") and len(s) < 420 for s in verdict["sentences"])
+    json.loads(json.dumps(verdict, allow_nan=False))  # it goes into results.json
+    return verdict["answer"], verdict["evidence"]["reason"], verdict["sentences"]
+
+
+def test_a_tie_above_the_floor_is_context_suffices():
+    answer, reason, sentences = outcome(ZERO, SHOTS, PREFIX, LORA)
+    assert (answer, reason) == ("context suffices", "context not worse")
+    assert "prefix (0.900) is not worse than lora (0.900) by more than 0.020" in sentences[0]
+    assert "95% interval -0.015 to 0.015" in sentences[0]
+
+
+def test_a_context_far_ahead_is_context_suffices():
+    assert outcome(ZERO, PREFIX, arm("lora", "delta", 0.70))[0] == "context suffices"
+
+
+def test_a_gap_that_is_all_beyond_the_margin_is_weights_needed():
+    answer, reason, sentences = outcome(ZERO, arm("prefix", "context", 0.80), LORA)
+    assert (answer, reason) == ("weights needed", "context worse")
+    assert "prefix (0.800) stays more than 0.020 behind lora (0.900)" in sentences[0]
+
+
+def test_a_gap_whose_interval_reaches_the_margin_is_not_weights_needed():
+    arms = [ZERO, arm("prefix", "context", 0.85), LORA]
+    assert outcome(*arms, gaps=[("prefix", "lora", -0.081, -0.019)])[:2] == ("no verdict", "wide interval")
+    assert outcome(*arms, gaps=[("prefix", "lora", -0.079, -0.021)])[0] == "weights needed"
+
+
+def test_a_delta_ahead_that_is_not_itself_above_its_floor_proves_nothing():
+    answer, reason, sentences = outcome(ZERO, arm("prefix", "context", 0.80), arm("lora", "delta", 0.90, half=0.45))
+    assert (answer, reason) == ("no verdict", "nothing learnt")
+    assert sentences[0].startswith("lora (0.900) is not clearly above")
+
+
+def test_the_comparison_is_read_in_either_direction():
+    assert outcome(ZERO, LORA, arm("prefix", "context", 0.80))[0] == "weights needed"
+    assert outcome(ZERO, arm("lora", "delta", 0.80), PREFIX)[0] == "context suffices"
+
+
+def test_an_interval_on_both_sides_of_the_margin_is_no_verdict_and_says_what_could_be_found():
+    answer, reason, sentences = outcome(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", -0.0392, 0.0392)])
+    assert (answer, reason) == ("no verdict", "wide interval")
+    assert "3 seeds and 500 test rows, a true difference of about 0.056 is found 4 times in 5" in sentences[0]
+
+
+@pytest.mark.parametrize(("low", "answer"), [(-0.0201, "no verdict"), (-0.0199, "context suffices")])
+def test_the_margin_is_two_hundredths_of_an_accuracy(low, answer):
+    assert outcome(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", low, 0.01)])[0] == answer
+
+
+def test_the_margin_is_two_points_of_bleu():
+    arms = [arm("zero-shot", "none", 5.0), arm("prefix", "context", 60.0), arm("lora", "delta", 60.5)]
+    gaps = [("prefix", "lora", -1.9, 0.9)]
+    answer, _, sentences = outcome(*arms, gaps=gaps, metric="bleu", chance=None)
+    assert answer == "context suffices"
+    assert "by more than 2.00" in sentences[0]
+    assert outcome(*arms, gaps=[("prefix", "lora", -2.1, 0.9)], metric="bleu", chance=None)[0] == "no verdict"
+
+
+def test_a_text_arm_as_good_as_the_best_trained_one_is_a_prompt_alone():
+    answer, reason, sentences = outcome(ZERO, arm("4-shot", "text", 0.905), PREFIX, LORA)
+    assert (answer, reason) == ("context suffices", "prompt alone")
+    assert "A prompt alone does it: 4-shot (0.905) trains nothing" in sentences[0]
+
+
+def test_a_prompt_alone_needs_no_context_arm_to_be_named():
+    lost = arm("prefix", "context", status="diverged")
+    assert outcome(ZERO, arm("4-shot", "text", 0.905), lost, LORA)[1] == "prompt alone"
+
+
+def test_zero_shot_at_chance_is_not_a_prompt_that_does_it_though_it_ties():
+    bad = [arm("zero-shot", "none", 0.5), arm("prefix", "context", 0.5), arm("lora", "delta", 0.5)]
+    answer, reason, sentences = outcome(*bad)
+    assert (answer, reason) == ("no verdict", "nothing learnt")
+    assert "neither prefix (0.500) nor lora (0.500) is clearly above chance (0.500)" in sentences[0]
+    assert "No sign that the skill is latent" in sentences[1]
+
+
+def test_without_a_chance_level_zero_shot_cannot_vouch_for_itself():
+    same = [arm("zero-shot", "none", 0.3), arm("prefix", "context", 0.3), arm("lora", "delta", 0.3)]
+    assert outcome(*same, chance=None)[:2] == ("no verdict", "nothing learnt")
+
+
+def test_arms_are_chosen_by_dev_and_never_by_test():
+    lucky = arm("lucky", "context", 0.95, dev=0.60)
+    steady = arm("steady", "context", 0.80, dev=0.85)
+    answer, _, sentences = outcome(ZERO, lucky, steady, LORA)
+    assert answer == "weights needed"
+    assert "steady (0.800)" in sentences[0]
+
+
+def test_a_context_that_is_level_with_a_delta_but_not_above_its_floor_earns_nothing():
+    arms = [arm("zero-shot", "none", 0.52), arm("prefix", "context", 0.53), arm("lora", "delta", 0.545)]
+    gaps = [
+        ("prefix", "lora", -0.018, 0.0),
+        ("zero-shot", "prefix", -0.03, 0.01),
+        ("zero-shot", "lora", -0.03, -0.01),
+    ]
+    answer, reason, sentences = outcome(*arms, gaps=gaps)
+    assert (answer, reason) == ("no verdict", "nothing learnt")
+    assert sentences[0].startswith("prefix (0.530) is not clearly above chance (0.500) and zero-shot (0.520)")
+
+
+def test_a_head_that_does_as_well_alone_is_no_verdict():
+    answer, reason, sentences = outcome(PREFIX, LORA, arm("head", "head", 0.90))
+    assert (answer, reason) == ("no verdict", "head alone")
+    assert "A head on the frozen features, head (0.900)" in sentences[0]
+    assert outcome(PREFIX, LORA, arm("head", "head", 0.70))[0] == "context suffices"
+
+
+def test_a_context_still_rising_is_not_proof_that_weights_are_needed():
+    rising = arm("prefix", "context", 0.80, curve=RISING)
+    answer, reason, sentences = outcome(ZERO, rising, LORA)
+    assert (answer, reason) == ("no verdict", "undertrained")
+    assert "prefix was still learning when it stopped (its dev score +0.1 and its training loss -0%" in sentences[0]
+
+
+def test_a_delta_still_rising_is_not_proof_that_a_context_or_a_prompt_suffices():
+    rising = arm("lora", "delta", 0.90, curve=RISING)
+    assert outcome(ZERO, PREFIX, rising)[:2] == ("no verdict", "undertrained")
+    good = arm("4-shot", "text", 0.99)
+    assert outcome(ZERO, good, arm("prefix", "context", 0.70), rising)[:2] == ("no verdict", "undertrained")
+
+
+def falling(name, group, score, losses, **kwargs):
+    made = arm(name, group, score, **kwargs)
+    for run in made["runs"]:
+        run["curve"] = [{"step": 100 * (i + 1), "loss": y, "dev": 0.0} for i, y in enumerate(losses)]
+    return made
+
+
+def test_a_context_with_nothing_on_dev_but_a_falling_loss_is_not_proof_that_weights_are_needed():
+    zero = arm("zero-shot", "none", 0.0, half=0.0)
+    for losses, answer in (((5.0, 4.0, 3.2, 2.75), "no verdict"), ((5.0, 4.0, 3.2, 3.0), "weights needed")):
+        context = falling("prefix", "context", 0.0, losses, half=0.0)
+        got, _, sentences = outcome(zero, context, LORA, metric="exact_match", chance=None)
+        assert got == answer
+        assert ("its training loss -14%" in sentences[0]) == (answer == "no verdict")
+
+
+def test_a_falling_loss_does_not_count_where_the_dev_score_is_flat_above_the_floor():
+    assert outcome(ZERO, falling("prefix", "context", 0.80, (5.0, 4.0, 3.2, 2.0)), LORA)[0] == "weights needed"
+
+
+def test_arms_over_the_budget_are_no_arms_at_the_budget():
+    big = {**arm("lora-big", "delta", 0.99), "parameters": {"stored": 110_000}}
+    near = {**arm("lora", "delta", 0.90), "parameters": {"stored": 100_000}}
+    assert "lora (0.900)" in outcome(ZERO, PREFIX, big, near)[2][0]
+    assert "No delta arm finished (lora-big: over the budget)" in outcome(ZERO, PREFIX, big)[2][0]
+    many = results(ZERO, PREFIX, big, near)
+    many["protocol"] |= {"budget": None, "budgets": [1000, 120_000]}
+    assert decide(many)["answer"] == "weights needed"  # at the largest budget lora-big is the best
+    assert "up to 120,000 stored parameters" in decide(many)["sentences"][2]
+
+
+def test_the_arm_that_came_out_ahead_may_still_rise():
+    assert outcome(ZERO, arm("prefix", "context", 0.80), arm("lora", "delta", 0.9, curve=RISING))[0] == "weights needed"
+
+
+def test_a_curve_without_dev_scores_is_no_evidence_of_rising():
+    silent = arm("prefix", "context", 0.80, curve=(None,) * 4)
+    assert outcome(ZERO, silent, LORA)[0] == "weights needed"
+
+
+@pytest.mark.parametrize(
+    ("arms", "told"),
+    [
+        ([], "No delta arm finished: contexts"),
+        ([ZERO, PREFIX], "No delta arm finished: contexts"),
+        ([ZERO, LORA], "No context arm finished: deltas"),
+        (
+            [
+                PREFIX,
+                arm("lora", "delta", status="diverged"),
+                arm("adapter", "delta", status="out of memory"),
+            ],
+            "No delta arm finished (lora: diverged, adapter: out of memory)",
+        ),
+        ([arm("prefix", "context", status="refused"), LORA], "No context arm finished (prefix, a context: refused)"),
+    ],
+)
+def test_missing_and_diverged_arms_are_no_verdict_and_are_named(arms, told):
+    answer, reason, sentences = outcome(*arms)
+    assert (answer, reason) == ("no verdict", "missing arms")
+    assert told in sentences[0]
+
+
+def test_the_skill_is_called_partly_latent_where_an_untrained_arm_is_clear_of_chance():
+    assert (
+        "Part of the skill is latent: zero-shot (0.520), 4-shot (0.610) above chance (0.500)"
+        in outcome(ZERO, SHOTS, PREFIX, LORA)[2][1]
+    )
+
+
+def test_full_tuning_is_named_and_where_it_is_clearly_ahead_that_is_said():
+    sentence = outcome(ZERO, PREFIX, LORA, arm("full", "full", 0.97))[2][1]
+    assert "yardsticks: full (0.970)" in sentence
+    assert "full tuning is clearly ahead of both kinds at this budget" in sentence
+    assert "clearly ahead" not in outcome(ZERO, PREFIX, LORA, arm("full", "full", 0.91))[2][1]
+
+
+def test_the_mechanism_is_told_where_it_was_measured():
+    lora = arm("lora", "delta", 0.90, mechanism={"content_pattern_shift": 0.31, "context_share": 0.0})
+    prefix = arm("prefix", "context", 0.80, mechanism={"content_pattern_shift": 0.04, "context_share": 0.6})
+    sentence = outcome(ZERO, prefix, lora)[2][1]
+    assert "attention over the content moved by 0.04 in prefix and 0.31 in lora" in sentence
+
+
+def test_the_last_sentence_says_what_is_not_claimed():
+    sentence = outcome(ZERO, PREFIX, LORA)[2][2]
+    assert "this model, these data, 98,304 stored parameters, 400 steps and the learning rates tried" in sentence
+    assert "over seeds and test rows" in sentence
+    assert "over test rows only, for there is one seed" in outcome(ZERO, PREFIX, LORA, seeds=[0])[2][2]
+
+
+def test_a_comparison_that_was_not_stored_is_made_from_the_rows():
+    g = np.random.default_rng(0)
+
+    def with_rows(name, group, rate, seeds):
+        runs = [
+            {
+                "seed": s,
+                "dev": rate,
+                "curve": [],
+                "stats": g.binomial(1, rate, (400, 1)).repeat(3, 1).tolist(),
+            }
+            for s in seeds
+        ]
+        return {"name": name, "group": group, "status": "done", "runs": runs, "score": rate}
+
+    arms = [
+        with_rows("zero-shot", "none", 0.5, [0]),
+        with_rows("prefix", "context", 0.6, [0, 1, 2]),
+        with_rows("lora", "delta", 0.9, [0, 1, 2]),
+    ]
+    made = {**results(), "arms": arms}
+    verdict = decide(made)
+    assert verdict["answer"] == "weights needed"
+    assert -0.40 < verdict["evidence"]["pair"]["low"] < verdict["evidence"]["pair"]["high"] < -0.2
+    apart = [arms[0], {**arms[1], "runs": arms[1]["runs"][:1]}, {**arms[2], "runs": arms[2]["runs"][1:]}]
+    assert "share no seed to be compared on" in decide({**made, "arms": apart})["sentences"][0]
+
+
+def test_rows_that_share_an_input_are_counted_once():
+    runs = [{"stats": [[1.0], [0.0], [1.0]]}]
+    results = {"data": {"test": {"rows": 20}}, "arms": [{"runs": []}, {"runs": runs}]}
+    assert evidence.scored_rows(results) == 3
+    assert evidence.scored_rows({"data": {"test": {"rows": 20}}, "arms": []}) == 20
+
+
+def imbalanced(name, group, share, others=0.0):
+    """200 rows, 180 of them of label 0: answered 0 for a share of these and 1 for a share of the others."""
+    right = [[float(n < 180 * share), 0.0, 0.0] for n in range(180)]
+    right += [[float(n < 20 * others), 1.0, 0.0] for n in range(20)]
+    score = sum(row[0] for row in right) / 200
+    found = arm(name, group, score, stats=right)
+    return found | {"interval": None}
+
+
+def test_the_commonest_label_is_no_skill():
+    flat = [imbalanced(*one, share=1.0) for one in (("zero-shot", "none"), ("prefix", "context"), ("lora", "delta"))]
+    answer, reason, sentences = outcome(*flat)
+    assert (answer, reason) == ("no verdict", "nothing learnt")
+    assert "clearly above the commonest label (0.900)" in sentences[0]
+    assert "not above the commonest label (0.900)" in sentences[1]
+    minority = imbalanced("zero-shot", "none", share=0.0, others=1.0)
+    assert outcome(minority, *flat[1:])[:2] == ("no verdict", "nothing learnt")
+    learnt = [imbalanced("prefix", "context", 1.0, 0.9), imbalanced("lora", "delta", 1.0, 0.9)]
+    assert outcome(flat[0], *learnt)[0] == "context suffices"
+
+
+@pytest.mark.parametrize(("rows", "answer"), [(2, "no verdict"), (148, "no verdict"), (149, "context suffices")])
+def test_a_tie_without_an_exception_says_no_more_than_its_rows(rows, answer):
+    zero, *both = [
+        arm(*one, stats=[[right, float(n % 2), 0.0] for n in range(rows)]) | {"interval": None}
+        for one, right in (
+            (("zero-shot", "none", 0.0), 0.0),
+            (("prefix", "context", 1.0), 1.0),
+            (("lora", "delta", 1.0), 1.0),
+        )
+    ]
+    given = results(zero, *both) | {"comparisons": []}
+    assert decide(given)["answer"] == answer

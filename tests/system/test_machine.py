@@ -1,0 +1,169 @@
+"""How many cores and how much memory a process may take: of the machine, and of the container it is in."""
+
+import io
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import tinyrun
+import torch
+
+from tunescope.cli import doctor
+from tunescope.system import cgroup, machine
+
+GIB = 2**30
+
+
+def tree(root, **files):
+    """A made-up /proc and /sys: path -> content, as the kernel writes them."""
+    for path, content in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(content + "\n")
+    return root
+
+
+def memory_2(group, most, used, *, active=0, inactive=0, high="max"):
+    place = f"sys/fs/cgroup/{group}"
+    stat = f"anon 5\nfile 9\nshmem 4\nactive_file {active}\ninactive_file {inactive}\nunevictable 3"
+    return {
+        f"{place}memory.max": str(most),
+        f"{place}memory.high": str(high),
+        f"{place}memory.current": str(used),
+        f"{place}memory.stat": stat,
+    }
+
+
+def memory_1(group, most, used, *, active=0, inactive=0):
+    place = f"sys/fs/cgroup/memory/{group}"
+    own = "cache 1\nactive_file 1\ninactive_file 2\n"  # the group's own, without those inside of it
+    return {
+        f"{place}memory.limit_in_bytes": str(most),
+        f"{place}memory.usage_in_bytes": str(used),
+        f"{place}memory.stat": f"{own}total_active_file {active}\ntotal_inactive_file {inactive}",
+    }
+
+
+SELF_2 = {"proc/self/cgroup": "0::/a/b"}
+SELF_1 = {"proc/self/cgroup": "5:cpu,cpuacct:/docker/x\n4:memory:/docker/x\n1:name=systemd:/\n0::/"}
+NONE_1 = 9223372036854771712
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({}, None),
+        (SELF_2 | memory_2("", "max", 7 * GIB), None),
+        (SELF_2 | memory_2("", 4 * GIB, 3 * GIB), GIB),  # a container's own group is the mount
+        (SELF_2 | memory_2("", 4 * GIB, 3 * GIB, active=GIB, inactive=GIB // 2), 2 * GIB + GIB // 2),
+        (SELF_2 | memory_2("a/b/", 4 * GIB, GIB), 3 * GIB),
+        (SELF_2 | memory_2("a/b/", 4 * GIB, GIB) | memory_2("a/", 5 * GIB, 4 * GIB), GIB),  # its parent is tighter
+        (SELF_2 | memory_2("a/b/", "max", GIB) | memory_2("a/", 5 * GIB, 4 * GIB), GIB),
+        (SELF_2 | memory_2("other/", GIB, GIB), None),
+        (SELF_2 | memory_2("", 4 * GIB, GIB, high=2 * GIB), GIB),
+        (SELF_2 | memory_2("", GIB, 2 * GIB), 0),
+        (SELF_2 | {"sys/fs/cgroup/memory.max": str(GIB)}, None),  # its use is not told
+        (SELF_2 | memory_2("", "rubbish", GIB), None),
+        ({"proc/self/cgroup": "0::/../up"} | memory_2("", 2 * GIB, GIB), GIB),
+        (SELF_1 | memory_1("", NONE_1, GIB), None),
+        (SELF_1 | memory_1("", 4 * GIB, 3 * GIB, active=GIB, inactive=GIB // 2), 2 * GIB + GIB // 2),
+        (SELF_1 | memory_1("docker/x/", 4 * GIB, GIB) | memory_1("", NONE_1, 9 * GIB), 3 * GIB),
+        (SELF_1 | memory_1("docker/", 2 * GIB, GIB) | memory_1("docker/x/", 4 * GIB, GIB), GIB),
+    ],
+)
+def test_a_limit_less_what_is_used_counts_cached_files_as_free(tmp_path, files, left):
+    assert cgroup.free_memory(tree(tmp_path, **files)) == left
+
+
+def cfs(group, quota, period=100000):
+    place = f"sys/fs/cgroup/cpu/{group}"
+    return {f"{place}cpu.cfs_quota_us": str(quota), f"{place}cpu.cfs_period_us": str(period)}
+
+
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        ({}, None),
+        (SELF_2 | {"sys/fs/cgroup/cpu.max": "max 100000"}, None),
+        (SELF_2 | {"sys/fs/cgroup/cpu.max": "200000 100000"}, 2),
+        (SELF_2 | {"sys/fs/cgroup/cpu.max": "210000 100000"}, 3),
+        (SELF_2 | {"sys/fs/cgroup/a/b/cpu.max": "50000 100000"}, 1),
+        (SELF_2 | {"sys/fs/cgroup/a/cpu.max": "100000 50000", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, 2),
+        (SELF_2 | {"sys/fs/cgroup/cpu.max": "100000"}, None),
+        (SELF_1 | cfs("", -1), None),
+        (SELF_1 | cfs("", 150000), 2),
+        (SELF_1 | cfs("docker/x/", 300000) | cfs("", -1), 3),
+    ],
+)
+def test_a_quota_of_cpu_is_rounded_up_to_whole_cores(tmp_path, files, count):
+    assert cgroup.cpus(tree(tmp_path, **files)) == count
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        *({"sys/fs/cgroup/cpu.max": f"{quota} 100000"} for quota in ("max", 1, 100000, 100001, 1600000)),
+        *(cfs("", quota) for quota in (-1, 1, 99999, 150000, 200000)),
+    ],
+)
+def test_a_quota_is_read_as_loky_reads_it(tmp_path, monkeypatch, files):
+    loky = pytest.importorskip("joblib.externals.loky.backend.context", reason="joblib brings loky")
+    tree(tmp_path, **files)
+    paths = SimpleNamespace(exists=lambda path: os.path.exists(f"{tmp_path}{path}"))
+    monkeypatch.setattr(loky, "os", SimpleNamespace(path=paths))
+    monkeypatch.setattr(loky, "open", lambda path: io.StringIO(Path(f"{tmp_path}{path}").read_text()), raising=False)
+    assert (cgroup.cpus(tmp_path) or 64) == loky._cpu_count_cgroup(64)
+
+
+def test_memory_is_what_psutil_calls_available_and_no_more_than_the_container_leaves(monkeypatch):
+    monkeypatch.setattr(cgroup, "free_memory", lambda: None)
+    assert machine.free_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.05)
+    monkeypatch.setattr(cgroup, "free_memory", lambda: 12345)
+    assert machine.free_memory() == 12345
+    monkeypatch.setattr(cgroup, "free_memory", lambda: 2**60)
+    assert machine.free_memory() == pytest.approx(psutil.virtual_memory().available, rel=0.05)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is Linux's")
+def test_cores_are_those_of_the_mask_and_no_more_than_the_quota(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 5, 6})
+    for quota, count in ((None, 4), (3, 3), (64, 4)):
+        monkeypatch.setattr(cgroup, "cpus", lambda quota=quota: quota)
+        assert machine.cores() == count
+
+
+def test_cores_are_as_many_as_loky_counts(monkeypatch):
+    loky = pytest.importorskip("joblib.externals.loky.backend.context", reason="joblib brings loky")
+    monkeypatch.delenv("LOKY_MAX_CPU_COUNT", raising=False)
+    assert machine.cores() == loky.cpu_count()
+
+
+def test_processes_are_as_many_as_available_memory_and_the_container_take(tmp_path, monkeypatch):
+    folder = Path(tinyrun.write(tmp_path)[0])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(machine, "cores", lambda: 8)
+    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    one = 6 * weights + 2**29
+    memory = psutil.virtual_memory()._replace(available=3 * one + 1, free=0)  # the rest of it is cached files
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(cgroup, "free_memory", lambda: None)
+    assert machine.default_workers(folder) == 3
+    monkeypatch.setattr(cgroup, "free_memory", lambda: 2 * one)
+    assert machine.default_workers(folder) == 2
+    monkeypatch.setattr(cgroup, "free_memory", lambda: 0)
+    assert machine.default_workers(folder) == 1
+
+
+def test_the_doctor_tells_the_memory_and_what_a_container_leaves(monkeypatch):
+    memory = psutil.virtual_memory()._replace(available=8 * GIB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(cgroup, "free_memory", lambda: None)
+    monkeypatch.setattr(cgroup, "cpus", lambda: None)
+    assert "memory that may be taken: 8.0 GB" in list(doctor.lines(None))
+    monkeypatch.setattr(cgroup, "free_memory", lambda: 3 * GIB)
+    monkeypatch.setattr(cgroup, "cpus", lambda: 1)
+    told = list(doctor.lines(None))
+    assert told[1].startswith("1 cores, ")
+    assert "memory that may be taken: 3.0 GB (this container is left 1 core and 3.0 GB of memory)" in told

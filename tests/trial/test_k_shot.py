@@ -1,0 +1,117 @@
+"""A comparison on K rows a class: each seed draws its own, and all are tested on the same."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import tinyrun
+
+from tunescope.cli.options import ProtocolOptions, question
+from tunescope.compare import job, score
+from tunescope.compare.comparison import ask
+from tunescope.data.k_shot import k_shot
+from tunescope.data.read import read
+from tunescope.errors import UserError
+from tunescope.trial import command, plan
+from tunescope.trial.open import open_bench
+from tunescope.trial.train import loop
+
+SEEDS = (13, 21)
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    model, data = tinyrun.write(tmp_path_factory.mktemp("material"))
+    return model, {"train": data["train"], "test": data["test"]}
+
+
+def asked(material, **changes):
+    fields = {
+        "model": material[0],
+        "data": material[1],
+        "task": {"kind": "classification"},
+        "arms": ("zero-shot", "demos:k=2", "lora"),
+        "seeds": SEEDS,
+        "trials": 1,
+        "settings": loop.Settings(steps=4, batch_size=4, eval_every=2, patience=3),
+        "k_shot": 3,
+    }
+    return plan.check(plan.Plan(**(fields | changes)))
+
+
+def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_same(material, tmp_path, monkeypatch):
+    seen = {}
+    plain = score.rows_of
+
+    def spy(bench, todo, tuned, part):
+        found = plain(bench, todo, tuned, part)
+        seen.setdefault((todo.seed, part), set()).add(tuple(row.source for row in found))
+        return found
+
+    monkeypatch.setattr(score, "rows_of", spy)
+    found = ask(asked(material), tmp_path / "run", quiet=True)
+    test = read(material[1]["test"])
+    for seed in SEEDS:
+        drawn = k_shot(read(material[1]["train"]), test, lambda row, _: row["label"], ("text",), k=3, seed=seed)
+        for part in ("train", "dev", "test"):
+            assert seen[seed, part] == {tuple(row["text"] for row in drawn.parts()[part])}
+        assert Counter(row["label"] for row in drawn.train) == {"neg": 3, "pos": 3}
+    assert seen[13, "train"] != seen[21, "train"]
+    assert found.results["data"]["notes"][0] == (
+        "3 rows of each label to train on and 3 others to choose by, drawn from 64 anew by each seed."
+    )
+    assert "--k-shot 3" in found.results["command"]
+    assert all(arm["status"] == "done" for arm in found.results["arms"])
+    assert [len(run["stats"]) for run in found.results["arms"][2]["runs"]] == [len(test)] * 2
+
+
+def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):
+    from tunescope.compare import arms
+    from tunescope.trial import arm as the_arm
+    from tunescope.trial import specs
+    from tunescope.trial.demos import draw, spec
+
+    bench = open_bench(asked(material))
+    for seed in SEEDS:
+        own = bench.at(seed)
+        rows = draw.drawn(spec.Demos(k=3), own, seed)
+        (text,) = specs.specs_at(arms.ready(the_arm.Arm("demos:k=3", "demos:k=3"), own), own, rows)
+        shown = {one.split("\nLabel:")[0] for one in text.text.removesuffix("\n\n").split("\n\n")}
+        assert shown == {row["text"] for row in bench.draws[seed].train}
+        assert bench.at(seed) is own
+
+
+def test_a_comparison_without_it_keeps_its_identity(material):
+    bench = open_bench(asked(material, k_shot=None))
+    todo = job.job(bench, _lora(bench), (1e-3,), 13)
+    bench.plan = asked(material)
+    assert job.job(bench, _lora(bench), (1e-3,), 13).id != todo.id
+    assert "--k-shot" not in command.command(asked(material, k_shot=None, data={**material[1], "dev": "d.jsonl"}))
+    assert bench.draws == {} and bench.at(13) is bench
+
+
+def _lora(bench):
+    from tunescope.compare import arms
+    from tunescope.trial import arm as the_arm
+
+    return arms.ready(the_arm.Arm("lora", "lora"), bench)
+
+
+def test_what_cannot_be_drawn_is_refused(material):
+    with pytest.raises(UserError, match="tests on rows of their own: give --test FILE and no --dev"):
+        open_bench(asked(material, data={"train": material[1]["train"]}))
+    with pytest.raises(UserError, match="tests on rows of their own: give --test FILE and no --dev"):
+        open_bench(asked(material, data={**material[1], "dev": material[1]["test"]}))
+    with pytest.raises(UserError, match="this task has none: it is for --task classification"):
+        open_bench(asked(material, task={"kind": "generation", "input": "text", "target": "label"}))
+    with pytest.raises(UserError, match="40 training and 40 development rows of each label are asked for"):
+        open_bench(asked(material, k_shot=40))
+    with pytest.raises(UserError, match="--k-shot 0 is too small; give a whole number of 1 or more"):
+        question("m", "d.jsonl", ProtocolOptions(k_shot=0), None, None)
+    assert question("m", "d.jsonl", ProtocolOptions(k_shot=16), None, None).k_shot == 16
+
+
+def test_demonstrations_that_are_looked_up_are_those_of_each_seed_s_rows(material, tmp_path):
+    found = ask(replace(asked(material), arms=("demos:k=1,choose=nearest", "zero-shot")), tmp_path / "run", quiet=True)
+    runs = {arm["name"]: [run["seed"] for run in arm["runs"]] for arm in found.results["arms"]}
+    assert runs == {"demos:k=1,choose=nearest": list(SEEDS), "zero-shot": [SEEDS[0]]}

@@ -1,0 +1,115 @@
+"""What a comparison opens: parts cut from one file, and a model whose weights are all there."""
+
+import json
+from functools import partial
+
+import pytest
+import tiny
+import tinyrun
+import transformers
+
+import tunescope as ts
+from tunescope.compare import arms, job
+from tunescope.models.load import load_model
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+
+WHOLE = [
+    ("llama", "LlamaModel", "lm_head.weight"),
+    ("gpt2", "GPT2Model", ""),  # its head is its embeddings
+    ("t5", "T5EncoderModel", "decoder"),
+    ("bart", "BartModel", ""),
+    ("mbart", "MBartModel", ""),
+    ("bert", "BertForMaskedLM", ""),  # a pooler is all that is not there
+    ("roberta", "RobertaForMaskedLM", ""),
+]
+
+
+def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_are_written(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    rows = [{"input": f"film {'plot ' * (n // 4)}", "target": tinyrun.WORDS[n % 4]} for n in range(80)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    opened = partial(open_bench, Plan(model=model, data={"train": str(path)}, task={"kind": "generation"}))
+    inputs = [{row["input"] for row in part} for part in opened().splits.parts().values()]
+    assert not inputs[0] & inputs[1] and not inputs[0] & inputs[2] and not inputs[1] & inputs[2]
+    assert sum(map(len, inputs)) == 20
+
+
+def test_a_corpus_of_texts_is_scored_by_its_own_metric_where_none_is_named(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    rows = "".join(f'"name[film {n}]",the plot {n}\n' for n in range(30))
+    (tmp_path / "e2e").mkdir()
+    (tmp_path / "e2e" / "trainset.csv").write_text(f"mr,ref\n{rows}")
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"input": "film {n}", "target": "plot"}}\n' for n in range(30)))
+    corpus, rows = f"e2e:{tmp_path / 'e2e'}#train", str(tmp_path / "rows.jsonl")
+    for data, task, scored in (
+        (corpus, {}, ("bleu", True)),
+        (corpus, {"lowercase": False}, ("bleu", False)),
+        (corpus, {"metric": "chrf"}, ("chrf", False)),
+        (rows, {}, ("exact_match", False)),
+    ):
+        opened = open_bench(Plan(model=model, data={"train": data}, task={"kind": "generation", **task}))
+        assert (opened.task.metric, opened.task.lowercase) == scored
+
+
+@pytest.mark.parametrize(("whole", "part", "lacks"), WHOLE)
+def test_weights_that_a_checkpoint_lacks_are_refused_and_not_made_up(whole, part, lacks, tmp_path):
+    config = tiny.configs()[whole]
+    config.tie_word_embeddings = whole != "llama"
+    getattr(transformers, part)(config).save_pretrained(tmp_path)
+    tinyrun.tokenizer().save_pretrained(tmp_path)
+    if not lacks:
+        model, tokenizer = load_model(str(tmp_path))
+        assert model.config.model_type == whole and getattr(model, "pooler", None) is None
+        model(**tokenizer("the film was good", return_tensors="pt"))
+        return
+    with pytest.raises(ts.UserError, match=f"is no whole .*: its checkpoint lacks {lacks}.*, which would be random"):
+        load_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("shots", [None, 3])
+def test_one_text_is_never_on_both_sides_whatever_its_id_or_label(tmp_path, shots):
+    model, data = tinyrun.write(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    texts = [f"film {'plot ' * (n % 8)}{tinyrun.WORDS[n // 8 % 8]}" for n in range(64)]
+    rows = [
+        {"id": n, "text": text, "label": "neg" if k % 2 else "pos"}
+        for n, (k, text) in enumerate([*enumerate(texts)] * 2)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"train": str(path)} | ({} if shots is None else {"test": data["test"]})
+    opened = open_bench(Plan(model=model, data=given, task={"kind": "classification"}, k_shot=shots, seeds=(0, 1)))
+    for splits in opened.draws.values() or [opened.splits]:
+        parts = [
+            {row["text"] for row in part}
+            for name, part in splits.parts().items()
+            if name in ("train", "dev") or not shots
+        ]
+        assert sum(map(len, parts)) == len(set().union(*parts))
+    if shots is None:
+        assert "rows with equal text stay together" in " ".join(opened.splits.notes)
+
+
+def test_a_run_depends_on_tokenizer_config_and_output_layer(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+
+    def ids():
+        asked = Plan(model=model, data=data, task={"kind": "classification"}, arms=("zero-shot",))
+        opened = open_bench(asked)
+        return job.job(opened, arms.ready(arms.asked(opened)[0], opened), (), 0).id
+
+    first = ids()
+    assert ids() == first
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    seen = {first}
+    for name, change in (
+        ("config.json", json.dumps(config | {"rope_theta": 5.0, "layer_norm_epsilon": 0.1})),
+        ("tokenizer.json", (tmp_path / "model" / "tokenizer.json").read_text().replace("plot", "plott")),
+    ):
+        path = tmp_path / "model" / name
+        before = path.read_text()
+        path.write_text(change)
+        seen.add(ids())
+        path.write_text(before)
+    assert len(seen) == 3 and ids() == first
