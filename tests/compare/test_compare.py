@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +17,10 @@ import pytest
 import tinyrun
 import torch
 import transformers
+from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.compare import arms, comparison, job, protocol, workers
+from tunescope.compare import arms, comparison, protocol
 from tunescope.compare import run as run_arm
 from tunescope.compare.comparison import ask, compare, resume
 from tunescope.compare.standing import Standing, best_on_dev
@@ -382,6 +385,53 @@ def test_a_killed_run_is_resumed_to_the_same_numbers(done, bench, material, tmp_
     )
 
 
+def saved_steps(folder):
+    """The step of every training state that a killed run left."""
+    return [json.loads(path.read_text())["state"]["step"] for path in folder.glob("arms/*.tmp-*/state.json")]
+
+
+def tensors(folder):
+    return {path.parent.parent.name: load_file(path) for path in folder.glob("arms/*/artifact/*.safetensors")}
+
+
+@pytest.mark.parametrize(
+    ("arm_asked", "trials", "together", "life", "left"),
+    [("lora:dropout=0.3", 1, 1, 8, [7]), ("lora:dropout=0.3", 2, 1, 17, [4]), ("lora", 2, 2, 16, [7, 7])],
+    ids=["alone", "the second of two", "in shared passes"],
+)
+def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
+    material, tmp_path, monkeypatch, arm_asked, trials, together, life, left
+):
+    settings = loop.Settings(steps=12, batch_size=8, eval_every=4, patience=9)
+    changes = {"seeds": (0,), "trials": trials, "together": together, "settings": settings}
+    asked = question(material, arms=(arm_asked,), budgets=(), **changes)
+    whole = ask(asked, tmp_path / "whole", quiet=True)
+    config = tmp_path / "asked.json"
+    config.write_text(json.dumps(plan.to_json(asked)))
+    command = [sys.executable, "-c", KILLED, config, str(life), tmp_path / "run"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    assert saved_steps(tmp_path / "run") == left
+    taken, plain = {}, loop.update
+
+    def spy(problem, settings, optimizer, rows, step):
+        taken.setdefault(max(problem.rates.values()), []).append((step, rows))
+        return plain(problem, settings, optimizer, rows, step)
+
+    monkeypatch.setattr(loop, "update", spy)
+    found = resume(tmp_path / "run", quiet=True)
+    assert [[step for step, _ in steps] for steps in taken.values()] == [list(range(first, 12)) for first in left]
+    rest = {rate: dict(steps) for rate, steps in taken.items()}
+    taken.clear()
+    ask(asked, tmp_path / "again", quiet=True)
+    for rate, steps in rest.items():  # the batches, too, are those that an undisturbed run has at these steps
+        assert steps == dict(taken[rate][min(steps) :])
+    assert numbers(found.results) == numbers(whole.results)
+    ended, undisturbed = tensors(tmp_path / "run"), tensors(tmp_path / "whole")
+    assert ended.keys() == undisturbed.keys() != set()
+    for name, values in undisturbed.items():
+        assert all(torch.equal(ended[name][key], value) for key, value in values.items())
+
+
 def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monkeypatch):
     asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=1, settings=default_settings(2, 8))
     monkeypatch.setattr(run_arm, "SAVE_EVERY", 0.0)
@@ -412,20 +462,75 @@ def test_two_workers_give_the_numbers_of_one(done, material, tmp_path):
     assert numbers(found.results) == numbers(done.results)
 
 
-def test_a_worker_that_dies_costs_its_job_only(bench, material, monkeypatch, tmp_path):
-    asked = question(material)
-    prepared = arms.ready(the_arm.Arm("lora", "lora"), bench)
-    jobs = [job.job(bench, prepared, (0.1,), seed) for seed in (0, 1)]
-    rounds = iter([{jobs[0].id: {"status": "done"}}, {}])
-    monkeypatch.setattr(workers.Runner, "_spread", lambda *_: next(rounds))
-    ended = []
-    bench.plan = asked
-    with workers.runner(bench, tmp_path, 2, lambda *_: None, lambda todo, outcome: ended.append(todo.id)) as made:
-        found = made.run(jobs)
-    assert found[jobs[0].id] == {"status": "done"}
-    assert found[jobs[1].id]["status"] == "out of memory"
-    assert "its process was killed twice, most likely for want of memory" in found[jobs[1].id]["reason"]
-    assert ended == [jobs[1].id]
+def half_done(folder):
+    """(job, process) of every run that a living process has half done in the folder, which is named after both."""
+    found = [tuple(path.name.split(".tmp-")) for path in folder.glob("arms/*.tmp-*")]
+    return [(name, pid) for name, pid in found if lives(pid)]
+
+
+def lives(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@contextmanager
+def watched(folder, look):
+    """`look` at what is half done, over and over."""
+    over = threading.Event()
+
+    def watch():
+        while not over.wait(0.002):
+            look(half_done(folder))
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+
+
+def test_after_one_killed_worker_the_jobs_that_follow_run_side_by_side_to_the_same_numbers(material, tmp_path):
+    asked = question(material, arms=("soft", "lora"), seeds=(0,), trials=3, settings=default_settings(100, 8))
+    want = numbers(ask(asked, tmp_path / "whole", quiet=True).results)
+    before, later = set(), set()
+
+    def look(now):
+        if not before and len(now) == 2:
+            before.update(name for name, _ in now)
+            os.kill(int(now[0][1]), signal.SIGKILL)
+        elif before:
+            later.add(len({name for name, _ in now} - before))
+
+    with watched(tmp_path / "run", look):
+        found = ask(asked, tmp_path / "run", workers=2, quiet=True)
+    assert max(later) == 2
+    assert numbers(found.results) == want
+
+
+def test_a_job_whose_process_is_killed_twice_costs_itself_alone(material, tmp_path):
+    asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=2, settings=default_settings(200, 8))
+    guilty, killed = [], set()
+
+    def look(now):
+        guilty.extend(name for name, _ in now if not guilty)
+        for name, pid in now:
+            if name in guilty and pid not in killed:
+                killed.add(pid)
+                os.kill(int(pid), signal.SIGKILL)
+
+    with watched(tmp_path / "run", look):
+        found = ask(asked, tmp_path / "run", workers=2, quiet=True)
+    trials = {trial["id"]: trial for trial in arm(found, "lora")["trials"]}
+    assert len(killed) == 2 and trials[guilty[0]]["status"] == "out of memory"
+    assert trials[guilty[0]]["reason"] == (
+        "its process was killed twice, most likely for want of memory; try fewer --workers or a smaller --batch-size"
+    )
+    assert [trial["status"] for name, trial in trials.items() if name != guilty[0]] == ["done"]
+    assert arm(found, "zero-shot")["status"] == arm(found, "lora")["status"] == "done"
 
 
 def test_another_question_in_the_same_folder_is_refused_and_nothing_is_lost(done, bench, material):

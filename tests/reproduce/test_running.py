@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 
 import pytest
 from scipy.stats import ttest_1samp
@@ -195,21 +194,3 @@ def test_a_table_is_told_with_the_papers_words_and_as_json_with_every_value():
     assert lines[0] == "Title" and lines[-1] == "a note"
     assert "(paper: .6)" in lines[3] and lines[3].endswith("1,024")
     assert as_json(table)["rows"][0]["cells"][0]["values"] == [0.5, 0.7]
-
-
-def test_a_run_that_is_stopped_leaves_no_process_behind():
-    left = []
-
-    def stopped():
-        with run._pool(1) as pool:
-            pool.submit(int).result()
-            left.extend(pool._processes.values())
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stopped()
-    (process,) = left
-    until = time.monotonic() + 30
-    while process.exitcode is None and time.monotonic() < until:
-        time.sleep(0.05)  # not join: the pool's own thread waits for the process too, and one of the two learns nothing
-    assert process.exitcode not in (None, 0)

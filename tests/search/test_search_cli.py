@@ -1,7 +1,12 @@
 """`tunescope search` as a person meets it: tables, a page, artifacts, and other models."""
 
+import errno
 import json
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +29,7 @@ from tunescope.search.methods.pez import PEZ
 from tunescope.search.methods.projected import Projected
 from tunescope.search.search import Found
 from tunescope.search.without_words import open_unworded
+from tunescope.system import files
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.open import open_bench
 
@@ -167,6 +173,108 @@ def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, mat
     finally:
         test.write_text(before)
     assert code == 0 and "found before" not in out  # the rows are others
+
+
+SEARCHES = """
+import sys, time
+from pathlib import Path
+from tunescope.search.methods.random import RandomPrompts
+plain, stop = RandomPrompts.search, Path(sys.argv.pop())
+def search(self, bench, passes, seed, say):
+    (stop / f"seed-{seed}").touch()
+    while not (stop / "go").exists():
+        time.sleep(0.01)
+    return plain(self, bench, passes, seed, say)
+RandomPrompts.search = search
+from tunescope.cli.app import main
+main()
+"""
+
+
+@pytest.fixture
+def searching(material, tmp_path):
+    """A search in a process of its own, which waits for the file `go` before it looks at anything."""
+    words = ["search", material["model"], material["train"], "--dev", material["dev"], "--test", material["test"]]
+    words += ["--method", "random:length=2", *BRIEF, "--out", tmp_path / "out", tmp_path]
+    begun = []
+
+    def start():
+        command = [sys.executable, "-c", SEARCHES, *map(str, words)]
+        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_a_second_search_in_the_folder_is_refused_in_one_line_and_the_first_goes_on(searching, tmp_path):
+    first = searching()
+    wait_for(tmp_path / "seed-0")
+    second = searching()
+    wait_for(tmp_path / "seed-0", over=second)
+    (tmp_path / "go").touch()
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 2 and err.count("\n") == 1 and f"error: {tmp_path / 'out'} is in use" in err
+    assert first.communicate(timeout=60)[1] == "" and first.returncode == 0
+    assert (tmp_path / "out" / "results.json").exists()
+
+
+def test_a_search_that_was_killed_goes_on(searching, tmp_path):
+    first = searching()
+    wait_for(tmp_path / "seed-0")
+    first.kill()
+    first.wait()
+    torn = tmp_path / "out" / "config.json.tmp-1-abcd"
+    torn.touch()
+    (tmp_path / "go").touch()
+    again = searching()
+    assert again.communicate(timeout=60)[1] == "" and again.returncode == 0
+    assert (tmp_path / "out" / "results.json").exists() and not torn.exists()
+
+
+@pytest.mark.parametrize("left", [[], ["config.json.tmp-1-abcd"]])
+def test_a_search_that_was_killed_before_it_kept_its_question_goes_on(tunescope, tmp_path, left):
+    process = subprocess.run([sys.executable, "-c", HELD, tmp_path / "out"], check=False)
+    assert process.returncode == -signal.SIGKILL and any((tmp_path / "out").iterdir())
+    for name in left:
+        (tmp_path / "out" / name).touch()
+    code, _, err = tunescope("--method", "random:length=2", *BRIEF)
+    assert (code, err) == (0, "")
+
+
+HELD = """
+import os, signal, sys
+from pathlib import Path
+from tunescope.system.lock import locked
+with locked(Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def wait_for(path, over=None):
+    """Until the file is there; or until the process `over` has ended, which it must before long."""
+    until = time.monotonic() + 60
+    while not (path.exists() if over is None else over.poll() is not None):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_full_disk_ends_a_search_in_one_line_that_says_how_to_go_on(tunescope, tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write", full)
+    code, _, err = tunescope("--method", "random:length=2", *BRIEF)
+    assert (code, err) == (
+        2,
+        f"error: the disk is full while writing to {tmp_path / 'out'}; what was finished is kept. "
+        "Mend that, then type the same command again\n",
+    )
+    monkeypatch.undo()
 
 
 def test_without_a_folder_each_question_has_its_own(monkeypatch, capsys, material, tmp_path):

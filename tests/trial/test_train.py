@@ -164,6 +164,23 @@ def test_a_resumed_run_equals_an_undisturbed_one_to_the_bit(tmp_path, optimizer,
         assert torch.equal(resumed.parameters[name], whole.parameters[name])
 
 
+def test_patience_and_the_best_tensors_outlive_a_kill(tmp_path):
+    settings, scores = replace(PLAIN, patience=3), [0.5, 0.4, 0.3, 0.2, 0.9]
+    whole = problem(scores=iter(scores))
+    assert train(whole, settings, seed=2).step == 4
+
+    def kill(progress):
+        if progress.step == 3:  # the state of step 2 is on the disk
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(problem(scores=iter(scores)), settings, seed=2, saving=Saving(tmp_path, 0.0), report=kill)
+    resumed = problem(scores=iter(scores[2:]))
+    got = train(resumed, settings, seed=2, saving=Saving(tmp_path, 1e9))
+    assert (got.step, got.best_step, got.best_score) == (4, 1, 0.5)
+    assert all(torch.equal(resumed.parameters[name], value) for name, value in whole.parameters.items())
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing"])
 def test_a_damaged_state_is_not_used(tmp_path, damage):
     train(problem(), PLAIN, seed=2, saving=Saving(tmp_path, 0.0))

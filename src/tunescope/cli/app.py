@@ -442,7 +442,7 @@ def main() -> None:
     except (UserError, CycloptsError) as problem:
         _fail(problem)
     except KeyboardInterrupt as problem:
-        print(f"\n{problem or 'stopped'}", file=sys.stderr)
+        print(f"\n{str(problem) or 'stopped'}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

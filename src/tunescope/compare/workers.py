@@ -1,17 +1,9 @@
 """Arm runs one after another, or in worker processes; the numbers are the same."""
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from queue import Empty
-from typing import Any
 
 import torch
 
@@ -20,6 +12,7 @@ from tunescope.compare.job import Job
 from tunescope.compare.progress import at_most_every
 from tunescope.compare.run import Outcome, Report, is_known
 from tunescope.system import forkserver
+from tunescope.system.crew import KILLED, Crew, tell
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -29,7 +22,6 @@ OnProgress = Callable[[Job, Progress], None]
 OnDone = Callable[[Job, Outcome], None]
 
 _bench: Bench | None = None  # a worker's own: loaded once, used by every job it gets
-_events: Any = None
 
 
 class Runner:
@@ -38,7 +30,7 @@ class Runner:
     def __init__(self, bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone):
         self.bench, self.folder, self.workers = bench, folder, workers
         self.on_progress, self.on_done = on_progress, on_done
-        self.crew: tuple[ProcessPoolExecutor, Any] | None = None
+        self.crew = Crew(workers, forkserver.context(), _start, (bench.plan,))
 
     def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
         """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run."""
@@ -46,27 +38,8 @@ class Runner:
         outcomes = {
             name: one for some in shared_passes.groups(self.bench, known, together) for name, one in self._here(some)
         }
-        jobs = [todo for todo in jobs if todo.id not in outcomes]
-        if jobs:
-            outcomes |= self._spread(shared_passes.groups(self.bench, jobs, together))
-        for todo in jobs:  # after a broken pool: one at a time, so that the guilty one is known
-            if todo.id not in outcomes:
-                alone = self._spread([[todo]])
-                outcomes[todo.id] = alone.get(todo.id) or _killed(todo)
-                if not alone:
-                    self.on_done(todo, outcomes[todo.id])
-        return outcomes
-
-    def close(self) -> None:
-        """End the workers, which are idle, or else keep what they had half done in their saved states."""
-        if self.crew is None:
-            return
-        pool, events = self.crew
-        self.crew = None
-        for process in list((pool._processes or {}).values()):  # to end by itself takes torch a second or two
-            process.terminate()
-        pool.shutdown(wait=True, cancel_futures=True)
-        events.close()
+        left = [todo for todo in jobs if todo.id not in outcomes]
+        return outcomes | self._spread(shared_passes.groups(self.bench, left, together))
 
     def _here(self, jobs: list[Job]) -> list[tuple[str, Outcome]]:
         outcomes = shared_passes.run(self.bench, jobs, self.folder, lambda todo: partial(self.on_progress, todo))
@@ -75,20 +48,24 @@ class Runner:
         return list(outcomes.items())
 
     def _spread(self, groups: Sequence[list[Job]]) -> dict[str, Outcome]:
-        """The outcomes until all are there or the pool breaks."""
+        """The outcomes of what runs in workers; runs that share a pass are tried alone after one was killed."""
         outcomes: dict[str, Outcome] = {}
-        pool, events = self.crew = self.crew or _crew(self.bench.plan, self.workers)
-        try:
-            waiting = {pool.submit(_work, some, self.folder): some for some in groups}
-            while waiting:
-                done, _ = wait(waiting, timeout=0.3, return_when=FIRST_COMPLETED)
-                _drain(events, {todo.id: todo for some in groups for todo in some}, self.on_progress)
-                for future in done:
-                    outcomes |= future.result()
-                    for todo in waiting.pop(future):
-                        self.on_done(todo, outcomes[todo.id])
-        except BrokenProcessPool:
-            self.close()
+        by_id = {todo.id: todo for some in groups for todo in some}
+
+        def done(some: list[Job], found: dict[str, Outcome]) -> None:
+            outcomes.update(found)
+            for todo in some:
+                self.on_done(todo, found[todo.id])
+
+        def heard(event: tuple[str, Progress]) -> None:
+            name, progress = event
+            if name in by_id:  # the last word of the jobs before may come late
+                self.on_progress(by_id[name], progress)
+
+        work = partial(_work, self.folder)
+        killed = self.crew.run(work, groups, done, on_event=heard, parts=lambda some: [[todo] for todo in some])
+        for some in killed:
+            done(some, {todo.id: _killed(todo) for todo in some})
         return outcomes
 
 
@@ -99,59 +76,31 @@ def runner(bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on
     try:
         yield made
     finally:
-        made.close()
+        made.crew.close()
 
 
-def _crew(plan: Plan, workers: int) -> tuple[ProcessPoolExecutor, Any]:
-    made = forkserver.context()
-    events = made.Queue()
-    return ProcessPoolExecutor(workers, made, _start, (plan, events)), events
-
-
-def _start(plan: Plan, events: Any) -> None:
-    """In a worker: load once, leave Ctrl-C to the parent, and never outlive it."""
-    global _bench, _events
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+def _start(plan: Plan) -> None:
+    """In a worker: load once."""
+    global _bench
     torch.set_num_threads(plan.threads)
-    _bench, _events = open_bench(plan), events
+    _bench = open_bench(plan)
 
 
-def _work(jobs: list[Job], folder: Path) -> dict[str, Outcome]:
+def _work(folder: Path, jobs: list[Job]) -> dict[str, Outcome]:
     assert _bench is not None
 
     def report(todo: Job) -> Report:
-        return at_most_every(0.2, lambda progress: _events.put((todo.id, progress)))
+        return at_most_every(0.2, lambda progress: tell((todo.id, progress)))
 
     return shared_passes.run(_bench, jobs, folder, report)
 
 
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _drain(events: Any, jobs: dict[str, Job], on_progress: OnProgress) -> None:
-    newest = {}
-    with suppress(Empty):
-        while True:
-            name, progress = events.get_nowait()
-            newest[name] = progress
-    for name, progress in newest.items():
-        on_progress(jobs[name], progress)
-
-
 def _killed(todo: Job) -> Outcome:
-    reason = (
-        "its process was killed twice, most likely for want of memory; try fewer --workers or a smaller --batch-size"
-    )
     return {
         "id": todo.id,
         "learning_rate": todo.rate,
         "seed": todo.seed,
         "status": "out of memory",
-        "reason": reason,
+        "reason": f"{KILLED} or a smaller --batch-size",
         "dev": None,
     }

@@ -4,14 +4,15 @@ import multiprocessing
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from tunescope.data.corpus_name import shown
+from tunescope.errors import UserError
 from tunescope.models.load import model_name
 from tunescope.report.cells import Table
 from tunescope.report.findings_page import standalone
@@ -20,6 +21,8 @@ from tunescope.reproduce.inputs import portable
 from tunescope.reproduce.recipe import Ask, Found, Settings, check, find
 from tunescope.reproduce.show import as_json, told
 from tunescope.system import files, run_folder
+from tunescope.system.crew import KILLED, Crew, crew
+from tunescope.system.lock import locked
 
 Say = Callable[[str], None]
 LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
@@ -31,15 +34,22 @@ def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = print) -> dict[s
     workers: processes; 0 means as many as there is room for.
 
     Raises:
-        UserError: no such recipe, an option it does not take, or a folder that holds another configuration.
+        UserError: no such recipe, an option it does not take, a folder that is in use or holds another configuration, a
+            full disk, or a piece whose process was killed twice.
     """
     recipe = find(ask.name)
     check(ask, recipe)
     settings = recipe.settings(ask)
+    with files.disk_errors_named(out, files.SAME_COMMAND), locked(out, say):
+        return _held(ask, recipe, settings, out, workers, say)
+
+
+def _held(ask: Ask, recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -> dict[str, Any]:
+    """Everything between the question and the page, in a folder that this process holds alone."""
     config = {"version": run_folder.VERSION, "recipe": ask.name, "settings": settings}
-    out.mkdir(parents=True, exist_ok=True)
     run_folder.check_config(out, config)
     run_folder.write_config(out, config)
+    run_folder.sweep(out, ())
     started = time.monotonic()
     workers = workers or default_workers(ask)  # now that the model is here, its size is known
     found = _found(recipe, settings, out, workers, say)
@@ -62,12 +72,10 @@ def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -
     (out / "units").mkdir(exist_ok=True)
     missing = [i for i, path in enumerate(paths) if not path.exists()]
     if missing:
-        with _pool(workers) as pool:
-            worlds = recipe.worlds(settings)
-            _ended((pool.submit(_world, world) for world in worlds), len(worlds), "world", say)
-            name = recipe.__name__
-            todo = (pool.submit(_unit, name, settings, units[i], paths[i]) for i in missing)
-            _ended(todo, len(missing), "piece", say)
+        with crew(workers, multiprocessing.get_context("spawn"), _single) as at_work:
+            _done(at_work, _world, [(world,) for world in recipe.worlds(settings)], "world", say)
+            pieces = [(recipe.__name__, settings, units[i], paths[i]) for i in missing]
+            _done(at_work, _unit, pieces, "piece", say)
     told = [path if path.exists() else _passing(path) for path in paths]
     return [(unit, files.read_json(path)) for unit, path in zip(units, told, strict=True)]
 
@@ -75,21 +83,6 @@ def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -
 def _passing(path: Path) -> Path:
     """Where the outcome of a piece lies that failed, and is tried again by the next go."""
     return path.with_suffix(".failed.json")
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_single)
-    try:
-        yield pool
-    except BaseException:
-        processes = list((pool._processes or {}).values())  # gone after the shutdown
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
-        raise
-    pool.shutdown()
 
 
 def _single() -> None:
@@ -102,9 +95,22 @@ def _single() -> None:
     logging.disable_progress_bar()
 
 
-def _ended(futures: Iterable[Future[str]], total: int, what: str, say: Say) -> None:
-    for number, future in enumerate(as_completed(list(futures)), 1):
-        say(f"{what} {number} of {total}: {future.result()}")
+def _done(at_work: Crew, work: Callable[..., str], pieces: Sequence[tuple[Any, ...]], what: str, say: Say) -> None:
+    """Work on every piece, and say what came of it.
+
+    Raises UserError, when all others are done, for one whose process was killed twice.
+    """
+    numbers = count(1)
+    killed = at_work.run(
+        partial(_with, work), pieces, lambda _, line: say(f"{what} {next(numbers)} of {len(pieces)}: {line}")
+    )
+    if killed:
+        which = "; ".join(_named(piece[2]) if what == "piece" else str(piece[0]) for piece in killed)
+        raise UserError(f"{what} {which}: {KILLED}. What is done is kept: to go on, {files.SAME_COMMAND}.")
+
+
+def _with(work: Callable[..., str], given: tuple[Any, ...]) -> str:
+    return work(*given)
 
 
 def _world(world: Any) -> str:
@@ -132,10 +138,13 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
 
 def _came_of(unit: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
     """A piece by what distinguishes it, and of a comparison the mean of each score over seeds, or why there is none."""
-    named = ", ".join(f"{key} {value}" for key, value in unit.items() if value not in (None, ""))
     means = [f"{metric} {fmean(values):.3f}" for metric, values in outcome.get("scores", {}).items() if values]
     ending = ", ".join(means) or outcome.get("reason", "")
-    return f"{named}: {ending}" if ending else named
+    return f"{_named(unit)}: {ending}" if ending else _named(unit)
+
+
+def _named(unit: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in unit.items() if value not in (None, ""))
 
 
 def _compares(recipe: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from tunescope.search.transfer import Source, carried
 from tunescope.search.typed import listed, show
 from tunescope.search.without_words import open_unworded
 from tunescope.system import files, machine, run_folder
+from tunescope.system.lock import locked
 from tunescope.trial.bench import Bench
 from tunescope.trial.facts import data_of, model_of
 from tunescope.trial.identity import asked_with
@@ -51,8 +52,8 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     What was found at a seed is kept as soon as it is: the same command goes on where it was stopped.
 
     Raises:
-        UserError: what is asked cannot be used, the folder holds another search or a whole one, or every search was
-            refused.
+        UserError: what is asked cannot be used, the folder is in use or holds another search or a whole one, or every
+            search was refused.
     """
     chosen = listed(asked.methods)
     if asked.passes < 1:
@@ -60,8 +61,16 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
     if more := asked.plan.task.get("also"):
         only = asked.plan.task["metric"]
         raise UserError(f"a search tells of one metric, and not of {' and '.join(more)}; type: --metric {only}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a new folder with --out.")
+    with files.disk_errors_named(folder, files.SAME_COMMAND), locked(folder, say):
+        return _held(asked, chosen, folder, say, command)
+
+
+def _held(asked: Asked, chosen: Sequence[Search], folder: Path, say: Say, command: str) -> Json:
+    """Everything between the question and results.json, in a folder that this process holds alone."""
     config = _check_folder(asked, folder)
-    with machine.threads(asked.plan.threads), files.disk_errors_named(folder):
+    with machine.threads(asked.plan.threads):
         finds_words = all(one.names_labels for one in chosen)
         bench, stand_in = open_unworded(asked.plan) if finds_words else (open_bench(asked.plan), False)
         check_answers(bench)
@@ -69,7 +78,7 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
         for target in asked.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched
         bare = {} if stand_in else {asked.plan.seeds[0]: stats_of(bench, "")}
-        folder.mkdir(parents=True, exist_ok=True)
+        run_folder.sweep(folder, ())
         run_folder.write_config(folder, config)
         found = [_search(bench, one, asked, folder, say) for one in chosen]
         if all(one["status"] == "refused" for one in found):
@@ -84,12 +93,11 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
 
 
 def _check_folder(asked: Asked, folder: Path) -> Json:
-    """The question as it is kept in the folder. Raises UserError for one that holds something else, or is a file."""
+    """The question as it is kept in the folder. Raises UserError for one that holds something else."""
     config = plan_json(asked.plan) | {"searches": list(asked.methods), "passes": asked.passes}
     config |= {"transfer_to": list(asked.transfer_to), "version": run_folder.VERSION}
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file; name a new folder with --out.")
-    if folder.exists() and any(folder.iterdir()) and not (folder / "config.json").exists():
+    others = [path for path in folder.iterdir() if not path.name.startswith(("LOCK", "config.json.tmp-"))]
+    if others and not (folder / "config.json").exists():
         raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
     if (folder / "results.json").exists():
         raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")

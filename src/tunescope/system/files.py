@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+SAME_COMMAND = "type the same command again"
+
+
 class DiskError(UserError):
     """The disk takes nothing more; the whole run stops."""
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
 
 
 def write(path: Path, data: bytes) -> None:
@@ -152,20 +158,23 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def disk_errors_named(run: Path) -> Iterator[None]:
-    """A full or forbidden disk becomes one line that says how to go on."""
+def disk_errors_named(run: Path, go_on: str = "") -> Iterator[None]:
+    """A full or forbidden disk becomes one line that says how to go on; of several around one another the outermost."""
     try:
         yield
     except Exception as problem:
         reason = _disk_problem(problem)
         if reason is None:
             raise
+        how = go_on or f"type: tunescope resume {run}"
         raise DiskError(
-            f"{reason} while writing to {run}; what was finished is kept. Mend that, then type: tunescope resume {run}"
+            reason, f" while writing to {run}; what was finished is kept. Mend that, then {how}"
         ) from problem
 
 
 def _disk_problem(problem: Exception) -> str | None:
+    if isinstance(problem, DiskError):
+        return str(problem.args[0])
     number = problem.errno if isinstance(problem, OSError) else None
     if number in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem):
         return "the disk is full"

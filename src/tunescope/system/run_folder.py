@@ -60,7 +60,8 @@ def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
 
 def sweep(run: Path, wanted: Collection[str]) -> None:
     """Remove what dead processes left, but for half done runs that are still `wanted`."""
-    for left in [*run.glob("*.tmp-*"), *run.glob("arms/*/*.tmp-*")]:
+    torn = ("*.tmp-*", "arms/*/*.tmp-*", "units/*.tmp-*", "seeds/*.tmp-*", "prompts/*.tmp-*")
+    for left in [one for pattern in torn for one in run.glob(pattern)]:
         files.remove(left)
     for left in run.glob("arms/*.tmp-*"):
         if left.name.partition(".")[0] not in wanted:

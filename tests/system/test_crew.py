@@ -1,0 +1,116 @@
+"""Pieces spread over worker processes: killed ones cost themselves alone, and the others still run side by side.
+
+The oracle of the width is a meeting: two pieces wait for one another, which only pieces at work at once can.
+"""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from tunescope.system.crew import Crew, crew, tell
+
+
+def work(piece):
+    """What a piece says, done in a worker; the path is where it leaves its marks."""
+    what, path = piece
+    with open(path / f"{what}.pids", "a") as log:
+        log.write(f"{os.getpid()}\n")
+    if what.startswith("dies"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "once" and len(pids(path, what)) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "fails":
+        raise ZeroDivisionError("oops")
+    if what.startswith("meets"):
+        tell(what)
+        return what if met(path, what) else f"{what} alone"
+    return what
+
+
+def met(path, what):
+    """Whether the other of the pair, "meets-0a" and "meets-0b", was at work before this one gave up."""
+    other = path / f"{what[:-1]}{'ba'[what[-1] == 'b']}.pids"
+    until = time.monotonic() + 20
+    while not other.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    return other.exists()
+
+
+def pids(path, what):
+    return (path / f"{what}.pids").read_text().split()
+
+
+def nothing():
+    """What a worker does first."""
+
+
+@pytest.fixture
+def made():
+    with crew(2, multiprocessing.get_context("spawn"), nothing) as found:
+        yield found
+
+
+def ran(made, path, *names, **options):
+    done = []
+    killed = made.run(work, [(name, path) for name in names], lambda piece, found: done.append(found), **options)
+    return done, [name for name, _ in killed]
+
+
+def test_after_a_kill_the_other_pieces_still_run_side_by_side(made, tmp_path):
+    done, killed = ran(made, tmp_path, "once", "first", "meets-0a", "meets-0b", "meets-1a", "meets-1b")
+    assert sorted(done) == sorted(["once", "first", "meets-0a", "meets-0b", "meets-1a", "meets-1b"]) and killed == []
+    assert done[-1] == "once" and len(set(pids(tmp_path, "once"))) == 2  # again, when the others were through
+    done, _ = ran(made, tmp_path, "meets-2a", "meets-2b")
+    assert sorted(done) == ["meets-2a", "meets-2b"]  # the next phase has its width too
+
+
+def test_a_piece_that_is_killed_twice_is_named_and_is_not_tried_again(made, tmp_path):
+    done, killed = ran(made, tmp_path, "dies", "other", "another")
+    assert sorted(done) == ["another", "other"] and killed == ["dies"]
+    assert len(set(pids(tmp_path, "dies"))) == 2
+
+
+def test_a_kill_takes_no_neighbour_with_it(made, tmp_path):
+    ran(made, tmp_path, "meets-0a", "dies", "meets-0b")
+    assert len(pids(tmp_path, "meets-0a")) == len(pids(tmp_path, "meets-0b")) == 1
+
+
+def test_a_worker_that_is_killed_while_idle_is_replaced(made, tmp_path):
+    ran(made, tmp_path, "meets-0a", "meets-0b")
+    for name in ("meets-0a", "meets-0b"):
+        os.kill(int(*pids(tmp_path, name)), signal.SIGKILL)
+    done, killed = ran(made, tmp_path, "meets-1a", "meets-1b", "other")
+    assert "other" in done and len(done) == 3 and killed == []
+
+
+def test_what_a_worker_tells_is_heard(made, tmp_path):
+    heard = []
+    ran(made, tmp_path, "meets-0a", "meets-0b", on_event=heard.append)
+    ran(made, tmp_path, "other", "another", on_event=heard.append)
+    assert sorted(heard) == ["meets-0a", "meets-0b"]
+
+
+def test_an_error_in_a_piece_is_raised_and_no_process_is_left(tmp_path):
+    left = []
+
+    def fails():
+        with crew(2, multiprocessing.get_context("spawn"), nothing) as made:
+            ran(made, tmp_path, "meets-0a", "meets-0b")
+            left.extend(int(*pids(tmp_path, name)) for name in ("meets-0a", "meets-0b"))
+            ran(made, tmp_path, "fails", "other")
+
+    with pytest.raises(ZeroDivisionError, match="oops"):
+        fails()
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in left)
+
+
+def test_no_process_starts_before_there_is_a_piece_for_it(tmp_path):
+    made = Crew(2, multiprocessing.get_context("spawn"), nothing)
+    assert made.run(work, [], lambda *_: None) == [] and made.team == []
+    made.run(work, [("other", tmp_path)], lambda *_: None)
+    assert len(made.team) == 1
+    made.close()
+    assert made.team == []
