@@ -13,9 +13,9 @@ from tunescope.compare.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.trial import rates as the_rates
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan, check
+from tunescope.trial.rates import following, possible
 from tunescope.trial.train.loop import Settings
 
 ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")
@@ -66,13 +66,13 @@ def found(folder: Path) -> Any:
 
 def test_three_times_the_largest_a_third_of_the_smallest_nothing_within() -> None:
     grid = [(1e-3, 3e-4), (1e-2, 2e-3), (5e-2, 1e-2)]
-    assert the_rates.following(grid, grid[2]) == (0.15, 0.03)
-    assert the_rates.following(grid, grid[0]) == (3.33e-4, 1e-4)
-    assert the_rates.following(grid, grid[1]) is None
-    assert the_rates.following([*grid, (0.15, 0.03)], grid[2]) is None  # the one past the end has lost
-    assert the_rates.following(grid[:1], grid[0]) is None
-    assert the_rates.possible([(0.1,), (0.2,)], 2) == [(0.6,), (1.8,), (0.0333,), (0.0111,)]
-    assert the_rates.possible([(0.1,)], 2) == the_rates.possible([], 2) == []
+    assert following(grid, grid[2]) == (0.15, 0.03)
+    assert following(grid, grid[0]) == (3.33e-4, 1e-4)
+    assert following(grid, grid[1]) is None
+    assert following([*grid, (0.15, 0.03)], grid[2]) is None  # the one past the end has lost
+    assert following(grid[:1], grid[0]) is None
+    assert possible([(0.1,), (0.2,)], 2) == [(0.6,), (1.8,), (0.0333,), (0.0111,)]
+    assert possible([(0.1,)], 2) == possible([], 2) == []
 
 
 def test_what_it_tries_is_among_what_is_kept_for_it() -> None:
@@ -80,9 +80,9 @@ def test_what_it_tries_is_among_what_is_kept_for_it() -> None:
         tried: list[Any] = [(1e-3,), (1e-2,), (5e-2,)]
         best = tried[end]
         for _ in range(4):
-            best = the_rates.following(tried, best) or ()
+            best = following(tried, best) or ()
             tried.append(best)
-        assert set(tried[3:]) <= set(the_rates.possible(tried[:3], 4))
+        assert set(tried[3:]) <= set(possible(tried[:3], 4))
 
 
 def test_the_rule_is_that_of_the_best_trial_so_far(found: Any) -> None:

@@ -27,11 +27,11 @@ from tunescope.compare.standing import Standing, best_on_dev
 from tunescope.errors import UserError
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.system import files, run_folder
-from tunescope.trial import arm as the_arm
 from tunescope.trial import plan
-from tunescope.trial import rates as the_rates
+from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import default_settings
+from tunescope.trial.rates import grid
 from tunescope.trial.train import loop
 from tunescope.trial.train import loop as the_loop
 
@@ -121,7 +121,7 @@ def test_the_chosen_rate_is_the_best_on_dev_and_only_chosen_runs_saw_the_test_se
 
 
 def test_ties_go_to_the_smaller_rate_the_smaller_arm_and_the_earlier_one(bench, material):
-    entry = protocol._entry(bench, the_arm.Arm("lora", "lora", None))
+    entry = protocol._entry(bench, Arm("lora", "lora", None))
     outcomes = {
         todo.id: {"id": todo.id, "status": "done", "dev": 0.5, "learning_rate": todo.rate, "seed": 0}
         | {"curve": [{"step": 12, "loss": 1.0, "dev": 0.5}]}
@@ -265,7 +265,7 @@ def test_budgets_are_met_and_told(bench, material):
     bench.plan = question(material)
 
     def ready(text, budget):
-        return arms.ready(the_arm.Arm(text, text, budget), bench)
+        return arms.ready(Arm(text, text, budget), bench)
 
     soft, lora = ready("soft", 256), ready("lora", 300)
     assert (soft.note, soft.counts["stored"]) == ("256 exactly", 256)
@@ -315,20 +315,20 @@ def test_arms_that_cannot_be_listed_are_refused(texts, message):
 )
 def test_an_arm_that_this_model_cannot_have_is_refused(bench, text, message):
     with pytest.raises(UserError, match=message):
-        arms.ready(the_arm.Arm(text, text), bench)
+        arms.ready(Arm(text, text), bench)
 
 
 def test_rates_of_composed_methods_are_walked_together(bench):
-    pair = arms.ready(the_arm.Arm("a", "soft+lora"), bench)
+    pair = arms.ready(Arm("a", "soft+lora"), bench)
     soft, lora = pair.specs
-    assert the_rates.grid(pair.grids, 3, ()) == list(
+    assert grid(pair.grids, 3, ()) == list(
         zip(sorted(soft.learning_rates), sorted(lora.learning_rates), strict=True)
     )
-    assert the_rates.grid(pair.grids, 1, ()) == [(sorted(soft.learning_rates)[1], sorted(lora.learning_rates)[1])]
-    assert the_rates.grid(pair.grids, 2, ())[1] == (max(soft.learning_rates), max(lora.learning_rates))
-    assert the_rates.grid(pair.grids, 3, (0.2, 0.1)) == [(0.1, 0.1), (0.2, 0.2)]
+    assert grid(pair.grids, 1, ()) == [(sorted(soft.learning_rates)[1], sorted(lora.learning_rates)[1])]
+    assert grid(pair.grids, 2, ())[1] == (max(soft.learning_rates), max(lora.learning_rates))
+    assert grid(pair.grids, 3, (0.2, 0.1)) == [(0.1, 0.1), (0.2, 0.2)]
     with pytest.raises(UserError, match="--trials 4: the methods' own grids have 3 learning rates; name more"):
-        the_rates.grid(pair.grids, 4, ())
+        grid(pair.grids, 4, ())
 
 
 def test_rows_longer_than_the_model_are_cut_counted_and_told(bench, material, tmp_path):

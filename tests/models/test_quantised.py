@@ -13,8 +13,7 @@ from training import arguments
 
 import tunescope as ts
 from tunescope.attach.attached import Attached
-from tunescope.models import fingerprint as the_fingerprint
-from tunescope.models.fingerprint import fingerprint
+from tunescope.models.fingerprint import _FINGERPRINTS, fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's and bitsandbytes' own
 ARMS = ["lora:rank=2", "prefix:length=3", "soft:length=3", "adapter:bottleneck=3", "inputs:length=2"]
@@ -131,11 +130,11 @@ def assert_fits(model: Any, tuned: Attached, start: str) -> None:
     model.eval()
     with torch.no_grad():
         model(**tiny.batch(model))
-    the_fingerprint._FINGERPRINTS.clear()
+    _FINGERPRINTS.clear()
     assert fingerprint(model) == start  # also where the maps were packed anew when the model ran
     with tuned.paused(), torch.no_grad():
         model(**tiny.batch(model))
-    the_fingerprint._FINGERPRINTS.clear()
+    _FINGERPRINTS.clear()
     assert fingerprint(model) == start
 
 

@@ -11,7 +11,7 @@ from tunescope.cli import arms as listing
 from tunescope.cli.options import ProtocolOptions, TrainingOptions, question
 from tunescope.compare import arms
 from tunescope.search import methods, typed
-from tunescope.trial import arm as the_arm
+from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 
 FOUND = '''
@@ -121,7 +121,7 @@ def test_a_search_in_front_of_an_encoder_is_a_refused_arm():
 
     task = Classification(template="{text}", words={"a": "a", "b": "b", "c": "c"}, by="head")
     with pytest.raises(ts.UserError, match="an encoder has no answer before its head is trained"):
-        arms.ready(the_arm.Arm("pez", "pez"), bench("bert", task=task))
+        arms.ready(Arm("pez", "pez"), bench("bert", task=task))
 
 
 def test_check_estimates_what_a_search_takes(material):

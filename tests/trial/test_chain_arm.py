@@ -10,8 +10,8 @@ import tunescope as ts
 from tunescope.compare import arms, comparison
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.prompts.chain import Chain
-from tunescope.trial import arm as the_arm
 from tunescope.trial import command, plan
+from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 from tunescope.trial.train import loop
 
@@ -96,17 +96,17 @@ def test_failures_and_votes_are_told_in_counts():
 )
 def test_an_option_without_effect_is_refused(bench, text, message):
     with pytest.raises(ts.UserError, match=message) as refused:
-        arms.ready(the_arm.Arm(text, text), bench)
+        arms.ready(Arm(text, text), bench)
     assert "\n" not in str(refused.value)
 
 
 def test_other_tasks_and_other_models_have_no_steps_to_read(bench, material, monkeypatch):
     other = open_bench(question(material, kind="generation"))
     with pytest.raises(ts.UserError, match="reads an answer out of written steps, for which the task is --task reason"):
-        arms.ready(the_arm.Arm("cot", "cot"), other)
+        arms.ready(Arm("cot", "cot"), other)
     monkeypatch.setattr(bench, "kind", "encoder-decoder")
     with pytest.raises(ts.UserError, match="goes on from what the model wrote, and this is an encoder-decoder: take"):
-        arms.ready(the_arm.Arm("cot", "cot"), bench)
+        arms.ready(Arm("cot", "cot"), bench)
 
 
 def test_rows_without_steps_cannot_show_them(bench):
@@ -117,7 +117,7 @@ def test_rows_without_steps_cannot_show_them(bench):
 
 def test_an_arm_is_written_as_it_is_typed(bench):
     for text in ("cot", "cot:samples=3,temperature=0.7", "demos:k=2+cot:tokens=9"):
-        assert arms.ready(the_arm.Arm(text, text), bench).label == text
+        assert arms.ready(Arm(text, text), bench).label == text
 
 
 def test_the_command_says_what_was_asked(material):

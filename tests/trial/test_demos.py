@@ -18,8 +18,8 @@ from tunescope.methods.typed import made
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.answers.decode import Sampling, greedy, sampled
 from tunescope.tasks.task import Encoded, Prediction
-from tunescope.trial import arm as the_arm
 from tunescope.trial import plan
+from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw, probing_set
 from tunescope.trial.demos import order as ordering
 from tunescope.trial.demos.order import candidates, entropy, ordered
@@ -165,7 +165,7 @@ def test_calibration_is_saved_with_the_artifact(done):
 )
 def test_an_option_without_effect_is_refused(bench, text, message):
     with pytest.raises(ts.UserError, match=message) as refused:
-        arms.ready(the_arm.Arm(text, text), bench)
+        arms.ready(Arm(text, text), bench)
     assert "\n" not in str(refused.value)
 
 
@@ -184,14 +184,14 @@ def test_averaged_scores_are_refused_where_answers_are_written(material):
     for kind in ("generation", "reasoning"):
         bench = open_bench(question(material, task=kind, input="text", target="label", template="{text} Label:"))
         with pytest.raises(ts.UserError, match="sets averages the scores of labels, and answers that are written have"):
-            arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar,sets=2"), bench)
+            arms.ready(Arm("one", "demos:k=1,choose=similar,sets=2"), bench)
 
 
 @pytest.mark.parametrize("option", ["choose=balanced", "order=entropy", "calibrate=true"])
 def test_what_is_about_labels_is_refused_where_there_are_none(material, option):
     bench = open_bench(question(material, task="generation", input="text", target="label"))
     with pytest.raises(ts.UserError, match=f"{option} is about labels, and this task has none; drop it"):
-        arms.ready(the_arm.Arm("one", f"demos:k=1,{option}"), bench)
+        arms.ready(Arm("one", f"demos:k=1,{option}"), bench)
     assert len(draw.drawn(Demos(k=3), bench, 0)) == 3
 
 
@@ -218,7 +218,7 @@ def test_few_orders_are_all_tried_and_many_are_drawn_the_first_as_it_was():
 def test_too_many_orders_and_no_choice_of_orders_are_refused(material, bench, task, text, message):
     other = open_bench(question(material, task=task, input="text", target="label")) if task == "generation" else bench
     with pytest.raises(ts.UserError, match=message):
-        arms.ready(the_arm.Arm(text, text), other)
+        arms.ready(Arm(text, text), other)
 
 
 @pytest.mark.parametrize("answers", ["aaab", "aabb", "aaaa", "abcabd"])

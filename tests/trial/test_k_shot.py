@@ -67,15 +67,15 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
 
 def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):
     from tunescope.compare import arms
-    from tunescope.trial import arm as the_arm
     from tunescope.trial import specs
+    from tunescope.trial.arm import Arm
     from tunescope.trial.demos import draw, spec
 
     bench = open_bench(asked(material))
     for seed in SEEDS:
         own = bench.at(seed)
         rows = draw.drawn(spec.Demos(k=3), own, seed)
-        (text,) = specs.specs_at(arms.ready(the_arm.Arm("demos:k=3", "demos:k=3"), own), own, rows)
+        (text,) = specs.specs_at(arms.ready(Arm("demos:k=3", "demos:k=3"), own), own, rows)
         shown = {one.split("\nLabel:")[0] for one in text.text.removesuffix("\n\n").split("\n\n")}
         assert shown == {row["text"] for row in bench.draws[seed].train}
         assert bench.at(seed) is own
@@ -92,9 +92,9 @@ def test_a_comparison_without_it_keeps_its_identity(material):
 
 def _lora(bench):
     from tunescope.compare import arms
-    from tunescope.trial import arm as the_arm
+    from tunescope.trial.arm import Arm
 
-    return arms.ready(the_arm.Arm("lora", "lora"), bench)
+    return arms.ready(Arm("lora", "lora"), bench)
 
 
 def test_what_cannot_be_drawn_is_refused(material):

@@ -15,8 +15,8 @@ from tunescope.compare import arms, estimate, job
 from tunescope.compare import run as run_arm
 from tunescope.compare.comparison import ask
 from tunescope.tasks.answers import ensemble
-from tunescope.trial import arm as the_arm
 from tunescope.trial import plan, questions
+from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos.draw import drawn
@@ -153,7 +153,7 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
 
 
 def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
-    arm = arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
+    arm = arms.ready(Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
     todo = job.job(bench, arm, (1e-3,), 0)
     with run_arm.attached(bench, todo, run_arm._specs(bench, todo)) as tuned:
         problem = run_arm.problem_of(bench, todo, tuned)
@@ -178,7 +178,7 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
     "text", ["choose=similar,sets=5", "sets=3", "choose=similar,sets=4,calibrate=true", "choose=nearest,calibrate=true"]
 )
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
-    arm = arms.ready(the_arm.Arm("one", f"demos:k=1,{text}"), bench)
+    arm = arms.ready(Arm("one", f"demos:k=1,{text}"), bench)
     found = questions.predictions(arm, bench, run_arm._Bare(), "test", 7)
     own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
     for row in bench.splits.test:
@@ -199,7 +199,7 @@ def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(ben
 
 def test_rows_are_compared_by_the_model_as_it_is_before_anything_is_attached(material, bench):
     fresh = open_bench(question(material))
-    arm = arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
+    arm = arms.ready(Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
     todo = job.job(fresh, arm, (1e-3,) * 2, 0)
     with run_arm.attached(fresh, todo, run_arm._specs(fresh, todo)) as tuned:
         problem = run_arm.problem_of(fresh, todo, tuned)
@@ -247,7 +247,7 @@ def test_every_way_is_an_arm_that_finishes_and_its_cost_is_told(material, tmp_pa
 
 def test_a_run_that_was_stopped_goes_on_with_the_draws_of_an_undisturbed_one(material, tmp_path):
     bench = open_bench(question(material))
-    arm = arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
+    arm = arms.ready(Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
     todo = job.job(bench, arm, (1e-2,), 0)
     settings = loop.Settings(steps=4, batch_size=4, eval_every=4, patience=3)
 
@@ -280,7 +280,7 @@ def test_an_encoder_of_its_own_says_what_is_alike(material, bench, tmp_path):
             found = [other(input_ids=one, output_hidden_states=True).hidden_states[-1][0].mean(0) for one in ids]
         states[part] = torch.stack(found)
     for choose in ("similar", "nearest", "diverse"):
-        ready = arms.ready(the_arm.Arm("one", f"demos:k=1,choose={choose},encoder={typed}"), bench)
+        ready = arms.ready(Arm("one", f"demos:k=1,choose={choose},encoder={typed}"), bench)
         assert arms._front(ready.label)[0] == ready.demos
     torch.testing.assert_close(bench.states("test", str(folder)), states["test"], rtol=0, atol=1e-5)
     demos = Demos(k=2, choose="nearest", encoder=str(folder))
@@ -290,7 +290,7 @@ def test_an_encoder_of_its_own_says_what_is_alike(material, bench, tmp_path):
         assert list(one) == near[:4].tolist()[::-1]
     assert len(drawn(Demos(k=2, choose="diverse", encoder=str(folder)), bench, 0)) == 4
     with pytest.raises(ts.UserError, match="there is no folder /nowhere/at/all"):
-        arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar,encoder=/nowhere/at/all"), bench)
+        arms.ready(Arm("one", "demos:k=1,choose=similar,encoder=/nowhere/at/all"), bench)
 
 
 def test_with_k_shots_every_seed_compares_the_rows_that_it_drew_and_the_test_rows_once(material, tmp_path):
@@ -317,7 +317,7 @@ def test_where_there_are_no_labels_all_rows_are_one_pool(material):
     for index, query in enumerate(literal_states(bench, "test")):
         seen = {row for n in range(40) for row in draw.sets_of(demos, bench, "test", index, Random(n))[0]}
         assert seen == literal.half(query, states, list(range(12)), 6)
-    arm = arms.ready(the_arm.Arm("one", "demos:k=3,choose=similar+lora:rank=2"), bench)
+    arm = arms.ready(Arm("one", "demos:k=3,choose=similar+lora:rank=2"), bench)
     assert arm.trained
 
 
@@ -330,7 +330,7 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     found = ask(asked, tmp_path / "run", quiet=True)
     (arm,) = found.results["arms"]
     bench = open_bench(asked)
-    ready = arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
+    ready = arms.ready(Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
     saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
     with run_arm.attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
         sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
@@ -347,7 +347,7 @@ def test_another_encoder_in_the_same_folder_is_another_run(material, bench, tmp_
         other.save_pretrained(tmp_path)
         words.save_pretrained(tmp_path)
         fresh = open_bench(question(material))
-        ready = arms.ready(the_arm.Arm("one", f"demos:k=1,choose=nearest,encoder={tmp_path}"), fresh)
+        ready = arms.ready(Arm("one", f"demos:k=1,choose=nearest,encoder={tmp_path}"), fresh)
         ids.append(job.job(fresh, ready, (), 0).id)
     assert ids[0] == ids[1] != ids[2]
 
@@ -356,13 +356,13 @@ def test_a_label_with_too_few_rows_is_named(material):
     bench = open_bench(question(material))
     bench.splits = replace(bench.splits, train=bench.splits.train[:3])
     with pytest.raises(ts.UserError, match=r"1 demonstrations .* of label 'pos': 0 of 1 rows. Take a smaller k, or"):
-        arms.ready(the_arm.Arm("one", "demos:k=1,choose=similar"), bench)
+        arms.ready(Arm("one", "demos:k=1,choose=similar"), bench)
 
 
 def test_the_estimate_counts_the_passes_of_every_set(bench, monkeypatch):
     monkeypatch.setattr(estimate, "_seconds", lambda work: 1.0)
     one, many = (
-        estimate._estimate(bench, the_arm.Arm("one", f"demos:k=1,choose=similar,sets={sets},calibrate=true"))
+        estimate._estimate(bench, Arm("one", f"demos:k=1,choose=similar,sets={sets},calibrate=true"))
         for sets in (1, 5)
     )
     assert many.total_seconds == pytest.approx(5 * one.total_seconds)

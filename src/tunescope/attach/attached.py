@@ -22,8 +22,7 @@ from tunescope.attach.guards.checkpointing import check_stands, recomputed
 from tunescope.attach.guards.compiled import compiled_anew
 from tunescope.attach.guards.marks import ATTACHED, marked
 from tunescope.attach.guards.registered import in_training
-from tunescope.attach.lower import lower
-from tunescope.attach.site_hooks import acting, frozen, logits_at, pooled
+from tunescope.attach.site_hooks import acting, frozen, pooled
 from tunescope.attach.weights import patched
 from tunescope.errors import UserError
 from tunescope.methods.artifact import (
@@ -37,8 +36,6 @@ from tunescope.methods.artifact import (
 )
 from tunescope.models.anatomy import kind
 from tunescope.models.quantised import check_trainable, unpacked
-
-__all__ = ["Attached", "attach", "logits_at", "lower"]
 
 
 class Attached:

@@ -5,17 +5,10 @@ That is exact in causal attention, where the context's keys do not depend on wha
 
 from __future__ import annotations
 
-from typing import Any
-
-from tunescope.methods.artifact import Artifact, KVContext, TokenContext
-
-pass
-from tunescope.models.anatomy import kind
-
-pass
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +16,9 @@ from torch import Tensor, nn
 from tunescope.attach.attention.context import Extra
 from tunescope.attach.attention.function import STATE, LayerState
 from tunescope.errors import UserError
-from tunescope.methods.artifact import AttentionDelta, Context, KeysValues, Project
+from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KeysValues, KVContext, Project, TokenContext
 from tunescope.models import family
-from tunescope.models.anatomy import entries
+from tunescope.models.anatomy import entries, kind
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.quantised import is_quantised, unpacked
 from tunescope.models.sites import Site, resolve

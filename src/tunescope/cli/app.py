@@ -14,8 +14,7 @@ from tunescope import __version__
 from tunescope.cli.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
 from tunescope.errors import UserError
 from tunescope.exchange import format as formats
-from tunescope.probes import demonstrations, names
-from tunescope.search import methods as searches
+from tunescope.probes import names
 from tunescope.system.forkserver import begin, calm
 from tunescope.system.plugins import lines as lines_of
 
@@ -209,7 +208,7 @@ def probe(
     print(f"{terminal.finding(finding)}\n\npage: {page}")
 
 
-@app.command(help_epilogue="Sections:\n\n" + "\n\n".join(lines_of(demonstrations)))
+@app.command(help_epilogue="Sections:\n\n" + "\n\n".join(lines_of(names.DEMONSTRATIONS)))
 def anchors(
     model: str,
     data: str,
@@ -249,7 +248,7 @@ def anchors(
     _print(found.findings, written)
 
 
-@app.command(help_epilogue="Searches:\n\n" + "\n\n".join(lines_of(searches)))
+@app.command(help_epilogue="Searches:\n\n" + "\n\n".join(lines_of("search.methods")))
 def search(
     model: str,
     data: str,

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from tunescope.methods.typed import FOLDERS, find, names
+from tunescope.methods.artifact import Spec
+from tunescope.methods.typed import FOLDERS, methods
 from tunescope.search.typed import searches
+from tunescope.system import plugins
 
 UNTRAINED = (
     "zero-shot: the model as it is",
@@ -26,9 +28,9 @@ def lines() -> Iterator[str]:
     yield from (f"  {line}" for line in UNTRAINED)
     for folder in FOLDERS:
         yield ""
-        yield folder.capitalize()
-        for name in names(folder):
-            yield from (f"  {line}" for line in _method(folder, name))
+        yield folder.rpartition(".")[2].capitalize()
+        for name in plugins.names(folder):
+            yield from (f"  {line}" for line in _method(name, methods()[name]))
     yield ""
     yield "Search (alone in an arm; within 3 x steps x batch size passes of a row)"
     for name, found in searches().items():
@@ -39,8 +41,7 @@ def lines() -> Iterator[str]:
     yield "Join with +, name with =, as in: --arms prefix lora:rank=4 mam=prefix:length=30+adapter:placement=parallel"
 
 
-def _method(folder: str, name: str) -> Iterator[str]:
-    method = find(folder, name)
+def _method(name: str, method: type[Spec]) -> Iterator[str]:
     yield _first_line(name, method)
     if name in SET_BY_TASK:
         yield f"    {SET_BY_TASK[name]}"

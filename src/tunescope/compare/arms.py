@@ -26,6 +26,7 @@ DEFAULT = {
     "encoder": ("head", "prefix", "lora", "adapter", "bias", "full"),
     "encoder in words": (ZERO_SHOT, "demos:k=1", "soft", "prefix", "lora", "adapter", "bias", "full"),
 }
+SEARCHES = "search.methods"
 HOW = "Type `tunescope arms` for the methods and their fields."
 
 
@@ -138,11 +139,10 @@ def passes(bench: "Bench") -> int:
 
 def _search(text: str) -> Any:
     """The search that an arm's text names, or None."""
-    from tunescope.search import methods
     from tunescope.search import typed as named
     from tunescope.system import plugins
 
-    return named.parse(text) if text.partition(":")[0].strip() in plugins.names(methods) else None
+    return named.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
 
 
 def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:

@@ -13,15 +13,15 @@ from tunescope.compare.run import attached, problem_of
 from tunescope.compare.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter
-from tunescope.trial import arm as the_arm
 from tunescope.trial import questions
 from tunescope.trial import rates as racing
-from tunescope.trial import rates as the_rates
+from tunescope.trial.arm import Arm, seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import own
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.order import most
 from tunescope.trial.plan import Plan
+from tunescope.trial.rates import grid
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import OutOfMemory, memory_errors_named, one_step
 from tunescope.trial.train.optimizers import make
@@ -51,11 +51,11 @@ def estimates(bench: Bench) -> list[Estimate]:
     return [_estimate(bench, one) for one in arms.asked(bench)]
 
 
-def _estimate(bench: Bench, arm: the_arm.Arm) -> Estimate:
+def _estimate(bench: Bench, arm: Arm) -> Estimate:
     try:
         with memory_errors_named():
             prepared = arms.ready(arm, bench)
-            rates = the_rates.grid(prepared.grids, bench.plan.trials, bench.plan.rates)[0] if prepared.trained else ()
+            rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)[0] if prepared.trained else ()
             return _timed(bench, job(bench, prepared, rates, bench.plan.seeds[0]))
     except (UserError, OutOfMemory) as problem:
         return Estimate(arm.name, 0, problem=str(problem))
@@ -79,7 +79,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
         score_seconds = _score_seconds(bench, todo, tuned)
     sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
     score = sizes["dev"] * score_seconds
-    seeds = len(the_arm.seeds_of(plan, prepared))
+    seeds = len(seeds_of(plan, prepared))
     total = seeds * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
     if prepared.demos and prepared.demos.tries:
         total += seeds * score * most(prepared.demos, bench.task)

@@ -3,4 +3,4 @@
 from tunescope.system import forkserver
 
 forkserver.calm()
-import tunescope.comparing.pool  # noqa: F401
+import tunescope.compare.workers  # noqa: E402, F401

@@ -15,10 +15,9 @@ from tunescope.compare.workers import OnDone, OnProgress, runner
 from tunescope.errors import UserError
 from tunescope.report.verdict.remarks import remarks
 from tunescope.system import files, run_folder
-from tunescope.trial import arm as the_arm
-from tunescope.trial import rates as the_rates
-from tunescope.trial.arm import Ready
+from tunescope.trial.arm import Arm, Ready, seeds_of
 from tunescope.trial.bench import Bench
+from tunescope.trial.rates import following, grid, possible
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
@@ -112,7 +111,7 @@ def _ending(shown: Display) -> OnDone:
     return lambda todo, outcome: shown.done(todo.arm.arm.name, _named(todo), outcome)
 
 
-def _entry(bench: Bench, arm: the_arm.Arm) -> Entry:
+def _entry(bench: Bench, arm: Arm) -> Entry:
     """The arm made ready with its trials, or refused with the reason."""
     try:
         prepared = arms.ready(arm, bench)
@@ -122,7 +121,7 @@ def _entry(bench: Bench, arm: the_arm.Arm) -> Entry:
     entry = Entry(standing, prepared)
     if prepared.trained:
         seed = bench.plan.seeds[0]
-        rates = the_rates.grid(prepared.grids, bench.plan.trials, bench.plan.rates)
+        rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)
         entry.trials = [job(bench, prepared, rate, seed, steps=bench.plan.trial_steps) for rate in rates]
     return entry
 
@@ -132,8 +131,8 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
     seeds, arm = bench.plan.seeds, entry.arm
     if arm is None:
         return []
-    grid = [trial.rates for trial in entry.trials]
-    rates = [*grid, *the_rates.possible(grid, bench.plan.beyond)] or [()]
+    tried = [trial.rates for trial in entry.trials]
+    rates = [*tried, *possible(tried, bench.plan.beyond)] or [()]
     return [*entry.trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
 
 
@@ -150,7 +149,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
             _fail(standing, next(one for one in trials if one["status"] != "lost"))
             return
         entry.chosen, standing.learning_rate = best.rates, best.rate
-    seeds = the_arm.seeds_of(bench.plan, arm)
+    seeds = seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
 
 
@@ -164,7 +163,7 @@ def _past_the_end(bench: Bench, entries: list[Entry], outcomes: dict[str, Outcom
     found = []
     for entry in entries:
         best = _best(entry, outcomes)
-        more = best and the_rates.following([todo.rates for todo in entry.trials], best.rates)
+        more = best and following([todo.rates for todo in entry.trials], best.rates)
         if entry.arm is not None and more:
             found.append(job(bench, entry.arm, more, bench.plan.seeds[0]))
             entry.trials.append(found[-1])

@@ -160,12 +160,12 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
-    import tunescope as ts
+    from tunescope.attach.saving import load
 
     saved = run_folder.folder(folder, todo.id) / "artifact"
     if todo.arm.search is not None:
         bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
-    with attached(bench, todo, ts.load(saved) if saved.exists() else ()) as tuned:
+    with attached(bench, todo, load(saved) if saved.exists() else ()) as tuned:
         found = score.score(bench, todo, tuned, "test")
         cut = score.cut(bench, todo, tuned, "test")
         looked = (
@@ -200,13 +200,13 @@ def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
 
 
 def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
-    import tunescope as ts
+    from tunescope.attach.attached import attach
 
     if todo.arm.demos and todo.arm.demos.each:
         draw.source(todo.arm.demos, bench)  # rows are compared by the model as it is
     if not what:
         return nullcontext(_Bare())
-    found: AbstractContextManager[Any] = ts.attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
+    found: AbstractContextManager[Any] = attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
     return found
 
 
@@ -228,7 +228,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
 
 def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | None:
     """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
-    import tunescope as ts
+    from tunescope.attach.saving import save
 
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
     told = questions.told(todo.arm, bench, todo.seed, task)
@@ -237,7 +237,7 @@ def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | N
     about = {"arm": todo.arm.arm.name, "spec": todo.arm.label, "seed": todo.seed, "task": task.describe()}
     files.remove(work / "artifact")
     artifacts = [artifact.fold() for artifact in tuned.artifacts]
-    ts.save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
+    save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
     return told
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tunescope.attach.bank.member import Member
 from tunescope.compare import run as run_arm
 from tunescope.compare import score
 from tunescope.compare.job import Job
@@ -108,18 +109,19 @@ def _whole_model() -> tuple[type, ...]:
 
 def _attached(bench: Bench, jobs: Sequence[Job]) -> Any:
     """The model with every job's fresh artifacts under its id."""
-    import tunescope as ts
+    from tunescope.attach.attached import attach
+    from tunescope.attach.bank.bank import Bank
     from tunescope.attach.fit import initialised
 
     made = {
         todo.id: initialised(bench.model, specs_at(todo.arm, bench, ()), bench.tokenizer, todo.seed) for todo in jobs
     }
-    return ts.attach(bench.model, ts.Bank(made), tokenizer=bench.tokenizer)
+    return attach(bench.model, Bank(made), tokenizer=bench.tokenizer)
 
 
 def _problems(bench: Bench, jobs: Sequence[Job], tuned: Any) -> tuple[dict[str, Problem], Callable[..., Any]]:
     """Each job as it would be alone, and the losses of all in one pass."""
-    members = {todo.id: tuned.member(todo.id).train() for todo in jobs}
+    members = {todo.id: Member(tuned, todo.id).train() for todo in jobs}
     problems, drawn = {}, {}
     for todo in jobs:
         member = members[todo.id]
@@ -172,7 +174,7 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
         with quick_to_train(bench.model, settings.precision):
             states = train_together(runs, losses, bench.device, settings.precision)
         for todo in jobs:
-            state, member = states[todo.id], tuned.member(todo.id)
+            state, member = states[todo.id], Member(tuned, todo.id)
             if not isinstance(state, Diverged) and is_paused(state, replace(settings, steps=todo.steps)):
                 continue
             if isinstance(state, Diverged):

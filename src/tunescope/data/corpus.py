@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.data.corpus_name import Spec, names, parsed, shown
+from tunescope.data.corpus_name import FOLDER, Spec, names, parsed, shown
 from tunescope.data.corpus_rows import Found
 from tunescope.data.row import Row, check_characters
 from tunescope.data.rows_of_file import file_sha256
 from tunescope.errors import UserError
+from tunescope.system import plugins
 
 PARTS = ("train", "dev", "test")
 DOMAINS = {"seen": True, "unseen": False}
@@ -133,7 +133,7 @@ def _own(spec: Spec) -> dict[str, tuple[Path, ...]]:
 
 
 def _module(spec: Spec) -> Any:
-    return importlib.import_module(f"tunescope.data.corpora.{spec.name}")
+    return plugins.load(FOLDER, spec.name)
 
 
 def _base(spec: Spec, own: Mapping[str, tuple[Path, ...]]) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import re
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from tunescope.errors import UserError
 from tunescope.system import plugins
 
+FOLDER = "data.corpora"
 WRITTEN = re.compile(r"(?P<name>\w{2,}):(?!//)(?P<path>.+)", re.DOTALL)  # no drive (C:\x), no URL (s3://x)
 
 
@@ -51,7 +51,7 @@ def parsed(text: str | Path) -> Spec | None:
 
 def names() -> list[str]:
     """The corpora: the files of their folder."""
-    return plugins.names(importlib.import_module("tunescope.data.corpora"))
+    return plugins.names(FOLDER)
 
 
 def shown(text: str | Path) -> str:
@@ -65,6 +65,6 @@ def shown(text: str | Path) -> str:
 def scored_by(text: str | Path) -> dict[str, str | bool]:
     """{"metric", "lowercase"}: what decides on texts of that corpus; {} of other paths, and of a corpus with labels."""
     spec = parsed(text)
-    module = importlib.import_module(f"tunescope.data.corpora.{spec.name}") if spec else None
+    module = plugins.load(FOLDER, spec.name) if spec else None
     metrics = getattr(module, "METRICS", ())
     return {"metric": metrics[0], "lowercase": getattr(module, "LOWERCASE", False)} if metrics else {}

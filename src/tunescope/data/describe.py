@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tunescope.data.corpus import corpus
+from tunescope.data.corpus_name import FOLDER, names
 from tunescope.errors import UserError
 from tunescope.system import files, plugins
 
@@ -36,10 +36,9 @@ def lines(text: str, out: str | None) -> Iterator[str]:
 
 
 def _listed() -> Iterator[str]:
-    package = importlib.import_module("tunescope.data.corpora")
-    for name, line in zip(plugins.names(package), plugins.lines(package), strict=True):
+    for name, line in zip(names(), plugins.lines(FOLDER), strict=True):
         yield line
-        yield f"    {importlib.import_module(f'tunescope.data.corpora.{name}').SOURCE}"
+        yield f"    {plugins.load(FOLDER, name).SOURCE}"
     yield ""
     yield "A data path may be NAME:FOLDER (its train, dev and test), NAME:FOLDER#PART or NAME:FILE."
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
-import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunescope.errors import UserError
+from tunescope.system import plugins
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +17,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 CASE = "{case}"
+FOLDER = "data.metrics"
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ def per_row(
 
 
 def names() -> list[str]:
-    """The metrics: the files of this folder."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    """The metrics: the files of their folder."""
+    return plugins.names(FOLDER)
 
 
 @cache
@@ -82,9 +80,5 @@ def find(name: str) -> Metric:
     Raises:
         UserError: there is none.
     """
-    if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"There is no metric {name!r}.{hint} Metrics: {', '.join(names())}.")
-    found: Metric = importlib.import_module(f"{__name__}.{name}").METRIC
+    found: Metric = plugins.find(FOLDER, name, "metric").METRIC
     return found

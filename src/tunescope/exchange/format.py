@@ -1,4 +1,4 @@
-"""Files of other libraries: a file here writes a form, reads it, or both; its name is its name on the command line.
+"""Formats by name: a file in `formats/` writes the files of another library, reads them, or both.
 
 A form has ABOUT and SERVES, a line each as literal strings, and at least one of ``write(given, folder) -> notes`` and
 ``read(folder, model, tokenizer) -> Incoming``; with ``write`` it may have ``check(given, folder) -> difference``. What
@@ -6,19 +6,18 @@ they are handed and give back is in `tunescope.exchange`.
 """
 
 import ast
-import importlib
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system import plugins
 
+FOLDER = "exchange.formats"
+
 
 def names() -> list[str]:
-    """The forms: the files of this folder."""
-    return plugins.names(sys.modules[__name__])
+    """The forms: the files of their folder."""
+    return plugins.names(FOLDER)
 
 
 def find(name: str, does: str) -> Any:
@@ -29,7 +28,7 @@ def find(name: str, does: str) -> Any:
     Raises:
         UserError: there is no such form, or it does the other alone.
     """
-    form = importlib.import_module(f"{__name__}.{plugins.check(sys.modules[__name__], name, 'format')}")
+    form = plugins.find(FOLDER, name, "format")
     if not hasattr(form, does):
         able = [other for other in names() if does in told(other)]
         word = "written" if does == "write" else "read"
@@ -45,7 +44,7 @@ def lines(does: str) -> list[str]:
 @cache
 def told(name: str) -> dict[str, str]:
     """The literal strings of a form's file by name, and its public functions as "", read without importing it."""
-    place = next(Path(path) / f"{name}.py" for path in __path__ if (Path(path) / f"{name}.py").exists())
+    place = next(path for path in plugins.files(FOLDER) if path.stem == name)
     found: dict[str, str] = {}
     for node in ast.parse(place.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib
-import pkgutil
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
@@ -15,37 +13,22 @@ from pydantic import TypeAdapter, ValidationError
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Spec
+from tunescope.system import plugins
 
-FOLDERS = ("contexts", "deltas")
+FOLDERS = ("methods.contexts", "methods.deltas")
+SEARCHES = "search.methods"
 ESCAPED = r"\\([\\,+])"
 Made = TypeVar("Made")
 
 
 @cache
-def names(folder: str) -> list[str]:
-    """The files of a folder of methods."""
-    package = importlib.import_module(f"tunescope.{folder}")
-    return sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-
-
-@cache
-def find(folder: str, name: str) -> type[Spec]:
-    """The one public method class of a file."""
-    module = importlib.import_module(f"tunescope.{folder}.{name}")
-    own = [
-        value
-        for key, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, Spec) and value.__module__ == module.__name__ and key[0] != "_"
-    ]
-    if len(own) != 1:
-        raise RuntimeError(f"{module.__name__} has {len(own)} public methods; a file is one method.")
-    return own[0]
-
-
-@cache
 def methods() -> dict[str, type[Spec]]:
     """Every method by its name on the command line."""
-    return {name: find(folder, name) for folder in FOLDERS for name in names(folder)}
+    return {
+        name: plugins.only_class(plugins.load(folder, name), Spec)
+        for folder in FOLDERS
+        for name in plugins.names(folder)
+    }
 
 
 @cache
@@ -147,7 +130,7 @@ def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any
     """
     name = part.partition(":")[0].strip()
     if name not in known:
-        if what == "method" and name in names("search"):
+        if what == "method" and name in plugins.names(SEARCHES):
             raise UserError(f"{typed_as} {part!r}: {name!r} is a search, which stands alone as an arm and joins none.")
         near = difflib.get_close_matches(name, known, n=1)
         raise UserError(

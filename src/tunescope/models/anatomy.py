@@ -17,7 +17,6 @@ def entries(model: Any) -> dict[str, Any]:
     base = model.base_model
     if model.config.is_encoder_decoder:
         return {"encoder": base.get_encoder(), "decoder": base.get_decoder()}
-    pass
 
     return {kind(model): base.get_decoder() if kind(model) == "decoder" else base}
 

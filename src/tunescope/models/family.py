@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from dataclasses import dataclass, field
 from functools import cache
+
+from tunescope.system import plugins
+
+FOLDER = "models.families"
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Family:
 
 
 def names() -> list[str]:
-    """The mapped families, by transformers' `model_type`: the files of this folder."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    """The mapped families, by transformers' `model_type`: the files of their folder."""
+    return plugins.names(FOLDER)
 
 
 @cache
@@ -66,5 +68,5 @@ def find(model_type: str) -> Family | None:
     """The family of that `model_type`, or None where no file of that name is here."""
     if model_type not in names():
         return None
-    family: Family = importlib.import_module(f"{__name__}.{model_type}").FAMILY
+    family: Family = plugins.load(FOLDER, model_type).FAMILY
     return family

@@ -1,14 +1,14 @@
-"""The probes, read from their folder."""
+"""The probes by name: files in `looks/`, and those in `demonstrations/` that a study of demonstrations has."""
 
-from tunescope import probes
 from tunescope.errors import UserError
-from tunescope.probes import demonstrations
 from tunescope.system import plugins
+
+LOOKS, DEMONSTRATIONS = "probes.looks", "probes.demonstrations"
 
 
 def lines() -> list[str]:
     """NAME: what it tells, for every probe."""
-    return plugins.lines(probes)
+    return plugins.lines(LOOKS)
 
 
 def check(name: str) -> str:
@@ -16,6 +16,6 @@ def check(name: str) -> str:
 
     Raises UserError, with the nearest name, where it is not.
     """
-    if name in plugins.names(demonstrations):
+    if name in plugins.names(DEMONSTRATIONS):
         raise UserError(f"{name!r} looks at demonstrations: tunescope anchors MODEL DATA --only {name}")
-    return plugins.check(probes, name, "probe")
+    return plugins.known(LOOKS, name, "probe")

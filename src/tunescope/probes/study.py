@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import tunescope as ts
 from tunescope.attach import saving
-from tunescope.data import row as the_row
+from tunescope.attach.attached import attach
+from tunescope.attach.saving import load
 from tunescope.data.read import read
+from tunescope.data.row import value
 from tunescope.errors import UserError
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
@@ -24,7 +24,7 @@ from tunescope.probes import names as probe_list
 from tunescope.probes.see import see
 from tunescope.report import findings_page as report
 from tunescope.report.finding import Finding
-from tunescope.system import files, machine
+from tunescope.system import files, machine, plugins
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
@@ -56,14 +56,14 @@ def run(asked: Asked) -> tuple[Finding, Path]:
         UserError: there is no such probe; the model, artifact, file or a text cannot be used; the artifact has
             nothing of the kind that the probe looks at; the family's attention is not reached.
     """
-    module = importlib.import_module(f"tunescope.probes.{probe_list.check(asked.probe)}")
-    artifacts = ts.load(asked.artifact)
+    module = plugins.load(probe_list.LOOKS, probe_list.check(asked.probe))
+    artifacts = load(asked.artifact)
     needs_text = getattr(module, "NEEDS_TEXT", True)
     _check_asked(asked, needs_text)
     model, tokenizer = load_model(asked.model)
     texts = _texts(asked, tokenizer, kind(model)) if needs_text else []
     model = model.to(machine.default_device()).eval()
-    with ts.attach(model, *artifacts, tokenizer=tokenizer) as tuned:
+    with attach(model, *artifacts, tokenizer=tokenizer) as tuned:
         batch = _batch(model, tuned, tokenizer, texts) if texts else None
         seen = see(model, tuned, batch, tokenizer)
     finding: Finding = module.look(seen)
@@ -116,7 +116,7 @@ def _texts(asked: Asked, tokenizer: Any, model_kind: str) -> list[str]:
             )
         template = f"{{{field}}}"
     names = prompts.fields(template)
-    return [prompts.fill(template, {name: the_row.value(row, name, i) for name in names}) for i, row in enumerate(rows)]
+    return [prompts.fill(template, {name: value(row, name, i) for name in names}) for i, row in enumerate(rows)]
 
 
 def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:

@@ -29,7 +29,7 @@ model: it is attached to the base model, whose weights stay as they are.
     from transformers import {auto}, AutoTokenizer
 
     model, tokenizer = {auto}.from_pretrained(BASE), AutoTokenizer.from_pretrained(BASE)
-    with ts.attach(model, *ts.load(FOLDER), tokenizer=tokenizer):
+    with attach(model, *load(FOLDER), tokenizer=tokenizer):
         ...
 
 Attaching checks that BASE has the weights it was made for. `tunescope.json` says how a row was asked (template, label

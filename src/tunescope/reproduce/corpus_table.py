@@ -1,16 +1,17 @@
 """Recipes on a given model and corpus: lines, each a way to adapt the model, and the rows that all lines share."""
 
-import importlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tunescope.data.corpus_name import FOLDER
 from tunescope.errors import UserError
 from tunescope.reproduce import published
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.published import Course
 from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.system import plugins
 
 if TYPE_CHECKING:
     from tunescope.data.corpus import Rows
@@ -213,7 +214,7 @@ def _by_network(arm: str, width: int | None) -> str:
 
 
 def _module(corpus: str) -> Any:
-    return importlib.import_module(f"tunescope.data.corpora.{corpus}")
+    return plugins.load(FOLDER, corpus)
 
 
 def _metrics(module: Any) -> tuple[list[str], list[str]]:

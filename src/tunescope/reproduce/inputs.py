@@ -1,14 +1,10 @@
 """What a user gives a recipe: a model, texts; checked before any work begins, one clear line for what will not do."""
 
-import gzip
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tunescope.data.corpus_name import shown
-from tunescope.data.read import read, sha256
-from tunescope.data.row import value
-from tunescope.data.rows_of_file import FORMATS
+from tunescope.data.read import sha256
 from tunescope.errors import UserError
 from tunescope.models.load import model_name
 
@@ -71,29 +67,3 @@ def portable(settings: dict[str, Any]) -> dict[str, Any]:
     found = settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
     several = {"bases": [portable(one) for one in settings["bases"]]} if "bases" in settings else {}
     return found | several
-
-
-def texts(path: str, count: int) -> list[str]:
-    """The first `count` texts of a file: one a line, or in the field "text" of JSONL, CSV or TSV, each also with .gz.
-
-    Raises UserError for a file that cannot be read, and for one without a text.
-    """
-    plain = Path(path).with_suffix("") if path.endswith(".gz") else Path(path)
-    if plain.suffix.lower() in FORMATS:
-        found = [value(row, "text", index) for index, row in enumerate(read(path))]
-    else:
-        found = _lines(path)
-    found = [text.strip() for text in found if text.strip()][:count]
-    if not found:
-        raise UserError(f"{path} has no text. Give one text a line, or JSONL with the field 'text'.")
-    return found
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        content = Path(path).read_bytes()
-        content = gzip.decompress(content) if path.endswith(".gz") else content
-        return content.decode("utf-8-sig").splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise UserError(f"Cannot read {path}: {reason}. Give a UTF-8 text file, one text a line.") from problem

@@ -1,4 +1,4 @@
-"""A recipe: one file in `reproduce/`, found by its name. It says what to run and how the table reads.
+"""A recipe: one file in `recipes/`, found by its name. It says what to run and how the table reads.
 
 Each module has TITLE (a sentence), SOURCE (paper and section), TAKES (the options of `Ask` beyond the name that it
 heeds) and four functions:
@@ -12,14 +12,14 @@ heeds) and four functions:
 With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
 """
 
-import difflib
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.methods.typed import names
+from tunescope.system import plugins
+
+FOLDER = "reproduce.recipes"
 
 Settings = dict[str, Any]
 Found = Sequence[tuple[dict[str, Any], dict[str, Any]]]
@@ -47,17 +47,12 @@ class Ask:
 
 def find(name: str) -> Any:
     """The recipe's module; UserError, with the names there are, for any other."""
-    known = recipes()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"There is no recipe {name!r}.{hint} There are: {', '.join(known)}.")
-    return importlib.import_module(f"tunescope.reproduce.recipes.{name.replace('-', '_')}")
+    return plugins.load(FOLDER, plugins.among(recipes(), name, "recipe").replace("-", "_"))
 
 
 def recipes() -> list[str]:
     """The names of all recipes."""
-    return [name.replace("_", "-") for name in names("reproduce")]
+    return [name.replace("_", "-") for name in plugins.names(FOLDER)]
 
 
 def listing() -> str:

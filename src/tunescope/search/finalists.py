@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.search.search import Found, Point, Say
 
-pass
-
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import tunescope as ts
+from tunescope import __version__
+from tunescope.attach.saving import save
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import Text
@@ -131,7 +132,7 @@ def _identity(bench: Bench, one: Search, passes: int, seed: int) -> str:
     """Of all that a found prompt depends on: with other data or weights in the old places it is searched for anew."""
     asked = {"search": show(one), "seed": seed, "passes": passes, "task": bench.task.describe()}
     made_on = {"data": dict(bench.sha256), "base": bench.fingerprint, "device": bench.device.type}
-    return run_folder.identity({**asked, **made_on, **asked_with(bench), "tunescope": ts.__version__})
+    return run_folder.identity({**asked, **made_on, **asked_with(bench), "tunescope": __version__})
 
 
 def named(one: Search) -> str:
@@ -157,7 +158,7 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
         about = {"search": named(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
         artifact = made(own, found.text)
         assert artifact is not None
-        ts.save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
+        save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
         kept |= {"artifact": place, "arm": shown_arm((Text(text=found.text),))}
     return kept
 

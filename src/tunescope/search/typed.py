@@ -1,37 +1,27 @@
-"""Searches by name: a file in `search/` is a search; its file name is its name on the command line."""
+"""Searches by name: a file in `methods/` is a search; its file name is its name on the command line."""
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 
 from tunescope.errors import UserError
 from tunescope.methods import typed
-from tunescope.search import methods
 from tunescope.search.search import Search
 from tunescope.system import plugins
+
+FOLDER = "search.methods"
 
 
 def searches() -> dict[str, type[Search]]:
     """Every search by its name."""
-    return {name: find(name) for name in plugins.names(methods)}
+    return {name: find(name) for name in plugins.names(FOLDER)}
 
 
 @cache
 def find(name: str) -> type[Search]:
     """The one public search of a file."""
-    module = importlib.import_module(f"tunescope.search.methods.{name}")
-    own = [
-        value
-        for key, value in vars(module).items()
-        if isinstance(value, type)
-        and issubclass(value, Search)
-        and value.__module__ == module.__name__
-        and key[0] != "_"
-    ]
-    if len(own) != 1:
-        raise RuntimeError(f"{module.__name__} has {len(own)} public searches; a file is one search.")
-    return own[0]
+    found: type[Search] = plugins.only_class(plugins.load(FOLDER, name), Search)  # type: ignore[type-abstract]
+    return found
 
 
 def parse(text: str) -> Search:
@@ -53,7 +43,7 @@ def listed(texts: tuple[str, ...]) -> list[Search]:
     """
     if not texts:
         raise UserError(
-            f"--method needs a search, such as pez:length=10. Searches: {', '.join(plugins.names(methods))}."
+            f"--method needs a search, such as pez:length=10. Searches: {', '.join(plugins.names(FOLDER))}."
         )
     found = [parse(text) for text in texts]
     twice = next((one for index, one in enumerate(found) if one in found[:index]), None)

@@ -1,48 +1,98 @@
-"""Files of a folder as choices, with a line each, read without importing them: `--help` stays quick."""
+"""The one finder of plugin folders: a file there without an underscore is a plugin, and its name is what is typed.
+
+A folder is named as its modules are, below the package: "data.metrics". What is listed is read without importing it, so
+that `--help` stays quick; a plugin is imported when it is found.
+"""
+
+from __future__ import annotations
 
 import ast
 import difflib
+import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from tunescope.errors import UserError
 
-
-def names(package: ModuleType) -> list[str]:
-    """The names of the package's files, sorted."""
-    return sorted(path.stem for path in _files(package))
-
-
-def lines(package: ModuleType) -> list[str]:
-    """NAME: the first line of its docstring, for every file."""
-    return [f"{path.stem}: {_first_line(path)}" for path in sorted(_files(package), key=lambda path: path.stem)]
+PACKAGE = __name__.partition(".")[0]
+ROOT = Path(__file__).resolve().parents[1]
+Kind = TypeVar("Kind")
 
 
-def check(package: ModuleType, name: str, what: str) -> str:
-    """The name, if there is a file of it; `what` it is called in the message.
+def names(folder: str) -> list[str]:
+    """The names of the folder's plugins, sorted."""
+    return [path.stem for path in files(folder)]
 
-    Raises UserError, with the nearest name, where there is none.
+
+def lines(folder: str) -> list[str]:
+    """NAME: the first line of its docstring, for every plugin."""
+    return [f"{path.stem}: {_first_line(path)}" for path in files(folder)]
+
+
+def files(folder: str) -> list[Path]:
+    """The plugins' files, sorted by name; of a package that is imported, in all the places that it has."""
+    package = sys.modules.get(f"{PACKAGE}.{folder}")
+    places = map(Path, package.__path__) if package else [ROOT.joinpath(*folder.split("."))]
+    return sorted((path for place in places for path in place.glob("[a-z]*.py")), key=lambda path: path.stem)
+
+
+def find(folder: str, name: str, what: str) -> ModuleType:
+    """The plugin's module; `what` it is called in the message.
+
+    Raises:
+        UserError: there is none of that name; with the nearest.
     """
-    known = names(package)
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UserError(f"There is no {what} {name!r}.{hint} {what.capitalize()}s: {', '.join(known)}.")
+    return load(folder, known(folder, name, what))
+
+
+def load(folder: str, name: str) -> ModuleType:
+    """The module of a plugin that is there."""
+    return importlib.import_module(f"{PACKAGE}.{folder}.{name}")
+
+
+def known(folder: str, name: str, what: str) -> str:
+    """The name, if there is a plugin of it; else UserError, as `find`."""
+    return among(names(folder), name, what)
+
+
+def among(there: Sequence[str], name: str, what: str) -> str:
+    """The name, if it is among those that are there; else UserError, as `find`."""
+    if name not in there:
+        raise UserError(f"There is no {what} {name!r}.{_near(name, there)} {what.capitalize()}s: {', '.join(there)}.")
     return name
 
 
-def _files(package: ModuleType) -> list[Path]:
-    return [path for folder in package.__path__ for path in Path(folder).glob("[a-z]*.py")]
+def only_class(module: ModuleType, kind: type[Kind]) -> type[Kind]:
+    """The one public class of that kind which a plugin's file defines; a file with none or several is a fault."""
+    own = [
+        value
+        for name, value in vars(module).items()
+        if isinstance(value, type)
+        and issubclass(value, kind)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+    if len(own) != 1:
+        raise RuntimeError(f"{module.__name__} has {len(own)} public classes of kind {kind.__name__}; a file is one.")
+    return own[0]
+
+
+def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
+    """UserError for a value that an option does not take, with the nearest of those it does."""
+    if value not in allowed:
+        raise UserError(
+            f"--{option} '{value}' is not known.{_near(value, allowed)} It is one of: {', '.join(allowed)}."
+        )
+
+
+def _near(name: str, there: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, there, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _first_line(path: Path) -> str:
     told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return told.partition("\n")[0]
-
-
-def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        close = difflib.get_close_matches(value, allowed, n=1)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise UserError(f"--{option} '{value}' is not known.{hint} It is one of: {', '.join(allowed)}.")

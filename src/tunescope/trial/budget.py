@@ -107,7 +107,6 @@ def sized(
     arm: Arm, typed: tuple[Any, ...], fixed: Sequence[set[str]], model: Any, tokenizer: Any
 ) -> tuple[tuple[Any, ...], str]:
     """The specs at the budget, and what to say of it."""
-    pass
 
     if not typed:
         return typed, "head only" if arm.text == "head" else "nothing to store"

@@ -98,9 +98,9 @@ def check(plan: Plan) -> Plan:
         racing.check_halving(plan.race)
     _at_least("beyond", plan.beyond, 0)
     if plan.beyond:
-        from tunescope.trial import rates as the_rates
+        from tunescope.trial.rates import check_beyond
 
-        the_rates.check_beyond(plan.race)
+        check_beyond(plan.race)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")

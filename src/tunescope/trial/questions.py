@@ -64,13 +64,14 @@ def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
 
 
 def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
-    import tunescope as ts
+    from tunescope.attach.attached import attach
+    from tunescope.methods.contexts.text import Text
     from tunescope.trial.bench import room
     from tunescope.trial.demos.order import ordered
 
     def answers(order: tuple[int, ...], given: Sequence[Any] | None) -> Any:
-        words = ts.Text(text=draw.text(bench, task, order))
-        with ts.attach(bench.model, words, tokenizer=bench.tokenizer) as tuned:
+        words = Text(text=draw.text(bench, task, order))
+        with attach(bench.model, words, tokenizer=bench.tokenizer) as tuned:
             left = room(bench, tuned.positions)
             if given is None:
                 queries = bench.encoded("dev", bos=False, room=left, task=task)

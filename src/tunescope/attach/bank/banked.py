@@ -229,12 +229,6 @@ class Banked:
         """What stands under a name, as it acts here: the tensors that are trained are these."""
         return self._hot.get([self.bank.entry(name)])[0].artifacts
 
-    def member(self, name: str) -> Any:
-        """What stands under a name as if it were attached alone: see `Member`."""
-        from tunescope.attach.bank.member import Member
-
-        return Member(self, name)
-
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise of what the bank was given, by "NAME/INDEX.TENSOR"."""
         return {

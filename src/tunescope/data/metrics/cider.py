@@ -13,17 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunescope.data.metrics import _coco
-
-pass
 from tunescope.data.metric import Metric, mean
+from tunescope.data.metrics import _coco
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-
-if TYPE_CHECKING:
-    pass
     from tunescope.data.metric import Floats
 
 ORDERS, WIDTH = 4, 6.0  # WIDTH: of the Gaussian over the difference in length, in pairs of words

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-pass
-pass
 from tunescope.data.metric import Metric
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-import tunescope as ts
+from tunescope.attach.attached import attach
 from tunescope.lab.worlds.lessons import Lesson, exact, problem
 from tunescope.methods.typed import parse
 from tunescope.trial.train.loop import Diverged, Settings, train
@@ -47,7 +47,7 @@ def unadapted(model: Any, answer: int, tests: dict[str, torch.Tensor]) -> Any:
 def _run(
     model: Any, arm: str, given: Lesson, tests: dict[str, torch.Tensor], rate: float, settings: Settings, seed: int
 ) -> dict[str, Any]:
-    with ts.attach(model, *parse(arm), seed=seed) as tuned:
+    with attach(model, *parse(arm), seed=seed) as tuned:
         tuned.train()
         parameters = tuned.named_parameters()
         try:

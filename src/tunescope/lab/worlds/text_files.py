@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tunescope.data.texts import texts
 from tunescope.errors import UserError
 from tunescope.system import files, run_folder
 
@@ -11,10 +12,8 @@ MOST = 10**9  # texts of a file
 
 def read(data: str) -> list[str]:
     """The texts of a file, or of every file in a folder and those in it, in the order of their names."""
-    from tunescope.reproduce.inputs import texts as of
-
     files = _files(data)
-    return [text for file in files for text in of(str(file), MOST)]
+    return [text for file in files for text in texts(str(file), MOST)]
 
 
 def digest(data: str) -> str:

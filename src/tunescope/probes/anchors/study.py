@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +10,9 @@ from typing import Any
 
 from tunescope.data.corpus_name import shown
 from tunescope.errors import UserError
-from tunescope.probes import demonstrations
 from tunescope.probes.anchors.prompts import Prompt, check_room, choices
 from tunescope.probes.anchors.round import Round
+from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.finding import Finding
 from tunescope.system import plugins
 from tunescope.tasks.kinds.classification import Classification
@@ -54,8 +53,8 @@ def study(asked: Asked, say: Say = print) -> Studied:
 
     Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
     """
-    chosen = [plugins.check(demonstrations, name, "section") for name in asked.only] or plugins.names(demonstrations)
-    modules = {name: importlib.import_module(f"tunescope.probes.demonstrations.{name}") for name in chosen}
+    chosen = [plugins.known(DEMONSTRATIONS, name, "section") for name in asked.only] or plugins.names(DEMONSTRATIONS)
+    modules = {name: plugins.load(DEMONSTRATIONS, name) for name in chosen}
     chosen.sort(key=lambda name: modules[name].ORDER)
     bench = open_bench(asked.plan)
     rounds = list(rounds_of(asked, bench))

@@ -16,10 +16,11 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.pretrained import Pretraining
 from tunescope.lab.worlds.recall import Recall, tokenizer
+from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
-from tunescope.system import files
+from tunescope.system import files, plugins
 from tunescope.trial.train.loop import Settings as Training
 
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
@@ -60,9 +61,9 @@ def settings(ask: Ask) -> Settings:
 
 def _task(data: str) -> dict[str, Any]:
     """Label words are the labels' names where the rows have them."""
-    from tunescope.data import read as the_read
+    from tunescope.data.read import read
 
-    first = the_read.read(data)[0]
+    first = read(data)[0]
     return {"label": "label_name" if "label_name" in first else "label"}
 
 
@@ -78,10 +79,8 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from importlib import import_module
-
     round = _given(settings, unit) if "model" in settings else _at_home(settings, unit)
-    found = {name: import_module(f"tunescope.probes.demonstrations.{name}").measure(round) for name in SECTIONS}
+    found = {name: plugins.load(DEMONSTRATIONS, name).measure(round) for name in SECTIONS}
     gold = round.gold.bincount(minlength=len(round.labels))
     made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
     return dict(files.finite(made))  # an AUC is undefined where the model gives one answer to every row

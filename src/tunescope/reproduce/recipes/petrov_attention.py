@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings, texts
+from tunescope.data.texts import texts
+from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
 if TYPE_CHECKING:

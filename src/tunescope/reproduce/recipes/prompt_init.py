@@ -48,7 +48,8 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's; its "words"."""
-    import tunescope as ts
+    from tunescope.attach.attached import attach
+    from tunescope.attach.saving import load
     from tunescope.methods.typed import parse
     from tunescope.models.load import load_model
     from tunescope.system import run_folder
@@ -60,8 +61,8 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     runs = run_folder.read_results(folder / "run")["arms"][0]["runs"]
     seed = max(runs, key=lambda run: run["dev"])["seed"]  # whose artifact is kept
-    for name, artifacts in (("begun", parse(arm)), ("trained", ts.load(folder / "run" / "best"))):
-        with ts.attach(model, *artifacts, tokenizer=words, seed=seed) as tuned:
+    for name, artifacts in (("begun", parse(arm)), ("trained", load(folder / "run" / "best"))):
+        with attach(model, *artifacts, tokenizer=words, seed=seed) as tuned:
             rows = next(iter(tuned.named_parameters().values())).detach()
         found[name] = _share(rows, table, labels)
     return found | {"words": _words(rows, table, words)}

@@ -50,7 +50,8 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    import tunescope as ts
+    from tunescope.attach.attached import attach
+    from tunescope.methods.contexts.text import Text
 
     bench, method = _bench(settings), unit["method"]
     if method == NONE:
@@ -58,7 +59,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     if method == SOFT:
         return _soft(settings, bench, unit["seed"])
     found = built(method, settings["methods"]).search(bench, settings["passes"], unit["seed"], lambda line: None)
-    with ts.attach(bench.model, ts.Text(text=found.text), tokenizer=bench.tokenizer):
+    with attach(bench.model, Text(text=found.text), tokenizer=bench.tokenizer):
         return {"loss": _loss(bench, "test", begun=True), "passes": found.passes, "prompt": found.text}
 
 
@@ -101,12 +102,13 @@ def _soft(settings: Settings, bench: "Bench", seed: int) -> dict[str, Any]:
 
 
 def _trained(settings: Settings, bench: "Bench", seed: int, rate: float) -> dict[str, Any]:
-    import tunescope as ts
+    from tunescope.attach.attached import attach
+    from tunescope.methods.contexts.soft import Soft
     from tunescope.trial.train.loop import Problem, train
     from tunescope.trial.train.loop import Settings as Training
 
     steps = settings["passes"] // (3 * settings["batch_size"])
-    with ts.attach(bench.model, ts.Soft(length=settings["length"]), tokenizer=bench.tokenizer, seed=seed) as tuned:
+    with attach(bench.model, Soft(length=settings["length"]), tokenizer=bench.tokenizer, seed=seed) as tuned:
         rows = bench.encoded("train", bos=True, room=None)
 
         def loss(chosen: list[int]) -> "Tensor":
@@ -133,13 +135,13 @@ def _bench(settings: Settings) -> "Bench":
     import torch
 
     from tunescope.data import read, splitting
-    from tunescope.data import row as the_row
+    from tunescope.data.row import value
     from tunescope.models.load import load_model
     from tunescope.tasks.kinds.generation import Generation
     from tunescope.trial.bench import Bench
     from tunescope.trial.plan import Plan
 
-    texts = [the_row.value(row, "text", index).split() for index, row in enumerate(read.read(settings["data"]))]
+    texts = [value(row, "text", index).split() for index, row in enumerate(read.read(settings["data"]))]
     rows = [
         {"input": " ".join(words[:GIVEN]), "target": " ".join(words[GIVEN : GIVEN + LATER])}
         for words in texts

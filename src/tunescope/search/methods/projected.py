@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-import tunescope as ts
 from tunescope.attach.context_keys import embedder
+from tunescope.attach.saving import load
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
@@ -62,7 +62,7 @@ class Projected(Search):
     def _soft(self) -> Artifact:
         if not self.artifact:
             raise UserError("projected needs the folder of a saved soft prompt: projected:artifact=RUN/best")
-        found = ts.load(self.artifact)
+        found = load(self.artifact)
         if len(found) != 1 or not isinstance(found[0].spec, Soft):
             told = ", ".join(str(one.spec) for one in found)
             raise UserError(f"{self.artifact} holds {told}, and projected reads one soft prompt alone.")

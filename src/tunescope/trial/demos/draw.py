@@ -23,7 +23,6 @@ def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
     Raises:
         UserError: there are not so many.
     """
-    pass
     from tunescope.tasks import choosing
     from tunescope.tasks.kinds.classification import Classification
 
