@@ -97,7 +97,7 @@ DEV_ROWS = 200  # cut from the training rows where the data has no part of its o
 
 def rows(path: Path, limit: int) -> list[str]:
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.dumps(json.loads(line), ensure_ascii=False) for _, line in zip(range(limit), file)]
+        return [json.dumps(json.loads(line), ensure_ascii=False) for _, line in zip(range(limit), file)]  # noqa: B905
 
 
 def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:

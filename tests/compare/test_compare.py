@@ -321,9 +321,7 @@ def test_an_arm_that_this_model_cannot_have_is_refused(bench, text, message):
 def test_rates_of_composed_methods_are_walked_together(bench):
     pair = arms.ready(Arm("a", "soft+lora"), bench)
     soft, lora = pair.specs
-    assert grid(pair.grids, 3, ()) == list(
-        zip(sorted(soft.learning_rates), sorted(lora.learning_rates), strict=True)
-    )
+    assert grid(pair.grids, 3, ()) == list(zip(sorted(soft.learning_rates), sorted(lora.learning_rates), strict=True))
     assert grid(pair.grids, 1, ()) == [(sorted(soft.learning_rates)[1], sorted(lora.learning_rates)[1])]
     assert grid(pair.grids, 2, ())[1] == (max(soft.learning_rates), max(lora.learning_rates))
     assert grid(pair.grids, 3, (0.2, 0.1)) == [(0.1, 0.1), (0.2, 0.2)]

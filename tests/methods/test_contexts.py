@@ -226,7 +226,7 @@ def eager_tokens(model: Any, artifact: Artifact, arm: str, row: Tensor, search: 
     return out[0, len(row) :].tolist()
 
 
-class shifted:
+class shifted:  # noqa: N801
     """Positions that generation makes, moved on by a number."""
 
     def __init__(self, model: Any, by: int) -> None:
@@ -342,8 +342,8 @@ def test_a_prefix_from_text_is_the_model_s_own_keys_and_values() -> None:
         original = literal.literal
 
         def spy(module: Any, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **kw: Any) -> Any:
-            note(module, query, key, value, names=names, seen=seen)
-            return original(module, query, key, value, *rest, **kw)
+            note(module, query, key, value, names=names, seen=seen)  # noqa: B023
+            return original(module, query, key, value, *rest, **kw)  # noqa: B023
 
         literal.AttentionInterface.register("literal", spy)
         try:

@@ -103,4 +103,4 @@ def test_the_public_names_are_there_and_few() -> None:
             assert getattr(ts, name) is not None
     assert set(dir(ts)) == set(ts.__all__)  # what a notebook completes
     with pytest.raises(AttributeError, match="has no attribute 'Lora'; it has: Adapter, "):
-        ts.Lora
+        ts.Lora  # noqa: B018

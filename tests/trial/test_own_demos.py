@@ -362,7 +362,6 @@ def test_a_label_with_too_few_rows_is_named(material):
 def test_the_estimate_counts_the_passes_of_every_set(bench, monkeypatch):
     monkeypatch.setattr(estimate, "_seconds", lambda work: 1.0)
     one, many = (
-        estimate._estimate(bench, Arm("one", f"demos:k=1,choose=similar,sets={sets},calibrate=true"))
-        for sets in (1, 5)
+        estimate._estimate(bench, Arm("one", f"demos:k=1,choose=similar,sets={sets},calibrate=true")) for sets in (1, 5)
     )
     assert many.total_seconds == pytest.approx(5 * one.total_seconds)

@@ -5,12 +5,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.methods.artifact import AttentionDelta, Context
+from tunescope.methods.deltas.full import Full
+from tunescope.methods.deltas.head import Head
+from tunescope.methods.typed import explicit, made, parse, show
+from tunescope.search import typed as named
+from tunescope.search.objective import check_answers
+from tunescope.system import plugins
 from tunescope.tasks.prompts.chain import NAME as COT
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
 from tunescope.trial import specs as in_front
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
-from tunescope.trial.budget import sized
+from tunescope.trial.budget import count, sized
 from tunescope.trial.demos import check, draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
@@ -64,8 +71,6 @@ def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]
 
 def _check_spelling(items: str) -> None:
     """A typo ends the run before it begins; what this model or budget does not allow is one arm's matter, later."""
-    from tunescope.methods.typed import parse
-
     if _search(items) is not None:
         return
     _, _, rest = _front(items)
@@ -81,11 +86,6 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     Raises:
         UserError: the text, the family, a site or the budget does not allow it.
     """
-    from tunescope.methods.artifact import AttentionDelta
-    from tunescope.methods.deltas.head import Head
-    from tunescope.methods.typed import explicit, parse
-    from tunescope.trial.budget import count
-
     if (search := _search(arm.text)) is not None:
         return _ready_to_search(arm, search, bench)
     model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
@@ -120,8 +120,6 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
 
 
 def _label(demos: Demos | None, chain: Chain | None, specs: tuple[Any, ...]) -> str:
-    from tunescope.methods.typed import show
-
     items = [str(item) for item in (demos, chain) if item]
     items += [show(specs)] if specs else []
     return "+".join(items) or ZERO_SHOT
@@ -139,18 +137,12 @@ def passes(bench: "Bench") -> int:
 
 def _search(text: str) -> Any:
     """The search that an arm's text names, or None."""
-    from tunescope.search import typed as named
-    from tunescope.system import plugins
-
     return named.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
 
 
 def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
     """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
-    from tunescope.search.objective import check_answers
-
     check_answers(bench)
-    from tunescope.search import typed as named
 
     note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
     return Ready(arm, (), (), None, None, "context", note, counts, named.show(search), search)
@@ -158,8 +150,6 @@ def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
 
 def _front(text: str) -> tuple[Demos | None, Chain | None, str]:
     """("demos:k=4+cot+lora") -> Demos(k=4), Chain(), "lora"."""
-    from tunescope.methods.typed import made
-
     found: dict[str, Any] = {}
     for name, kind in ((demonstrations.NAME, Demos), (COT, Chain)):
         first, rest = _item(text)
@@ -176,8 +166,6 @@ def _item(text: str) -> tuple[str, str]:
 
 
 def _has_free_size(text: str) -> bool:
-    from tunescope.methods.typed import explicit, parse
-
     _, _, rest = _front(text)
     if rest in ("", ZERO_SHOT, "head"):
         return False
@@ -194,9 +182,6 @@ def _group(trained: Sequence[Any], has_text: bool) -> str:
     "both" is also what changes how a context is attended to: no weight of the model is changed, so it is no evidence
     that weights are needed; and it is no context of its own. The verdict counts it for neither.
     """
-    from tunescope.methods.artifact import AttentionDelta, Context
-    from tunescope.methods.deltas.full import Full
-
     if any(isinstance(spec, AttentionDelta) for spec in trained) and not any(isinstance(s, Full) for s in trained):
         return "both"
     contexts = sum(isinstance(spec, Context) for spec in trained)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tunescope import report
 from tunescope.compare import inside_attention
 from tunescope.compare.pilot import piloted
 from tunescope.compare.protocol import entered, keep_best, tried
@@ -14,8 +15,12 @@ from tunescope.compare.results import assemble
 from tunescope.compare.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import terminal
+from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.kinds.reasoning import Reasoning
 from tunescope.trial import plan
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
@@ -184,9 +189,6 @@ def run(
 
 def finish(folder: Path, results: dict[str, Any]) -> None:
     """The verdict, results.json and the page."""
-    from tunescope import report
-    from tunescope.report.verdict.verdict import decide
-
     results["verdict"] = decide(results)
     files.put_json(folder / "results.json", results)
     report.write(results, folder / "report.html")
@@ -194,10 +196,6 @@ def finish(folder: Path, results: dict[str, Any]) -> None:
 
 def task_json(task: Any) -> dict[str, Any]:
     """The task's name and settings; of a class that tunescope does not have, only what it says of itself."""
-    from tunescope.tasks.kinds.classification import Classification
-    from tunescope.tasks.kinds.generation import Generation
-    from tunescope.tasks.kinds.reasoning import Reasoning
-
     if isinstance(task, str):
         return {"kind": task}
     if isinstance(task, Classification | Generation | Reasoning) and is_dataclass(task):

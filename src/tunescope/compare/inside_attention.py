@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.system import run_folder
 
 if TYPE_CHECKING:
     from tunescope.compare.standing import Standing
@@ -87,7 +88,6 @@ def _seen(bench: Bench, one: Standing, folder: Path) -> Seen:
     """The arm's artifact of the first seed on the shortest development row, its answer left out."""
     from tunescope.attach.saving import load
     from tunescope.probes.see import see
-    from tunescope.system import run_folder
 
     artifacts = load(run_folder.folder(folder, one.runs[0]["id"]) / "artifact")
     rows = sorted(bench.encoded("dev", bos=True, room=None), key=lambda row: len(row.input_ids))

@@ -5,13 +5,12 @@ from typing import Any
 
 from tunescope.compare.estimate import HOW, Estimate, estimates
 from tunescope.compare.progress import duration
+from tunescope.tasks.facts import inspect
 from tunescope.trial.bench import Bench
 
 
 def lines(bench: Bench) -> Iterator[str]:
     """Line by line, since the estimates take a while."""
-    from tunescope.tasks.facts import inspect
-
     facts = inspect(bench.task, bench.splits.parts(), bench.tokenizer, bench.model.config)
     yield from (f"note: {note}" for note in bench.splits.notes)
     for name, part in facts.parts.items():

@@ -83,7 +83,7 @@ def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
     return size
 
 
-class AllRefused(UserError):
+class AllRefused(UserError):  # noqa: N818
     """No arm is left to compare; `reason` is the first one's."""
 
     def __init__(self, name: str, reason: str):

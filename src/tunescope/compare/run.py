@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from tunescope.attach.attached import attach
 from tunescope.attach.attention.reach import quick_to_train
 from tunescope.compare import examples, inside_attention, score
 from tunescope.compare.arms import passes
@@ -200,8 +201,6 @@ def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
 
 
 def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
-    from tunescope.attach.attached import attach
-
     if todo.arm.demos and todo.arm.demos.each:
         draw.source(todo.arm.demos, bench)  # rows are compared by the model as it is
     if not what:

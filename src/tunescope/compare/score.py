@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope.compare.job import Job
+from tunescope.data import scores
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 
@@ -26,8 +27,6 @@ class Scored:
 
 
 def score(bench: Bench, todo: Job, tuned: Any, part: str) -> Scored:
-    from tunescope.data import scores
-
     training = getattr(tuned, "training", False)
     if training:
         tuned.eval()

@@ -17,16 +17,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tunescope.attach.attached import attach
+from tunescope.attach.attention.reach import quick_to_train
+from tunescope.attach.bank.bank import Bank
 from tunescope.attach.bank.member import Member
+from tunescope.attach.fit import initialised
 from tunescope.compare import run as run_arm
 from tunescope.compare import score
 from tunescope.compare.job import Job
 from tunescope.methods.artifact import AttentionDelta
+from tunescope.methods.deltas.full import Full
 from tunescope.system import files, run_folder
+from tunescope.system.machine import memory_meter
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import Diverged, Problem, Saving, is_paused, memory_errors_named, training
+from tunescope.trial.train.together import train_together
 
 SIZES = (2, 4, 8)  # runs in a pass, of which the quickest is taken where it is measured
 STEPS = 3  # timed of each size, after one that is not
@@ -102,17 +109,11 @@ def _caught() -> Iterator[list[str]]:
 
 
 def _whole_model() -> tuple[type, ...]:
-    from tunescope.methods.deltas.full import Full
-
     return (Full,)
 
 
 def _attached(bench: Bench, jobs: Sequence[Job]) -> Any:
     """The model with every job's fresh artifacts under its id."""
-    from tunescope.attach.attached import attach
-    from tunescope.attach.bank.bank import Bank
-    from tunescope.attach.fit import initialised
-
     made = {
         todo.id: initialised(bench.model, specs_at(todo.arm, bench, ()), bench.tokenizer, todo.seed) for todo in jobs
     }
@@ -151,10 +152,6 @@ def _score(bench: Bench, todo: Job, member: Any) -> float:
 
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:
     """Train them together, and leave in the folder what each would have left."""
-    from tunescope.attach.attention.reach import quick_to_train
-    from tunescope.system.machine import memory_meter
-    from tunescope.trial.train.together import train_together
-
     settings, meter = bench.plan.settings, memory_meter(bench.device)
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned:
         torch.manual_seed(jobs[0].seed)
@@ -188,8 +185,6 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
 
 def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
     """The loss of each after its first step, all in one pass; nothing is kept."""
-    from tunescope.trial.train.together import train_together
-
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned:
         problems, losses = _problems(bench, jobs, tuned)
         runs = _one_step(bench, jobs, problems)
@@ -201,9 +196,6 @@ def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
 
 def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
     """Of one step of them all, the least of a few, each on its first batch."""
-    from tunescope.attach.attention.reach import quick_to_train
-    from tunescope.trial.train.together import train_together
-
     settings, times = bench.plan.settings, []
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned, quick_to_train(bench.model, settings.precision):
         problems, losses = _problems(bench, jobs, tuned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tunescope.data import corpus, corpus_name
 from tunescope.data.rows_of_file import file_rows, file_sha256
 
 
@@ -17,15 +18,11 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     Raises:
         UserError: the file or one of its lines cannot be used.
     """
-    from tunescope.data import corpus, corpus_name
-
     named = corpus_name.parsed(path)
     return file_rows(Path(path)) if named is None else corpus.read(named)
 
 
 def sha256(path: str | Path) -> str:
     """The hex SHA-256 of a file's bytes as they lie on the disk; of a part of a corpus, see `gathering.parts`."""
-    from tunescope.data import corpus, corpus_name
-
     named = corpus_name.parsed(path)
     return file_sha256(path) if named is None else corpus.digest(named)

@@ -15,7 +15,7 @@ from tunescope.attach.saving import MANIFEST, TENSORS, load
 from tunescope.errors import UserError
 from tunescope.methods.typed import show
 from tunescope.report.card import Told, card
-from tunescope.report.text import has_secret, paths, strings
+from tunescope.report.text import clean, has_secret, paths, strings
 from tunescope.system import files
 
 FILES = (MANIFEST, TENSORS)
@@ -165,7 +165,5 @@ def _named(repo: str) -> Iterator[None]:
 
 
 def _first(problem: Exception) -> str:
-    from tunescope.report.text import clean
-
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return str(clean(lines[-1] if lines else type(problem).__name__))

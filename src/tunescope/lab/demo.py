@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from tunescope.lab.worlds.manifest import NAME
 from tunescope.lab.worlds.world import Part, World, rows, write
 
 PACKAGED = Path(__file__).parent / "demo_model"
@@ -67,7 +68,6 @@ def task(folder: Path, name: str) -> DemoTask:
 
 def scratch_model(folder: Path) -> Path:
     """A model trained here by the packaged one's recipe, unless the folder has one already."""
-    from tunescope.lab.worlds.manifest import NAME
     from tunescope.lab.worlds.pretrain import Recipe, pretrain
 
     if not (folder / NAME).exists():  # the manifest is written last

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tunescope import report
+from tunescope.report import findings_page
+from tunescope.report.verdict import edges as beyond
+
 if TYPE_CHECKING:
     from tunescope.report.finding import Finding
 
 
 def table(results: Mapping[str, Any]) -> str:
     """The final table, at least 120 columns wide, so that lines in a file or a pipe stay whole."""
-    from tunescope import report
-
     return _printed(report.table(dict(results)))
 
 
 def finding(found: "Finding") -> str:
     """What a probe found: the claim, its numbers, and what they do not say."""
-    from tunescope.report import findings_page
-
     parts = [found.heading.upper(), found.says, _printed(findings_page.table(found)), f"Not said: {found.not_said}"]
     return "\n\n".join(parts)
 
@@ -39,8 +39,6 @@ def verdict(results: Mapping[str, Any]) -> str:
 
 def edges(results: Mapping[str, Any]) -> list[str]:
     """Notes on arms whose best learning rate was at an end of those tried."""
-    from tunescope.report.verdict import edges as beyond
-
     return [f"note: {sentence}" for sentence in beyond.at_an_edge(results["arms"], results["protocol"])]
 
 

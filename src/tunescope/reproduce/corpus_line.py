@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.data.scores import aggregate
 from tunescope.report.cells import Cell, Table
 from tunescope.report.verdict import edges
 from tunescope.reproduce.corpus_table import parts
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import files, run_folder
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.train.loop import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -183,9 +186,6 @@ def _long(course: Mapping[str, Any]) -> str:
 
 
 def _task(settings: Settings, template: str) -> Any:
-    from tunescope.tasks.kinds.classification import Classification
-    from tunescope.tasks.kinds.generation import Generation
-
     if settings["choose"]:
         by = "head" if settings["kind"] == "encoder" else "words"
         return Classification(text="input", label="target", template=template, by=by)
@@ -234,8 +234,6 @@ def _written(given: Parts, folder: Path) -> dict[str, str]:
 
 
 def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
-    from tunescope.data.scores import aggregate
-
     if metric in run["test"]:
         return float(run["test"][metric])
     told = files.read_json(run_folder.folder(folder / "run", run["id"]) / "test.json")

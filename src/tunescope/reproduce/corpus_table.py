@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tunescope.data.corpus_name import FOLDER
+from tunescope.data import splitting
+from tunescope.data.corpus import Rows, digest, expanded, read
+from tunescope.data.corpus_name import FOLDER, parsed, scored_by
 from tunescope.errors import UserError
+from tunescope.models.load import load_model
 from tunescope.reproduce import published
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.published import Course
@@ -59,8 +62,6 @@ def settings(
     Raises:
         UserError: no model or data given, or one that cannot be used.
     """
-    from tunescope.data.corpus import digest, expanded
-    from tunescope.data.corpus_name import parsed, scored_by
     from tunescope.system.machine import default_device, precision_on
 
     if ask.model is None or ask.data is None:
@@ -104,8 +105,6 @@ def settings(
 
 def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
     """As settings hold them, with what the paper has on this corpus; the quick size has the first two."""
-    from tunescope.data.corpus_name import parsed
-
     spec, some = parsed(ask.data or ""), lines[:2] if ask.quick else lines
     papers = [{} if spec is None else dict(line.paper.get(spec.name, {})) for line in some]
     arms = [asdict(replace(line, arm=_by_network(line.arm, network))) for line in some]
@@ -136,7 +135,6 @@ def scaled_lora(settings: Settings, arm: str, share: float, scale: float) -> tup
 
 def _size(settings: Settings, arm: str, share: float) -> int:
     from tunescope.methods.typed import explicit, parse
-    from tunescope.models.load import load_model
     from tunescope.trial.budget import solve
 
     model = load_model(settings["model"])[0]
@@ -154,10 +152,6 @@ def parts(settings: Settings) -> "dict[str, Rows]":
 
     Of a corpus without development rows a tenth of the training rows are, whatever is drawn of these later.
     """
-    from tunescope.data import splitting
-    from tunescope.data.corpus import Rows, expanded, read
-    from tunescope.data.corpus_name import parsed
-
     specs = {part: parsed(text) for part, text in expanded({"train": settings["data"]}).items()}
     found = {part: read(spec) for part, spec in specs.items() if spec is not None}
     if "dev" not in found:

@@ -6,7 +6,7 @@ from typing import Any
 from tunescope.data.corpus_name import shown
 from tunescope.data.read import sha256
 from tunescope.errors import UserError
-from tunescope.models.load import model_name
+from tunescope.models.load import load_model, model_name
 
 PATHS = ("model", "data")  # settings that may be paths of this machine
 SENTENCES = (
@@ -36,7 +36,6 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
     """
     from tunescope.models.anatomy import kind
     from tunescope.models.fingerprint import fingerprint
-    from tunescope.models.load import load_model
 
     found, _ = load_model(model)
     if kind(found) not in kinds:

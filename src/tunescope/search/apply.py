@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tunescope.attach.attached import attach
+from tunescope.attach.fit import initialised
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
@@ -40,7 +41,6 @@ def made(bench: Bench, text: str) -> Artifact | None:
     """
     if not text:
         return None
-    from tunescope.attach.fit import initialised
 
     (artifact,) = initialised(bench.model, [Text(text=text)], bench.tokenizer, 0)
     unknown = bench.tokenizer.unk_token_id

@@ -17,6 +17,7 @@ from tunescope.methods.contexts.text import Text
 from tunescope.methods.typed import name_of
 from tunescope.methods.typed import show as shown_arm
 from tunescope.models.load import load_model
+from tunescope.report.text import clean
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.stats import LEVEL
 from tunescope.search.apply import made, stats_of, with_found
@@ -137,8 +138,6 @@ def _identity(bench: Bench, one: Search, passes: int, seed: int) -> str:
 
 def named(one: Search) -> str:
     """The search as typed, but for the folders of a path in it: results are shared, paths are private."""
-    from tunescope.report.text import clean
-
     return str(clean(show(one)))
 
 
@@ -195,8 +194,6 @@ def _against(bench: Bench, one: Json, bare: Mapping[int, Any]) -> Json:
 
 
 def _facts(bench: Bench, asked: Asked, command: str) -> Json:
-    from tunescope.report.text import clean
-
     return {
         "version": run_folder.VERSION,
         "command": clean(command),

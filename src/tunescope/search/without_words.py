@@ -6,8 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from tunescope.data.read import read
 from tunescope.errors import UserError
+from tunescope.models.anatomy import kind
 from tunescope.models.load import load_model
+from tunescope.search.vocabulary import whole_words
+from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.make import make_task
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
@@ -24,11 +28,6 @@ def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> tuple
     Raises:
         UserError: as `open_bench`, or fewer words in the vocabulary than labels.
     """
-    from tunescope.data.read import read
-    from tunescope.models.anatomy import kind
-    from tunescope.search.vocabulary import whole_words
-    from tunescope.tasks.kinds.classification import Classification
-
     if model is None:
         model, tokenizer = load_model(plan.model, in_words=plan.task.get("by") == "words")
     task = make_task(plan.task, kind(model))

@@ -7,6 +7,9 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.plugins import one_of
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.kinds.reasoning import Reasoning
 
 
 def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
@@ -16,10 +19,6 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
         UserError: a kind or field that does not exist.
     """
     from pydantic import TypeAdapter, ValidationError
-
-    from tunescope.tasks.kinds.classification import Classification
-    from tunescope.tasks.kinds.generation import Generation
-    from tunescope.tasks.kinds.reasoning import Reasoning
 
     kinds: dict[str, Any] = {
         "classification": Classification,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from tunescope.data.corpus_name import shown
 from tunescope.models.load import model_name
 from tunescope.trial.plan import Plan, Whole
 from tunescope.trial.train.loop import Settings
@@ -54,8 +55,6 @@ def _whole(plan: Plan, whole: Whole) -> Plan:
 
 
 def _command_words(plan: Plan) -> list[str]:
-    from tunescope.data.corpus_name import shown
-
     words = ["tunescope", "compare", model_name(plan.model), shown(plan.data["train"])]
     for part in ("dev", "test"):
         words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.models import load
+from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.load import load_model
 from tunescope.system import run_folder
 from tunescope.trial import plan
@@ -20,8 +21,6 @@ OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 def asked_with(bench: Bench) -> dict[str, str]:
     """What an answer depends on beside the base's weights: hashes of tokenizer, config and layers behind the base."""
-    from tunescope.models.fingerprint import hash_tensors
-
     if "asked with" not in bench.shown:
         base = {id(value) for value in bench.model.base_model.parameters()}
         own = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
@@ -46,8 +45,6 @@ def tokenizer_state(tokenizer: Any) -> str:
 
 def encoder_print(bench: Bench, encoder: str) -> str:
     """The fingerprint of another encoder, which a run that asks it what is alike depends on."""
-    from tunescope.models.fingerprint import fingerprint
-
     if (key := f"fingerprint of {encoder}") not in bench.shown:
         bench.shown[key] = fingerprint(load_model(encoder)[0])
     return str(bench.shown[key])

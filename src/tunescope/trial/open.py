@@ -9,9 +9,18 @@ from typing import Any
 
 import torch
 
+from tunescope.data.corpus_name import scored_by
+from tunescope.data.k_shot import k_shots
+from tunescope.data.read import read, sha256
+from tunescope.data.row import value
+from tunescope.data.splitting import split
 from tunescope.errors import UserError
+from tunescope.models.anatomy import kind
+from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
+from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.make import make_task
+from tunescope.tasks.prompts import languages
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import PARTS, Plan
 
@@ -22,12 +31,6 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
     Raises:
         UserError: the model, a file, a row or the task cannot be used.
     """
-    from tunescope.data.read import read, sha256
-    from tunescope.data.splitting import split
-    from tunescope.models.anatomy import kind
-    from tunescope.models.fingerprint import fingerprint
-    from tunescope.tasks.prompts import languages
-
     parts = {part: read(path) for part, path in plan.data.items()}
     hashes = {part: sha256(path) for part, path in plan.data.items()}
     if model is None:
@@ -57,8 +60,6 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
 
 def _with_metric(plan: Plan) -> Mapping[str, Any]:
     """The task as asked; where texts are written and no metric is named, with that of the corpus."""
-    from tunescope.data.corpus_name import scored_by
-
     if plan.task["kind"] != "generation" or "metric" in plan.task:
         return plan.task
     return {**scored_by(plan.data["train"]), **plan.task}
@@ -66,8 +67,6 @@ def _with_metric(plan: Plan) -> Mapping[str, Any]:
 
 def _check_fields(rows: Any, fields: Iterable[str]) -> None:
     """UserError for a row without one of the fields, which would be cut as if all were equal."""
-    from tunescope.data.row import value
-
     for index, row in enumerate(rows):
         for name in fields:
             value(row, name, index)
@@ -103,9 +102,6 @@ def _told(splits: Any, parts: Mapping[str, Any]) -> Any:
 
 def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
     """Seed -> its K-shot parts; none without --k-shot."""
-    from tunescope.data.k_shot import k_shots
-    from tunescope.tasks.kinds.classification import Classification
-
     if plan.k_shot is None:
         return {}
     if not isinstance(task, Classification):

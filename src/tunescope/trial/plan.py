@@ -5,8 +5,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tunescope.data.corpus import expanded
 from tunescope.errors import UserError
 from tunescope.system.plugins import one_of
+from tunescope.trial import rates as racing
+from tunescope.trial.rates import Race, check_beyond
 from tunescope.trial.train.loop import Settings
 from tunescope.trial.train.optimizers import OPTIMIZERS, SCHEDULES
 
@@ -66,8 +69,6 @@ class Plan:
     @property
     def race(self) -> "Race":
         """What the rules on learning rates ask of the plan."""
-        from tunescope.trial.rates import Race
-
         return Race(len(self.rates) or self.trials, self.settings.steps, self.settings.eval_every)
 
 
@@ -93,13 +94,9 @@ def check(plan: Plan) -> Plan:
     for budget in plan.budgets:
         _at_least("budget", budget, 1)
     if plan.halving:
-        from tunescope.trial import rates as racing
-
         racing.check_halving(plan.race)
     _at_least("beyond", plan.beyond, 0)
     if plan.beyond:
-        from tunescope.trial.rates import check_beyond
-
         check_beyond(plan.race)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
@@ -141,8 +138,6 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
 
     Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
     """
-    from tunescope.data.corpus import expanded
-
     given = data if isinstance(data, Mapping) else {"train": data}
     unknown = sorted(set(given) - set(PARTS))
     if unknown or "train" not in given:

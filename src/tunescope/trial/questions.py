@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tunescope.data.row import line_of
 from tunescope.errors import UserError
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.reasoning import Reasoning
 from tunescope.tasks.prompts.chain import THEN, THINK
 from tunescope.trial.demos import draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
+from tunescope.trial.demos.order import ordered
 from tunescope.trial.demos.spec import Demos
 
 if TYPE_CHECKING:
@@ -34,8 +38,6 @@ def asked(task: Any, demos: Demos | None, chain: Chain | None, seed: int = 0) ->
 
 def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> None:
     """UserError where steps cannot be asked for. alone: nothing but demonstrations stands beside them."""
-    from tunescope.tasks.kinds.reasoning import Reasoning
-
     if not isinstance(bench.task, Reasoning):
         raise UserError(f"{chain} reads an answer out of written steps, for which the task is --task reasoning.")
     if bench.kind != "decoder":
@@ -67,7 +69,6 @@ def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: i
     from tunescope.attach.attached import attach
     from tunescope.methods.contexts.text import Text
     from tunescope.trial.bench import room
-    from tunescope.trial.demos.order import ordered
 
     def answers(order: tuple[int, ...], given: Sequence[Any] | None) -> Any:
         words = Text(text=draw.text(bench, task, order))
@@ -141,9 +142,6 @@ def begun(arm: Ready, tuned: Any) -> bool:
 
 def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
     """What a result keeps of the demonstrations: their lines in the order shown, orders tried, and the prior."""
-    from tunescope.data.row import line_of
-    from tunescope.tasks.kinds.classification import Classification
-
     if arm.demos is None:
         return None
     if arm.demos.each:

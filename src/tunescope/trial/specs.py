@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import questions
 from tunescope.trial.demos import draw
 
@@ -36,7 +37,6 @@ def behind(
 
 def _anchors(bench: "Bench", rows: tuple[int, ...]) -> tuple[str, ...]:
     """Where the label words of the demonstrations are."""
-    from tunescope.tasks.kinds.classification import Classification
     from tunescope.tasks.prompts.spans import spans
 
     if not isinstance(bench.task, Classification):

@@ -1,1 +1,3 @@
 """RoBERTa: BERT's layout; positions start after the padding index."""
+
+from tunescope.models.families.bert import FAMILY as FAMILY

@@ -10,11 +10,12 @@ from typing import Any
 
 from tunescope.data.corpus_name import shown
 from tunescope.errors import UserError
+from tunescope.models.load import model_name
 from tunescope.probes.anchors.prompts import Prompt, check_room, choices
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.finding import Finding
-from tunescope.system import plugins
+from tunescope.system import machine, plugins
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.bench import Bench
@@ -101,9 +102,6 @@ def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
 
 
 def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any]:
-    from tunescope.models.load import model_name
-    from tunescope.system import machine
-
     gold = rounds[0].gold.bincount(minlength=len(rounds[0].labels))
     accuracy = [float((one.predicted == one.gold).double().mean()) for one in rounds]
     return {

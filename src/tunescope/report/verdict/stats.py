@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tunescope.data.scores import aggregate_many, scale
+
 Array = NDArray[np.float64]
 #: (per-row statistics (rows, k), how often each row counts (n, rows)) -> (n,) scores
 Score = Callable[[Array, Array], Array]
@@ -54,14 +56,10 @@ class MetricScore:
     metric: str
 
     def __call__(self, rows: Array, times: Array) -> Array:
-        from tunescope.data.scores import aggregate_many
-
         return aggregate_many(self.metric, rows, times)
 
     @property
     def scale(self) -> float:
-        from tunescope.data.scores import scale
-
         return scale(self.metric)
 
 

@@ -1,7 +1,7 @@
 """Attention written out, with contexts as their forms say: every head's own output, and what is added to it.
 
-No line of it is shared with `tunescope.attach.attention.function`. Queries, keys, values and masks are those that transformers makes;
-the context's keys and values stand beside the text's, never joined to them.
+No line of it is shared with `tunescope.attach.attention.function`. Queries, keys, values and masks are those that
+transformers makes; the context's keys and values stand beside the text's, never joined to them.
 """
 
 from collections.abc import Iterator, Mapping

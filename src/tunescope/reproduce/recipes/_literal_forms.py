@@ -1,6 +1,7 @@
 """A model with methods as their forms say, formula by formula, beside the same model with them attached.
 
-Shared with `attach` are the places alone (`tunescope.models.sites`) and, of a prefix made of layer inputs, the frozen maps.
+Shared with `attach` are the places alone (`tunescope.models.sites`) and, of a prefix made of layer inputs, the frozen
+maps.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,12 +4,17 @@ from typing import Any
 
 import torch
 
+from tunescope.data.splitting import Splits
 from tunescope.lab.worlds.lessons import digits, exact
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.named import Named, tokenizer
 from tunescope.lab.worlds.pretrained import Pretraining
 from tunescope.lab.worlds.world import World, rows
+from tunescope.models.fingerprint import fingerprint
 from tunescope.reproduce.recipe import Settings
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Plan
 from tunescope.trial.train.loop import Settings as Training
 
 
@@ -30,12 +35,6 @@ def world(settings: Settings, shape: tuple[int, int, int], seed: int, **fields: 
 
 def bench(settings: Settings, made: Pretraining[Named], model: Any, skill: str) -> Any:
     """Rows of the skill without its name, as searches take them."""
-    from tunescope.data.splitting import Splits
-    from tunescope.models.fingerprint import fingerprint
-    from tunescope.tasks.kinds.generation import Generation
-    from tunescope.trial.bench import Bench
-    from tunescope.trial.plan import Plan
-
     inputs, words = made.curriculum.world, tokenizer(made.curriculum)
     parts: dict[str, list[Any]] = {
         part: rows(inputs.sequences(part, count, made.seed), skill) for part, count in settings["rows"].items()

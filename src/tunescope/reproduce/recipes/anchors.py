@@ -12,15 +12,24 @@ from typing import Any
 
 from markupsafe import Markup
 
+from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining
+from tunescope.lab.worlds.pretrained import Pretraining, pretrained
 from tunescope.lab.worlds.recall import Recall, tokenizer
+from tunescope.probes.anchors.prompts import Prompt, choices
+from tunescope.probes.anchors.round import Round
+from tunescope.probes.anchors.study import Asked, rounds_of
+from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
+from tunescope.report.pictures import draw
 from tunescope.reproduce.inputs import data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import files, plugins
+from tunescope.tasks.prompts.spans import spans
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan, data_paths
 from tunescope.trial.train.loop import Settings as Training
 
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
@@ -61,8 +70,6 @@ def settings(ask: Ask) -> Settings:
 
 def _task(data: str) -> dict[str, Any]:
     """Label words are the labels' names where the rows have them."""
-    from tunescope.data.read import read
-
     first = read(data)[0]
     return {"label": "label_name" if "label_name" in first else "label"}
 
@@ -98,11 +105,6 @@ def _world(settings: Settings, unit: dict[str, Any]) -> Pretraining[Recall]:
 
 def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
     """Queries behind demonstrations whose labels are drawn anew for every draw."""
-    from tunescope.lab.worlds.pretrained import pretrained
-    from tunescope.probes.anchors.prompts import Prompt, choices
-    from tunescope.probes.anchors.round import Round
-    from tunescope.tasks.prompts.spans import spans
-
     made = _world(settings, unit)
     words, task = tokenizer(made.curriculum), made.curriculum.task()
     prompts = []
@@ -114,10 +116,6 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
 
 
 def _given(settings: Settings, unit: dict[str, Any]) -> Any:
-    from tunescope.probes.anchors.study import Asked, rounds_of
-    from tunescope.trial.open import open_bench
-    from tunescope.trial.plan import Plan, data_paths
-
     task = {"kind": "classification", "label": settings["label"]}
     plan = Plan(model=settings["model"], data=data_paths(settings["data"]), task=task, seeds=(unit["seed"],))
     (round,) = rounds_of(Asked(plan, settings["k"], settings["rows"]), open_bench(plan))
@@ -141,9 +139,6 @@ def _cell(values: Iterable[Any], paper: str) -> Cell:
 
 def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
     """The shares of flow by layer over all seeds, and the arcs of the first seed."""
-    from tunescope.probes.demonstrations import flow
-    from tunescope.report.pictures import draw
-
     found = {}
     for layers, outcomes in columns.items():
         curves, *arcs = flow.told([one["flow"] for one in outcomes]).pictures

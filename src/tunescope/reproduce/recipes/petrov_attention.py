@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from tunescope.errors import UserError
-from tunescope.report.cells import Cell, Table
 from tunescope.data.texts import texts
+from tunescope.errors import UserError
+from tunescope.models import family as families
+from tunescope.models.load import load_model
+from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
@@ -65,8 +67,6 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    from tunescope.models import family as families
-
     models = families.names() if settings["model"] is None else [""]
     found = [
         {"family": family, "dtype": dtype, "seed": seed}
@@ -142,7 +142,6 @@ def _asked(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str
     import torch
 
     from tunescope.lab.worlds.families import VOCAB, random_model
-    from tunescope.models.load import load_model
     from tunescope.tasks.answers.batches import pad_id
 
     dtype = getattr(torch, unit["dtype"])

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.lab.demo import PACKAGED
+from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._completions import LENGTH, completions, targets
+from tunescope.trial.train.loop import Problem, train
+from tunescope.trial.train.loop import Settings as Training
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,8 +59,6 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tunescope.models.load import load_model
-
     model = load_model(settings["model"])[0].float().eval().requires_grad_(False)
     table = model.get_input_embeddings()
     hard = completions(model, table(torch.arange(model.config.vocab_size)))
@@ -75,8 +76,6 @@ def reach(model: Any, wanted: "Tensor", settings: Settings, seed: int) -> dict[s
     """
     import torch
     import torch.nn.functional as F
-
-    from tunescope.trial.train.loop import Problem, train
 
     table = model.get_input_embeddings()
     generator = torch.Generator().manual_seed(seed)
@@ -128,8 +127,6 @@ def table(settings: Settings, found: Found) -> Table:
 
 def _training(steps: int, rows: int) -> Any:
     """Every embedding is on its own: one batch of all of them, and no clipping of one by another."""
-    from tunescope.trial.train.loop import Settings as Training
-
     return Training(steps=steps, batch_size=rows, clip=1e9, eval_every=-(-steps // 5), patience=steps)
 
 

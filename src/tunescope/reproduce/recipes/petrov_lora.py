@@ -8,6 +8,7 @@ for the prefix and 5e-3 for LoRA; here each method has its own sweep. Prefix and
 from dataclasses import asdict
 from typing import Any
 
+from tunescope.lab.worlds.adapting import adapted
 from tunescope.lab.worlds.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.pretrained import Pretraining, pretrained
@@ -77,8 +78,6 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from tunescope.lab.worlds.adapting import adapted
-
     recipe = _world(settings, unit["seed"])
     model = pretrained(recipe)
     tests = {SKILL: digits(recipe.curriculum.world, (SKILL,), "test", settings["test_rows"], seed=0)}

@@ -12,11 +12,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.lab.demo import PACKAGED, task
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.trial.arm import Arm
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -80,7 +82,6 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.compare.run import attached, problem_of
     from tunescope.compare.score import rows_of
     from tunescope.reproduce.recipes._prefix_use import as_json, prefix_use
-    from tunescope.trial.arm import Arm
     from tunescope.trial.train.loop import train
 
     bench = _bench(settings)
@@ -138,8 +139,6 @@ def _task(data: str) -> dict[str, Any]:
 
     Raises UserError where neither task has its fields.
     """
-    from tunescope.data.read import read
-
     rows = read(data)
     fields = set(rows[0])
     if {"input", "target"} <= fields:

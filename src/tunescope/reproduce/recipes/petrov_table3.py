@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tunescope.lab.worlds.adapting import adapted, unadapted
 from tunescope.lab.worlds.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.pretrained import Pretraining, pretrained
@@ -57,8 +58,6 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from tunescope.lab.worlds.adapting import adapted, unadapted
-
     skill, recipe = unit["skill"], _world(settings, unit["seed"])
     model = pretrained(recipe)
     tests = {

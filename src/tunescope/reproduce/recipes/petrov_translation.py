@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tunescope.lab.worlds.adapting import adapted, unadapted
 from tunescope.lab.worlds.dictionary import Language, Spelling, ids, keep, kept, lesson, read, synthetic
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.pretrained import Pretraining, pretrained
@@ -83,8 +84,6 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from tunescope.lab.worlds.adapting import adapted, unadapted
-
     seed, arm, dictionary = unit["seed"], unit["arm"], kept(settings["digest"])
     model = pretrained(_world(settings, seed))
     tests = {str(language): ids(dictionary, language) for language in LANGUAGES}

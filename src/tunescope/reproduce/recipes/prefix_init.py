@@ -4,6 +4,7 @@ As published, the network that makes the prefix is first fitted to the activatio
 protocol there is no network, and the prefix begins as those activations.
 """
 
+from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.recipe import Ask, Settings
@@ -18,8 +19,6 @@ EXAMPLES = 500
 
 
 def settings(ask: Ask) -> Settings:
-    from tunescope.models.load import load_model
-
     rows = published.rows(ask)
     rows["train"] = min(EXAMPLES, rows.get("train", EXAMPLES))
     made = corpus_table.settings(ask, (), published.course(ask, published.FEW), rows)

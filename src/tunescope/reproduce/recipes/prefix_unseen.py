@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
@@ -58,8 +59,6 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 def _scores(metric: str, stats: Sequence[Sequence[float]], seen: Sequence[bool]) -> Mapping[str, float]:
     """The metric over the inputs of seen categories, of unseen ones, and of all."""
-    from tunescope.data import scores
-
     parts = {
         "seen": [one for one, known in zip(stats, seen, strict=True) if known],
         "unseen": [one for one, known in zip(stats, seen, strict=True) if not known],

@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tunescope.data.corpus_name import scored_by
 from tunescope.errors import UserError
-from tunescope.models.load import model_name
+from tunescope.models.load import load_model, model_name
 from tunescope.report.cells import Table
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.tasks.prompts import mask
 
 TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
@@ -35,9 +37,6 @@ def _lines(protocol: str, choose: bool) -> list[Line]:
 def settings(ask: Ask) -> Settings:
     if not ask.models:
         raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
-    from tunescope.data.corpus_name import scored_by
-    from tunescope.models.load import load_model
-    from tunescope.tasks.prompts import mask
 
     choose = not scored_by(ask.data or "")  # what is no corpus is refused below
     lines = _lines(ask.protocol, choose)

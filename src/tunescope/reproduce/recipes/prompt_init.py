@@ -8,10 +8,13 @@ the tokens that the trained prompt is nearest to. `tunescope probe neighbours` o
 from pathlib import Path
 from typing import Any
 
+from tunescope.models.load import load_model
+from tunescope.probes.looks.neighbours import neighbours
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.system import run_folder
 
 TITLE = "Soft prompts that begin as noise, as words, as the labels, and what can be read in them"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3b; section 7 (class labels persist)"
@@ -51,8 +54,6 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     from tunescope.attach.attached import attach
     from tunescope.attach.saving import load
     from tunescope.methods.typed import parse
-    from tunescope.models.load import load_model
-    from tunescope.system import run_folder
 
     model, words = load_model(settings["model"])
     asked = [words(label, add_special_tokens=False)["input_ids"] for label in settings["labels"]]
@@ -69,16 +70,12 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
 
 
 def _share(rows: Any, table: Any, labels: set[int]) -> float:
-    from tunescope.probes.looks.neighbours import neighbours
-
     near = set(neighbours(rows, table, NEAREST).ids.flatten().tolist())
     return len(labels & near) / len(labels)
 
 
 def _words(rows: Any, table: Any, tokenizer: Any) -> list[tuple[str, float]]:
     """The token nearest to each virtual token and its cosine; those that are nearest of all."""
-    from tunescope.probes.looks.neighbours import neighbours
-
     near = neighbours(rows, table, 1)
     pairs = zip(tokenizer.convert_ids_to_tokens(near.ids[:, 0].tolist()), near.cosine[:, 0].tolist(), strict=True)
     return sorted(pairs, key=lambda pair: -pair[1])[:SHOWN]

@@ -7,11 +7,15 @@ kept. One ceiling: a soft prompt of as many tokens, trained for as many passes.
 
 from typing import TYPE_CHECKING, Any
 
+from tunescope.data import read, splitting
+from tunescope.data.row import value
 from tunescope.errors import UserError
+from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._searches import METHODS, built, resolved
+from tunescope.tasks.kinds.generation import Generation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -134,10 +138,6 @@ def _bench(settings: Settings) -> "Bench":
     """Beginnings and continuations of the texts that are long enough, cut into parts by their content."""
     import torch
 
-    from tunescope.data import read, splitting
-    from tunescope.data.row import value
-    from tunescope.models.load import load_model
-    from tunescope.tasks.kinds.generation import Generation
     from tunescope.trial.bench import Bench
     from tunescope.trial.plan import Plan
 

@@ -1,8 +1,8 @@
 """He et al. 2022: how many parameters each form trains, stores and keeps at inference, on a model of any shape.
 
-From a config alone: the weights are on no device, and nothing is downloaded. Every count is `tunescope.trial.budget.count` of
-the methods as they would be attached. The paper's tables have one figure a form: what inference keeps, by formulas that
-leave biases out.
+From a config alone: the weights are on no device, and nothing is downloaded. Every count is
+`tunescope.trial.budget.count` of the methods as they would be attached. The paper's tables have one figure a form: what
+inference keeps, by formulas that leave biases out.
 """
 
 from typing import Any, NamedTuple

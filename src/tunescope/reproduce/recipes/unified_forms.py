@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.models import family as families
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
@@ -67,8 +68,6 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    from tunescope.models import family as families
-
     return [{"family": family} for family in families.names()]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
+from tunescope.report.reliability import diagram
 from tunescope.report.verdict.forecast import probabilities
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
@@ -96,7 +97,6 @@ def table(settings: Settings, found: Found) -> Table:
     """By weights that never saw the world's model: each left out in turn; and, by all their worlds, new models."""
     from tunescope.lab.worlds.calibration import case, fit, held_out, judged, reliability
     from tunescope.lab.worlds.trials import FITTED
-    from tunescope.report.reliability import diagram
 
     cases = [case(unit, outcome) for unit, outcome in found]
     known, new = [one for one in cases if one.model < FITTED], [one for one in cases if one.model >= FITTED]

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tunescope.data.row import place, value
 from tunescope.errors import UserError
+from tunescope.models.load import load_model
 from tunescope.search.finalists import Candidate, settled, settled_by_tuning
 from tunescope.search.finalists import tuning as tuning_of
 from tunescope.search.search import Found, Point, Say, Search
@@ -110,7 +112,6 @@ class Template(Search):
         return unique
 
     def _generator(self, bench: Bench) -> tuple[Any, Any]:
-        from tunescope.models.load import load_model
         from tunescope.search.methods._infilling import sentinels
 
         if not self.generator and bench.kind != "encoder-decoder":
@@ -148,7 +149,6 @@ def _drawn(bench: Bench, per_class: int, seed: int) -> list[Any]:
 
 def _texts(bench: Bench, layout: Layout, rows: Sequence[Any], tokenizer: Any) -> list[tuple[int, ...]]:
     """What the writing model reads for each row: its fields and its label word around the spans, cut to LONGEST."""
-    from tunescope.data.row import place, value
     from tunescope.tasks.prompts import template as prompts
 
     task, found = bench.task, []

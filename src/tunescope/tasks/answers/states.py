@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
+from tunescope.tasks.facts import positions
 
 
 def mean_states(model: Any, rows: Sequence[Sequence[int]], tokenizer: Any, batch_size: int = 32) -> Tensor:
@@ -33,8 +34,6 @@ def text_states(model: Any, texts: Sequence[str], tokenizer: Any) -> Tensor:
 
     What sentence encoders are trained for, where their own pooling is the mean; any other pooling is not read.
     """
-    from tunescope.tasks.facts import positions
-
     limit = positions(model.config, tokenizer)
     rows = tokenizer(list(texts), truncation=limit is not None, max_length=limit, verbose=False)["input_ids"]
     return mean_states(model, [row or [pad_id(tokenizer)] for row in rows], tokenizer)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.trial.demos import order
 from tunescope.trial.demos.spec import Demos
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
     """UserError for an option that has no effect on this task or model. others: the specs beside it in the arm."""
     from tunescope.methods.artifact import AttentionDelta
     from tunescope.tasks.kinds.classification import Classification
-    from tunescope.trial.demos import order
 
     task = bench.task
     if demos.each and any(isinstance(one, AttentionDelta) for one in others):

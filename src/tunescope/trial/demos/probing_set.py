@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.task import Encoded
+from tunescope.trial.demos import draw
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -31,9 +33,7 @@ def written(bench: Bench, orders: Sequence[tuple[int, ...]], seed: int) -> list[
     """
     from tunescope.methods.contexts.text import token_ids
     from tunescope.tasks.answers.decode import Sampling, sampled
-    from tunescope.tasks.task import Encoded
     from tunescope.trial.bench import room
-    from tunescope.trial.demos import draw
 
     task, tokenizer = bench.task, bench.tokenizer
     start = next(iter(Formatter().parse(task.template)))[0]

@@ -17,7 +17,7 @@ from tunescope.trial.train.optimizers import factor, make
 from tunescope.trial.train.state import Point, State
 
 
-class Diverged(RuntimeError):
+class Diverged(RuntimeError):  # noqa: N818
     """The loss or its gradient is no longer a finite number."""
 
     def __init__(self, step: int, loss: float):
@@ -25,7 +25,7 @@ class Diverged(RuntimeError):
         self.step, self.loss = step, loss
 
 
-class OutOfMemory(RuntimeError):
+class OutOfMemory(RuntimeError):  # noqa: N818
     """The device had no room for this arm."""
 
 
