@@ -18,7 +18,7 @@ import tunescope as ts
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.memory import megabytes
 from benchmarks.tools.models import Scale, gpt2
-from tunescope.attach.site_hooks import frozen, logits_at
+from tunescope.attachment.site_hooks import frozen, logits_at
 from tunescope.methods.artifact import Artifact
 from tunescope.probes.anchors.compression import compress, positions_of
 from tunescope.probes.anchors.saliency import saliency

@@ -14,8 +14,8 @@ import tunescope as ts
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale, gpt2, text
 from benchmarks.tools.where import device
-from tunescope.attach.attention.function import SHORT, attention
-from tunescope.attach.attention.reach import quick_to_train
+from tunescope.attachment.attention.function import SHORT, attention
+from tunescope.attachment.attention.reach import quick_to_train
 
 LENGTHS = (32, 64, 128, 256, 512)
 WIDTH = 64  # of a head

@@ -13,9 +13,9 @@ import transformers
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.attach import attached
-from tunescope.attach.fit import initialised
-from tunescope.attach.merge import can_merge
+from tunescope.attachment import attached
+from tunescope.attachment.fit import initialised
+from tunescope.attachment.merge import can_merge
 from tunescope.methods.artifact import Artifact, Context, TokenContext
 from tunescope.methods.typed import methods, parse
 from tunescope.models import family as families

@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from torch.overrides import TorchFunctionMode
 
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.lab.worlds.families import (
     BART_LIKE,
     BERT_LIKE,

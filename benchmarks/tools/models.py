@@ -109,7 +109,7 @@ def plain_step(model: Any, parameters: Trained, ids: Tensor, labels: Tensor) -> 
 
 def labelled_step(model: Any, parameters: Trained, ids: Tensor, labels: Tensor) -> Callable[[], None]:
     """The same loss with logits only where a label is read."""
-    from tunescope.attach.site_hooks import logits_at
+    from tunescope.attachment.site_hooks import logits_at
 
     where = torch.zeros_like(labels, dtype=torch.bool)
     where[:, :-1] = labels[:, 1:] != IGNORED

@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _PLACES = {
     "Adapter": "tunescope.methods.deltas.adapter",
     "Artifact": "tunescope.methods.artifact",
-    "Bank": "tunescope.attach.bank.bank",
+    "Bank": "tunescope.attachment.bank.bank",
     "Bias": "tunescope.methods.deltas.bias",
     "Full": "tunescope.methods.deltas.full",
     "Head": "tunescope.methods.deltas.head",
@@ -24,13 +24,13 @@ _PLACES = {
     "Soft": "tunescope.methods.contexts.soft",
     "Text": "tunescope.methods.contexts.text",
     "UserError": "tunescope.errors",
-    "attach": "tunescope.attach.attached",
-    "compare": "tunescope.compare.comparison",
-    "load": "tunescope.attach.saving",
-    "lower": "tunescope.attach.attached",
-    "merge": "tunescope.attach.merge",
-    "resume": "tunescope.compare.comparison",
-    "save": "tunescope.attach.saving",
+    "attach": "tunescope.attachment.attached",
+    "compare": "tunescope.comparison.comparison",
+    "load": "tunescope.attachment.saving",
+    "lower": "tunescope.attachment.lower",
+    "merge": "tunescope.attachment.merge",
+    "resume": "tunescope.comparison.comparison",
+    "save": "tunescope.attachment.saving",
 }
 
 __all__ = ["__version__", *_PLACES]

@@ -110,7 +110,7 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     monkeypatch.chdir(Path(model).parent)
     seen = []
     done = SimpleNamespace(folder=None, results=None)
-    monkeypatch.setattr("tunescope.compare.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
+    monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
     monkeypatch.setattr(app, "_show", lambda folder, results: None)
     monkeypatch.setattr(sys, "argv", shlex.split(the_command.command(asked)))
     handler = signal.getsignal(signal.SIGTERM)

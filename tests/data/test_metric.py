@@ -3,7 +3,7 @@
 import pytest
 
 from tunescope.cli.options import TaskOptions, question
-from tunescope.data import metric
+from tunescope.data import metric, metrics
 from tunescope.data.scores import aggregate, of_rows, scale, statistics
 from tunescope.errors import UserError
 from tunescope.tasks.kinds.generation import Generation
@@ -25,7 +25,7 @@ METRIC = Metric(compared="characters, {case}, 0 to 1", best=1.0, width=1, stats=
 @pytest.fixture
 def added(tmp_path, monkeypatch):
     (tmp_path / "length_share.py").write_text(LENGTH)
-    monkeypatch.setattr(metric, "__path__", [*metric.__path__, str(tmp_path)])
+    monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])
     yield
     metric.find.cache_clear()
 

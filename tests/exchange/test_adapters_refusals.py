@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope import exchange
-from tunescope.attach.fit import check_fits
+from tunescope.attachment.fit import check_fits
 from tunescope.exchange.adapters import bottleneck
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
 from tunescope.models import family as families

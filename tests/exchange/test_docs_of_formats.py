@@ -16,7 +16,7 @@ import transformers as tf
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.cli import app
 from tunescope.exchange import format as formats
 from tunescope.methods.artifact import Artifact

@@ -14,11 +14,12 @@ from safetensors.torch import save_file
 
 import tunescope as ts
 from tunescope import exchange
-from tunescope.attach.fit import initialised
-from tunescope.attach.saving import tokenizer_hash
+from tunescope.attachment.fit import initialised
+from tunescope.attachment.saving import tokenizer_hash
 from tunescope.cli import app
 from tunescope.exchange import compare_outputs
 from tunescope.exchange import format as formats
+from tunescope.exchange import formats as folder
 from tunescope.exchange.foreign_files import read_json, read_tensors
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
@@ -73,11 +74,11 @@ def _forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, text in (("made", OWN), ("checked", CHECKED), ("onlyread", READ)):
         (tmp_path / "forms").mkdir(exist_ok=True)
         (tmp_path / "forms" / f"{name}.py").write_text(text)
-    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path / "forms")])
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path / "forms")])
     yield
     formats.told.cache_clear()
     for name in ("made", "checked", "onlyread"):
-        sys.modules.pop(f"tunescope.exchange.format.{name}", None)
+        sys.modules.pop(f"tunescope.exchange.formats.{name}", None)
 
 
 def lora(model: Any, rank: int = 2) -> Artifact:

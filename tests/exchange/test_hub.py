@@ -14,7 +14,7 @@ import torch
 from hub_server import Hub, running
 
 import tunescope as ts
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.exchange import hub
 
 TOKEN = "hf_" + "a1B2" * 9

@@ -15,7 +15,7 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope import exchange
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.exchange.peft.config import TENSORS
 from tunescope.methods.artifact import Artifact
 

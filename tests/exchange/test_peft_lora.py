@@ -13,7 +13,7 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope import exchange
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.exchange.peft import lora_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import selectors

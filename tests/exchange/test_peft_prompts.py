@@ -16,9 +16,9 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope import exchange
-from tunescope.attach.attention import reach
-from tunescope.attach.attention.reach import reached
-from tunescope.attach.fit import initialised
+from tunescope.attachment.attention import reach
+from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.fit import initialised
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.methods.artifact import Artifact, LayerShape
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope import exchange
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.exchange.peft import config as peft_config
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 

@@ -13,7 +13,7 @@ import transformers as tf
 
 import tunescope as ts
 from tunescope.methods import contexts, deltas, typed
-from tunescope.models import family
+from tunescope.models import families, family
 from tunescope.trial.budget import count
 
 DELTA = '''
@@ -65,7 +65,7 @@ from tunescope.models.families.llama import FAMILY as FAMILY
 
 
 def forget() -> None:
-    for known in (typed.names, typed.find, typed.methods, typed.name_of, family.find):
+    for known in (typed.methods, typed.name_of, family.find):
         known.cache_clear()
     importlib.invalidate_caches()
 
@@ -73,7 +73,7 @@ def forget() -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that contexts, deltas and families are looked for in too."""
-    for package in (contexts, deltas, family):
+    for package in (contexts, deltas, families):
         place = tmp_path / package.__name__.rpartition(".")[2]
         place.mkdir()
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(place)])
@@ -148,11 +148,11 @@ def test_a_family_is_one_file(folder: Path) -> None:
 
 def test_a_file_with_two_methods_is_an_error(folder: Path) -> None:
     (folder / "deltas" / "pair.py").write_text(DELTA + DELTA.replace("Scaling", "Other"))
-    with pytest.raises(RuntimeError, match="has 2 public methods; a file is one method"):
-        typed.find("deltas", "pair")
+    with pytest.raises(RuntimeError, match="has 2 public classes of kind Spec; a file is one"):
+        typed.methods()
 
 
-@pytest.mark.parametrize("path", sorted(Path(family.__path__[0]).glob("[a-z]*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(Path(families.__path__[0]).glob("[a-z]*.py")), ids=lambda path: path.stem)
 def test_a_family_file_is_data(path: Path) -> None:
     banned = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.ClassDef, ast.Match, ast.BoolOp, ast.Compare)
     found = [type(node).__name__ for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, banned)]

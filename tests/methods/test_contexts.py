@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 import tunescope as ts
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.typed import parse
 from tunescope.models import family as families

@@ -12,9 +12,9 @@ from reference.bart import bart
 from torch import Tensor, nn
 
 import tunescope as ts
-from tunescope.attach.attention.context import Extra
-from tunescope.attach.attention.function import STATE, LayerState, attention
-from tunescope.attach.fit import initialised
+from tunescope.attachment.attention.context import Extra
+from tunescope.attachment.attention.function import STATE, LayerState, attention
+from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
 from tunescope.methods.typed import find, names, parse
 from tunescope.models import family as families

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import tunescope as ts
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.record import record
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.methods.typed import parse
 

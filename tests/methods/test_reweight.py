@@ -11,10 +11,10 @@ from reference.reweighting import reweighted
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.attach import context_keys
-from tunescope.attach.attention.edit import editing
-from tunescope.attach.attention.function import Edit
-from tunescope.attach.attention.record import record
+from tunescope.attachment import context_keys
+from tunescope.attachment.attention.edit import editing
+from tunescope.attachment.attention.function import Edit
+from tunescope.attachment.attention.record import record
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.reweight import Reweight
 from tunescope.methods.typed import parse, show

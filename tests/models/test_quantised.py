@@ -12,7 +12,7 @@ from torch import Tensor
 from training import arguments
 
 import tunescope as ts
-from tunescope.attach.attached import Attached
+from tunescope.attachment.attached import Attached
 from tunescope.models.fingerprint import _FINGERPRINTS, fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torchao's and bitsandbytes' own

@@ -11,18 +11,17 @@ import transformers
 from probe_tools import FAMILIES
 
 import tunescope as ts
-from tunescope import probes
-from tunescope.attach.attention.record import record
-from tunescope.methods import typed
-from tunescope.probes import names
+from tunescope.attachment.attention.record import record
+from tunescope.probes import looks, names
 from tunescope.probes.looks import pattern, prefix_bias, second_layer
 from tunescope.probes.mechanism import mechanism
 from tunescope.probes.see import see
 from tunescope.report import findings_page as page
 from tunescope.report.finding import Finding
 from tunescope.reproduce.recipes._prefix_use import prefix_use
+from tunescope.system import plugins
 
-NAMES = typed.names("probes")
+NAMES = plugins.names(names.LOOKS)
 
 
 def plain(value):
@@ -51,7 +50,7 @@ def test_every_probe_finds_plain_data_or_says_in_one_line_why_not(family, arm):
     model = tiny.make(family)
     seen = see(model, tiny.away(model, arm), tiny.batch(model), tiny.tokenizer())
     for name in NAMES:
-        look = import_module(f"tunescope.probes.{name}").look
+        look = import_module(f"tunescope.probes.looks.{name}").look
         if is_refused(name, arm, model, seen):
             with pytest.raises(ts.UserError, match=rf"^Probe {name}.*[:.] .*tunescope probe \w+[^\n]*$"):
                 look(seen)
@@ -66,29 +65,23 @@ def test_every_probe_finds_plain_data_or_says_in_one_line_why_not(family, arm):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_probe_has_a_function_of_its_name_that_takes_tensors_and_no_model(name):
-    module = import_module(f"tunescope.probes.{name}")
+    module = import_module(f"tunescope.probes.looks.{name}")
     own = getattr(module, name)
     assert own.__doc__.count("\n") >= 4
     assert "model" not in own.__annotations__
     text = Path(module.__file__).read_text()
     assert not any(
-        word in text
-        for word in ("attach(", "record(", "transformers", "tunescope.attach.attention.reach", "tunescope.report")
+        word in text for word in ("attach(", "record(", "transformers", "tunescope.attachment", "tunescope.report")
     )
 
 
 def test_a_new_file_is_a_new_probe(tmp_path, monkeypatch):
     body = '"""How many queries there are."""\n\ndef count(weights):\n    return weights.shape[2]\n'
     (tmp_path / "count.py").write_text(body)
-    monkeypatch.setattr(probes, "__path__", [*probes.__path__, str(tmp_path)])
-    typed.names.cache_clear()
-    try:
-        assert "count" in typed.names("probes")
-        assert "count: How many queries there are." in names.lines()
-        assert names.check("count") == "count"
-    finally:
-        monkeypatch.undo()
-        typed.names.cache_clear()
+    monkeypatch.setattr(looks, "__path__", [*looks.__path__, str(tmp_path)])
+    assert "count" in plugins.names(names.LOOKS)
+    assert "count: How many queries there are." in names.lines()
+    assert names.check("count") == "count"
 
 
 def test_the_list_is_the_folder():

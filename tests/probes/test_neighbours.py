@@ -5,7 +5,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.attach.context_keys import embedder
+from tunescope.attachment.context_keys import embedder
 from tunescope.probes.looks.neighbours import look, neighbours, off, spacing
 from tunescope.probes.see import see
 

@@ -12,9 +12,9 @@ from anchor_tools import prompted
 from reference import anchors as literal
 
 import tunescope as ts
-from tunescope.attach.attention.edit import editing
-from tunescope.attach.attention.function import Edit
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.edit import editing
+from tunescope.attachment.attention.function import Edit
+from tunescope.attachment.attention.record import record
 from tunescope.probes.anchors.isolation import control, isolated, modules
 from tunescope.probes.anchors.prompts import batch, choices
 from tunescope.probes.anchors.saliency import answers, saliency

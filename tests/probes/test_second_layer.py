@@ -6,8 +6,8 @@ import torch
 from probe_tools import FAMILIES
 
 import tunescope as ts
-from tunescope.attach.attention.reach import reached
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.attention.record import record
 from tunescope.models.sites import resolve
 from tunescope.probes.looks import second_layer as probe
 from tunescope.probes.looks.prefix_bias import prefix_bias

@@ -8,7 +8,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.record import record
 from tunescope.methods.typed import parse
 from tunescope.models import family as families
 from tunescope.reproduce.recipe import Ask, check

@@ -10,7 +10,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.record import record
 from tunescope.reproduce.recipe import Ask, check
 from tunescope.reproduce.recipes import petrov_prefixes as recipe
 from tunescope.reproduce.recipes._prefix_use import prefix_use, use

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import tunescope as ts
-from tunescope.compare.protocol import AllRefused
+from tunescope.comparison.protocol import AllRefused
 from tunescope.methods.typed import parse
 from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_line, corpus_table, published
@@ -412,7 +412,7 @@ def test_rates_past_the_end_of_a_grid_are_ours_alone(tmp_path, monkeypatch, prot
         asked.append(given["beyond"])
         raise AllRefused("full", "a test")
 
-    monkeypatch.setattr("tunescope.compare.comparison.compare", compared)
+    monkeypatch.setattr("tunescope.comparison.comparison.compare", compared)
     unit = corpus_table.units(settings)[0]
     assert corpus_line.compared(settings, unit, tmp_path / "unit", corpus_table.parts(settings))["reason"] == "a test"
     assert asked == [most]

@@ -8,7 +8,7 @@ from test_extension import DELTA, folder  # noqa: F401
 from test_sites import UNMAPPED, unlisted
 
 import tunescope as ts
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.methods import typed
 from tunescope.methods.form import Form
 from tunescope.methods.typed import parse
@@ -80,7 +80,7 @@ def test_the_written_out_attention_is_transformers_own(family):
 
 @pytest.mark.parametrize("name", UNMAPPED)
 def test_a_prefix_is_a_gated_adapter_wherever_attention_is_reached(name):
-    from tunescope.attach.attention.reach import reached
+    from tunescope.attachment.attention.reach import reached
 
     model = unlisted(name)
     given = tiny.batch(model, "none")

@@ -9,7 +9,7 @@ import tinyrun
 import tunescope as ts
 from tunescope.cli import arms as listing
 from tunescope.cli.options import ProtocolOptions, TrainingOptions, question
-from tunescope.compare import arms
+from tunescope.comparison import arms
 from tunescope.search import methods, typed
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
@@ -104,8 +104,8 @@ def test_a_search_is_one_file(known):
     assert typed.show(typed.parse("known:text=a b")) == "known:text=a b"
     assert "  known: Finds what it was told." in list(listing.lines())
     (known / "pair.py").write_text(FOUND + FOUND.replace("Known", "Other"))
-    with pytest.raises(RuntimeError, match="has 2 public searches; a file is one search"):
-        typed.find("pair")
+    with pytest.raises(RuntimeError, match="has 2 public classes of kind Search; a file is one"):
+        typed.searches()
 
 
 def test_an_arm_that_names_a_search_wrongly_ends_the_run_before_it_begins(material, tmp_path):
@@ -125,7 +125,7 @@ def test_a_search_in_front_of_an_encoder_is_a_refused_arm():
 
 
 def test_check_estimates_what_a_search_takes(material):
-    from tunescope.compare.estimate import estimates
+    from tunescope.comparison.estimate import estimates
 
     model, data = material
     asked = ProtocolOptions(arms=("pez",), seeds=(1,))

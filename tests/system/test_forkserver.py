@@ -8,21 +8,23 @@ import pytest
 
 from tunescope.system import forkserver
 
-BEGUN = """
+PRELOAD = "tunescope.comparison.preload"
+BEGUN = f"""
+PRELOAD = {PRELOAD!r}
 import sys, time
 from pathlib import Path
-from tunescope.compare import ahead
+from tunescope.system import forkserver as ahead
 from multiprocessing import forkserver
-ahead.begin(sys.argv[1], int(sys.argv[2]))
+ahead.begin(sys.argv[1], int(sys.argv[2]), PRELOAD)
 heavy = [name for name in ("torch", "transformers", "numpy") if name in sys.modules]
 pid = forkserver._forkserver._forkserver_pid
-made = ahead.context().Process(target=print, args=("from a worker",))
+made = ahead.context(PRELOAD).Process(target=print, args=("from a worker",))
 if pid is not None:
     made.start()
     made.join()
     ahead._end()  # as at exit, where it could not be told from one that goes by itself
     until = time.monotonic() + 5
-    state = Path(f"/proc/{pid}/stat")
+    state = Path("/proc/%d/stat" % pid)
     while state.read_text().split()[2] != "Z" and time.monotonic() < until:
         time.sleep(0.05)
     print(state.read_text().split()[2])
@@ -36,7 +38,7 @@ def begun(model: Path, workers: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(forkserver.context().get_start_method() != "forkserver", reason="nothing is forked here")
+@pytest.mark.skipif(forkserver.context(PRELOAD).get_start_method() != "forkserver", reason="nothing is forked here")
 def test_what_imports_for_the_workers_is_gone_with_the_command(tmp_path: Path) -> None:
     assert begun(tmp_path, 2) == ["from a worker", "Z", "True []"]
     assert begun(tmp_path, 1) == ["False []"]

@@ -8,7 +8,7 @@ from task_tools import byte_level, model, sentence_piece
 from transformers import GenerationConfig
 
 import tunescope as ts
-from tunescope.attach import context_keys
+from tunescope.attachment import context_keys
 from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks.answers.decode import written

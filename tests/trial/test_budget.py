@@ -8,7 +8,7 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope.attach.fit import initialised
+from tunescope.attachment.fit import initialised
 from tunescope.methods.typed import methods, parse
 from tunescope.trial.budget import count, solve
 

@@ -7,7 +7,7 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.compare import arms, comparison
+from tunescope.comparison import arms, comparison
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import command, plan

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 from scipy.stats import entropy as scipy_entropy
 
 import tunescope as ts
-from tunescope.compare import arms, comparison
+from tunescope.comparison import arms, comparison
 from tunescope.methods.typed import made
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.answers.decode import Sampling, greedy, sampled

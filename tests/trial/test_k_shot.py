@@ -7,8 +7,8 @@ import pytest
 import tinyrun
 
 from tunescope.cli.options import ProtocolOptions, question
-from tunescope.compare import job, score
-from tunescope.compare.comparison import ask
+from tunescope.comparison import job, score
+from tunescope.comparison.comparison import ask
 from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.errors import UserError
@@ -66,7 +66,7 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
 
 
 def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):
-    from tunescope.compare import arms
+    from tunescope.comparison import arms
     from tunescope.trial import specs
     from tunescope.trial.arm import Arm
     from tunescope.trial.demos import draw, spec
@@ -91,7 +91,7 @@ def test_a_comparison_without_it_keeps_its_identity(material):
 
 
 def _lora(bench):
-    from tunescope.compare import arms
+    from tunescope.comparison import arms
     from tunescope.trial.arm import Arm
 
     return arms.ready(Arm("lora", "lora"), bench)

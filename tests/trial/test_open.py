@@ -9,7 +9,7 @@ import tinyrun
 import transformers
 
 import tunescope as ts
-from tunescope.compare import arms, job
+from tunescope.comparison import arms, job
 from tunescope.models.load import load_model
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan

@@ -11,9 +11,9 @@ import torch
 from reference import demonstrating as literal
 
 import tunescope as ts
-from tunescope.compare import arms, estimate, job
-from tunescope.compare import run as run_arm
-from tunescope.compare.comparison import ask
+from tunescope.comparison import arms, estimate, job
+from tunescope.comparison import run as run_arm
+from tunescope.comparison.comparison import ask
 from tunescope.tasks.answers import ensemble
 from tunescope.trial import plan, questions
 from tunescope.trial.arm import Arm

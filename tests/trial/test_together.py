@@ -14,8 +14,8 @@ import transformers
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.compare import shared_passes
-from tunescope.compare.comparison import compare
+from tunescope.comparison import shared_passes
+from tunescope.comparison.comparison import compare
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.train.loop import Settings
@@ -202,8 +202,8 @@ def test_the_size_is_measured_and_told_where_it_is_asked_for(
 
 
 def test_steps_are_really_timed(folder: Path) -> None:
-    from tunescope.compare.comparison import task_json
-    from tunescope.compare.protocol import entered
+    from tunescope.comparison.comparison import task_json
+    from tunescope.comparison.protocol import entered
     from tunescope.trial.open import open_bench
     from tunescope.trial.plan import Plan
 
@@ -225,8 +225,8 @@ def test_less_than_none_together_is_refused(folder: Path) -> None:
 KILLED = """
 import os, signal, sys
 from tunescope import tasks, train
-from tunescope.compare import run_arm
-from tunescope.compare.comparison import compare
+from tunescope.comparison import run_arm
+from tunescope.comparison.comparison import compare
 from tunescope.trial.train.loop import Settings
 run_arm.SAVE_EVERY = 0.0
 plain, left = train.update, 20

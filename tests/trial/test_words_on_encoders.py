@@ -9,8 +9,8 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope.compare import arms, inside_attention
-from tunescope.compare.comparison import ask, compare
+from tunescope.comparison import arms, inside_attention
+from tunescope.comparison.comparison import ask, compare
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.probes.anchors import study

@@ -18,6 +18,8 @@ from tunescope.probes import names
 from tunescope.system.forkserver import begin, calm
 from tunescope.system.plugins import lines as lines_of
 
+PRELOAD = "tunescope.comparison.preload"
+
 app = App(
     name="tunescope",
     version=__version__,
@@ -61,9 +63,9 @@ def compare(
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
-    begin(model, workers)
-    from tunescope.compare import comparison
-    from tunescope.compare.pilot import piloted
+    begin(model, workers, PRELOAD)
+    from tunescope.comparison import comparison
+    from tunescope.comparison.pilot import piloted
     from tunescope.trial import identity
 
     asked = question(model, data, protocol, task, training)
@@ -89,7 +91,7 @@ def check(
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         model: a folder with a transformers model, or a name on the Hugging Face hub.
     """
-    from tunescope.compare.preview import lines
+    from tunescope.comparison.preview import lines
     from tunescope.system import machine
     from tunescope.trial.open import open_bench
 
@@ -109,8 +111,8 @@ def resume(run: str, /, *, workers: int = 0) -> None:
     from tunescope.system import run_folder
 
     config = run_folder.read_config(Path(run))
-    begin(str(config.get("model")), workers)
-    from tunescope.compare import comparison
+    begin(str(config.get("model")), workers, PRELOAD)
+    from tunescope.comparison import comparison
 
     found = comparison.resume(run, workers=workers or _workers(str(config.get("model"))))
     _show(found.folder, found.results)

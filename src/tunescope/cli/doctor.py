@@ -32,7 +32,7 @@ def _container() -> str:
 
 def _model(name: str) -> Iterator[str]:
     """Raises UserError where the model cannot be loaded; what it does not allow is told."""
-    from tunescope.attach.attention.reach import reached
+    from tunescope.attachment.attention.reach import reached
     from tunescope.models.anatomy import kind
     from tunescope.models.load import load_model
     from tunescope.models.sites import resolve

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from tunescope.attach.fit import check_fits
-from tunescope.attach.guards.marks import ATTACHED
-from tunescope.attach.saving import tokenizer_hash
+from tunescope.attachment.fit import check_fits
+from tunescope.attachment.guards.marks import ATTACHED
+from tunescope.attachment.saving import tokenizer_hash
 from tunescope.errors import UserError
 from tunescope.exchange import format as formats
 from tunescope.exchange.compare_outputs import difference, outputs

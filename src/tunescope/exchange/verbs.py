@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tunescope import exchange
-from tunescope.attach import saving
+from tunescope.attachment import saving
 from tunescope.errors import UserError
 from tunescope.exchange import format as formats
 from tunescope.methods.typed import show

@@ -85,7 +85,7 @@ def run(folder: Path, from_scratch: bool = False) -> None:
 
 def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
     """One task's comparison, its run in ``folder``. No run is stopped early: scores stay at zero for long."""
-    from tunescope.compare.comparison import compare
+    from tunescope.comparison.comparison import compare
     from tunescope.system import machine
     from tunescope.trial.train.loop import Settings
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tunescope.attach.attention.reach import reached
+from tunescope.attachment.attention.reach import reached
 from tunescope.models import family
 from tunescope.models.anatomy import kind
 from tunescope.models.sites import Site, Tap, is_transposed, resolve

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
-from tunescope.attach.attention.reach import reached
+from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
 from tunescope.probes.looks.pattern import between
 from tunescope.probes.see import What, see

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attached import Attached, attach
-from tunescope.attach.attention.reach import reached, resting
-from tunescope.attach.attention.record import Call, record, record_calls, replay
-from tunescope.attach.context_keys import embedder
-from tunescope.attach.guards.marks import ATTACHED
+from tunescope.attachment.attached import Attached, attach
+from tunescope.attachment.attention.reach import reached, resting
+from tunescope.attachment.attention.record import Call, record, record_calls, replay
+from tunescope.attachment.context_keys import embedder
+from tunescope.attachment.guards.marks import ATTACHED
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.typed import show
 from tunescope.models.anatomy import argument_names, entries, kind

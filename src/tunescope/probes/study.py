@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach import saving
-from tunescope.attach.attached import attach
-from tunescope.attach.saving import load
+from tunescope.attachment import saving
+from tunescope.attachment.attached import attach
+from tunescope.attachment.saving import load
 from tunescope.data.read import read
 from tunescope.data.row import value
 from tunescope.errors import UserError

@@ -6,8 +6,8 @@ from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
-from tunescope.attach.attached import attach
-from tunescope.attach.fit import initialised
+from tunescope.attachment.attached import attach
+from tunescope.attachment.fit import initialised
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text

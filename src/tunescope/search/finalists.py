@@ -115,7 +115,7 @@ def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]
 
     By the plan's settings, at the middle of full tuning's own learning rates; the model is left as it was.
     """
-    from tunescope.attach.attached import attach
+    from tunescope.attachment.attached import attach
     from tunescope.data import scores
     from tunescope.methods.deltas.full import Full
     from tunescope.search.objective import GRADIENT

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attached import attach
+from tunescope.attachment.attached import attach
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tunescope.attach.attached import Attached, attach
-from tunescope.attach.context_keys import embedder
-from tunescope.attach.site_hooks import frozen
+from tunescope.attachment.attached import Attached, attach
+from tunescope.attachment.context_keys import embedder
+from tunescope.attachment.site_hooks import frozen
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.soft import Soft

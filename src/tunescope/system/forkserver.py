@@ -16,27 +16,29 @@ from functools import cache
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
-NEEDED = "tunescope.compare.preload"
 GPUS = ("/dev/nvidiactl", "/dev/kfd")  # what has asked for one cannot be forked, and imports ask
 OBJECTS = 50_000
 
 
 @cache
-def context() -> BaseContext:
-    """What worker processes are made with; where such a process cannot be forked, each imports for itself."""
+def context(preload: str) -> BaseContext:
+    """What worker processes are made with; where such a process cannot be forked, each imports for itself.
+
+    preload: the module that imports what all of them need.
+    """
     if sys.platform != "linux" or any(map(os.path.exists, GPUS)):
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload([NEEDED])
+    made.set_forkserver_preload([preload])
     atexit.register(_end)
     return made
 
 
-def begin(model: str, workers: int) -> None:
+def begin(model: str, workers: int, preload: str) -> None:
     """Start importing in the background, if this may come to several workers; 0 is as many as there is room for."""
     several = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) > 1
     wanted = workers > 1 or (workers == 0 and several and Path(model).is_dir())
-    if wanted and context().get_start_method() == "forkserver":
+    if wanted and context(preload).get_start_method() == "forkserver":
         from multiprocessing.forkserver import ensure_running
 
         ensure_running()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tunescope.attach.fit import base_of, fresh
-from tunescope.attach.merge import can_merge
+from tunescope.attachment.fit import base_of, fresh
+from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, Spec, TokenContext
 from tunescope.models.anatomy import kind

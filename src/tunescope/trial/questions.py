@@ -66,7 +66,7 @@ def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
 
 
 def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
-    from tunescope.attach.attached import attach
+    from tunescope.attachment.attached import attach
     from tunescope.methods.contexts.text import Text
     from tunescope.trial.bench import room
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from tunescope.data.metric import Floats
 
+    Integers = NDArray[np.int64]
+
+
 ORDERS, WIDTH = 4, 6.0  # WIDTH: of the Gaussian over the difference in length, in pairs of words
 
 
@@ -56,19 +59,6 @@ def _cosines(grams: Counts, row: Integers, n_rows: int) -> Floats:
     return np.asarray(shared / np.where(length > 0, length, 1))
 
 
-METRIC = Metric(
-    compared="CIDEr-D as in COCO's caption metrics (E2E): PTB tokens without punctuation, case ignored, weights of "
-    "n-grams from all references of the set, 0 to 10",
-    best=10.0,
-    width=1,
-    stats=stats,
-    score=mean,
-    needs=_coco.check,
-)
-
-Integers = NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class Counts:
     """The n-grams of one order: in which text, which of `n_grams` there are, how often; sorted by text and gram."""
@@ -94,3 +84,14 @@ def counted(texts: Sequence[Sequence[str]], longest: int) -> Iterator[Counts]:
             n_grams = max(1, len(different))
         found, count = np.unique(text[starts] * n_grams + grams, return_counts=True)
         yield Counts(found // n_grams, found % n_grams, count, n_grams)
+
+
+METRIC = Metric(
+    compared="CIDEr-D as in COCO's caption metrics (E2E): PTB tokens without punctuation, case ignored, weights of "
+    "n-grams from all references of the set, 0 to 10",
+    best=10.0,
+    width=1,
+    stats=stats,
+    score=mean,
+    needs=_coco.check,
+)

@@ -22,6 +22,15 @@ from tunescope.data.metric import Metric
 if TYPE_CHECKING:
     from tunescope.data.metric import Floats
 
+Gram = tuple[str, ...]
+REPLACED = (("<skipped>", ""), ("-\n", ""), ("\n", " "), ("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+APART = (
+    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),  # punctuation, but for period, comma, dash, apostrophe
+    (re.compile(r"([^0-9])([\.,])"), r"\1 \2 "),
+    (re.compile(r"([\.,])([^0-9])"), r" \1 \2"),
+    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
+)
+
 ORDERS = 5
 BETA = math.log(0.5) / math.log(1.5) ** 2  # an output of two thirds of the length keeps half
 
@@ -70,31 +79,9 @@ def score(sums: Floats, rows: Floats) -> Floats:
     return np.asarray(penalty * (matched / np.maximum(totals, 1)).sum(-1))
 
 
-METRIC = Metric(
-    compared="NIST-5 as in the E2E challenge's script (mteval-v13a): its tokenisation, case ignored, information taken "
-    "from all references of the set, from 0, without an upper end",
-    best=10.0,
-    width=2 * ORDERS + 1,
-    stats=stats,
-    score=score,
-)
-
-Gram = tuple[str, ...]
-
-
 def grams(words: Sequence[str], longest: int) -> Iterator[Gram]:
     """Every run of 1 to `longest` tokens, as often as it occurs."""
     return chain.from_iterable(zip(*(words[at:] for at in range(n)), strict=False) for n in range(1, longest + 1))
-
-
-REPLACED = (("<skipped>", ""), ("-\n", ""), ("\n", " "), ("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
-
-APART = (
-    (re.compile(r"([\{-\~\[-\` -\&\(-\+\:-\@\/])"), r" \1 "),  # punctuation, but for period, comma, dash, apostrophe
-    (re.compile(r"([^0-9])([\.,])"), r"\1 \2 "),
-    (re.compile(r"([\.,])([^0-9])"), r" \1 \2"),
-    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
-)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -106,3 +93,13 @@ def tokens(text: str) -> tuple[str, ...]:
     for pattern, apart in APART:
         text = pattern.sub(apart, text)
     return tuple(text.lower().split())
+
+
+METRIC = Metric(
+    compared="NIST-5 as in the E2E challenge's script (mteval-v13a): its tokenisation, case ignored, information taken "
+    "from all references of the set, from 0, without an upper end",
+    best=10.0,
+    width=2 * ORDERS + 1,
+    stats=stats,
+    score=score,
+)

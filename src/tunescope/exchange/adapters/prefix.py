@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.activations import get_activation
 
-from tunescope.attach.attention.reach import Reached, reached
+from tunescope.attachment.attention.reach import Reached, reached
 from tunescope.errors import UserError
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, number
 from tunescope.methods.artifact import Artifact, Params

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from tunescope.attach.merge import merge
+from tunescope.attachment.merge import merge
 from tunescope.errors import UserError
 from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference, outputs

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from tunescope.attach.attached import attach
-from tunescope.attach.attention.reach import resting
+from tunescope.attachment.attached import attach
+from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
 from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference

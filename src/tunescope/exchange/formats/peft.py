@@ -10,7 +10,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from tunescope.attach.merge import can_merge
+from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing

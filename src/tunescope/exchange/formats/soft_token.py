@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attached import attach
-from tunescope.attach.attention.reach import resting
+from tunescope.attachment.attached import attach
+from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
 from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.attach.fit import at_site, site_shapes
+from tunescope.attachment.fit import at_site, site_shapes
 from tunescope.errors import UserError
 from tunescope.exchange.peft.modules import paths
 from tunescope.methods.artifact import Artifact

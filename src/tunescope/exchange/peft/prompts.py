@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.reach import reached
+from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import CONFIG, TENSORS, number
 from tunescope.methods.artifact import Artifact, LayerShape

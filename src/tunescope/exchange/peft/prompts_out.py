@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.reach import reached
+from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
 from tunescope.exchange.peft.prompts import EMBEDDINGS, window_note
 from tunescope.methods.artifact import Artifact

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.context_keys import embedder
-from tunescope.attach.merge import can_merge, merge
+from tunescope.attachment.context_keys import embedder
+from tunescope.attachment.merge import can_merge, merge
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text

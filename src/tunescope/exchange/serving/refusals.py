@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tunescope.attach.merge import can_merge
+from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import AttentionDelta, KVContext, SiteDelta, Spec, TokenContext

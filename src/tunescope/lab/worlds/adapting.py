@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from tunescope.attach.attached import attach
+from tunescope.attachment.attached import attach
 from tunescope.lab.worlds.lessons import Lesson, exact, problem
 from tunescope.methods.typed import parse
 from tunescope.trial.train.loop import Diverged, Settings, train

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.reach import resting
+from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
 from tunescope.probes.anchors.prompts import Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers, saliency

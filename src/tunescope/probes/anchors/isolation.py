@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.edit import editing
-from tunescope.attach.attention.function import Edit
+from tunescope.attachment.attention.edit import editing
+from tunescope.attachment.attention.function import Edit
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
 from tunescope.probes.anchors.prompts import Batch

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attached import attach
-from tunescope.attach.attention.reach import resting
+from tunescope.attachment.attached import attach
+from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Positions

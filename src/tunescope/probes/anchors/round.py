@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.edit import editing
-from tunescope.attach.attention.function import Edit
-from tunescope.attach.attention.reach import reached, resting
+from tunescope.attachment.attention.edit import editing
+from tunescope.attachment.attention.function import Edit
+from tunescope.attachment.attention.reach import reached, resting
 from tunescope.models.anatomy import kind
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers

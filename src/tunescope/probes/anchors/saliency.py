@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tunescope.attach.attention.edit import editing
-from tunescope.attach.attention.function import Edit
-from tunescope.attach.attention.reach import reached, resting
-from tunescope.attach.site_hooks import frozen, logits_at
+from tunescope.attachment.attention.edit import editing
+from tunescope.attachment.attention.function import Edit
+from tunescope.attachment.attention.reach import reached, resting
+from tunescope.attachment.site_hooks import frozen, logits_at
 from tunescope.probes.anchors.prompts import Batch
 
 Take = Callable[[str, Tensor], None]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.reach import resting
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.reach import resting
+from tunescope.attachment.attention.record import record
 from tunescope.probes.anchors.confusion import actual_confusion, predicted_confusion, rank_correlation
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.summary import mean, shown

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.reach import resting
+from tunescope.attachment.attention.reach import resting
 from tunescope.probes.anchors.isolation import Words, control, isolated
 from tunescope.probes.anchors.loyalty import label_loyalty, word_loyalty
 from tunescope.probes.anchors.round import Round

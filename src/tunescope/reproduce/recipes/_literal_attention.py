@@ -1,6 +1,6 @@
 """Attention written out, with contexts as their forms say: every head's own output, and what is added to it.
 
-No line of it is shared with `tunescope.attach.attention.function`. Queries, keys, values and masks are those that
+No line of it is shared with `tunescope.attachment.attention.function`. Queries, keys, values and masks are those that
 transformers makes; the context's keys and values stand beside the text's, never joined to them.
 """
 

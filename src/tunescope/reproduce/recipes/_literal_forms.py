@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tunescope.attach.attached import attach
-from tunescope.attach.attention.reach import reached, switched
-from tunescope.attach.context_keys import projector
-from tunescope.attach.fit import at_site, initialised
-from tunescope.attach.weights import named_parameters
+from tunescope.attachment.attached import attach
+from tunescope.attachment.attention.reach import reached, switched
+from tunescope.attachment.context_keys import projector
+from tunescope.attachment.fit import at_site, initialised
+from tunescope.attachment.weights import named_parameters
 from tunescope.methods.artifact import Artifact, KVContext, PatchDelta, SiteDelta, Spec, TokenContext
 from tunescope.methods.form import Form
 from tunescope.models.sites import Site, Tap, resolve

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tunescope.attach.attention.record import record
+from tunescope.attachment.attention.record import record
 from tunescope.models.anatomy import kind
 from tunescope.probes.looks.subspace import subspace
 from tunescope.probes.see import exact_weights

@@ -78,9 +78,9 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tunescope.attach.attached import attach
-    from tunescope.attach.attention.record import record
-    from tunescope.attach.fit import initialised
+    from tunescope.attachment.attached import attach
+    from tunescope.attachment.attention.record import record
+    from tunescope.attachment.fit import initialised
     from tunescope.methods.typed import parse
     from tunescope.reproduce.recipes._first_layer import KEPT, compared
 

@@ -77,10 +77,10 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
-    from tunescope.compare.arms import ready
-    from tunescope.compare.job import Job
-    from tunescope.compare.run import attached, problem_of
-    from tunescope.compare.score import rows_of
+    from tunescope.comparison.arms import ready
+    from tunescope.comparison.job import Job
+    from tunescope.comparison.run import attached, problem_of
+    from tunescope.comparison.score import rows_of
     from tunescope.reproduce.recipes._prefix_use import as_json, prefix_use
     from tunescope.trial.train.loop import train
 

@@ -51,8 +51,8 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's; its "words"."""
-    from tunescope.attach.attached import attach
-    from tunescope.attach.saving import load
+    from tunescope.attachment.attached import attach
+    from tunescope.attachment.saving import load
     from tunescope.methods.typed import parse
 
     model, words = load_model(settings["model"])

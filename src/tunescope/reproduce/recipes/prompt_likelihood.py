@@ -54,7 +54,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from tunescope.attach.attached import attach
+    from tunescope.attachment.attached import attach
     from tunescope.methods.contexts.text import Text
 
     bench, method = _bench(settings), unit["method"]
@@ -106,7 +106,7 @@ def _soft(settings: Settings, bench: "Bench", seed: int) -> dict[str, Any]:
 
 
 def _trained(settings: Settings, bench: "Bench", seed: int, rate: float) -> dict[str, Any]:
-    from tunescope.attach.attached import attach
+    from tunescope.attachment.attached import attach
     from tunescope.methods.contexts.soft import Soft
     from tunescope.trial.train.loop import Problem, train
     from tunescope.trial.train.loop import Settings as Training

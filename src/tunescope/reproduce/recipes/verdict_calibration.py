@@ -56,7 +56,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
 
 def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any) -> dict[str, Any]:
-    from tunescope.compare.pilot import piloted
+    from tunescope.comparison.pilot import piloted
     from tunescope.trial.plan import Plan
     from tunescope.trial.train.loop import Settings as Training
 
@@ -75,7 +75,7 @@ def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any)
 
 def _asked(question: Any, out: Path) -> dict[str, Any]:
     """Of results.json what calibration reads, and the verdict that the run came to by itself."""
-    from tunescope.compare import comparison
+    from tunescope.comparison import comparison
 
     results = dict(comparison.ask(question, out, quiet=True).results)
     return {

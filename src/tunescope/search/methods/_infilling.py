@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.site_hooks import logits_at
+from tunescope.attachment.site_hooks import logits_at
 from tunescope.errors import UserError
 from tunescope.tasks.answers.batches import evaluating, exact, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start

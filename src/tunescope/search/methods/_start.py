@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from tunescope.attach.context_keys import embedder
+from tunescope.attachment.context_keys import embedder
 from tunescope.errors import UserError
 from tunescope.search.methods._nearest import nearest
 from tunescope.search.objective import Objective

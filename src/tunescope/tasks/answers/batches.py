@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attach.guards.marks import WANTS_OUTPUT_START
+from tunescope.attachment.guards.marks import WANTS_OUTPUT_START
 
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:

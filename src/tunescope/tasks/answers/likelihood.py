@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tunescope.attach.site_hooks import logits_at
+from tunescope.attachment.site_hooks import logits_at
 from tunescope.errors import UserError
 from tunescope.tasks.answers.batches import decoder_keywords, evaluating, exact, pad_id, padded
 from tunescope.tasks.answers.masked import mask_logits

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tunescope.attach.site_hooks import logits_at
+from tunescope.attachment.site_hooks import logits_at
 from tunescope.tasks.answers.batches import exact, pad_id, padded
 from tunescope.tasks.prompts.template import Ids
 from tunescope.tasks.task import Encoded

@@ -1,0 +1,167 @@
+"""Which modules of a model call our attention function, found by running it: no list of names to trust."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.function import NAME, STATE, LayerState
+from tunescope.errors import UserError
+from tunescope.methods.artifact import LayerShape
+from tunescope.models.anatomy import kind, refuse_half
+from tunescope.models.quantised import unpacked
+
+_SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One attention module: its name ("decoder.0.cross"), itself, the shape of its keys and values, its query heads."""
+
+    name: str
+    module: nn.Module
+    shape: LayerShape
+    n_heads: int
+
+
+class _Call(NamedTuple):
+    """What the probe saw of one attention module: the lengths of queries and keys, and what `Reached` keeps."""
+
+    module: nn.Module
+    queries: int
+    keys: int
+    shape: LayerShape
+    n_heads: int
+
+
+_REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Reached, ...]] = weakref.WeakKeyDictionary()
+
+
+def reached(model: Any) -> tuple[Reached, ...]:
+    """The attention modules that contexts can stand in, by stack, kind and depth; the model is left as it was.
+
+    Raises UserError for a family that keeps attention to itself, or shares one module over layers, and for a decoder
+    that lacks its encoder.
+    """
+    refuse_half(model)
+    if model not in _REACHED:
+        _REACHED[model] = _probe(model)
+    return _REACHED[model]
+
+
+@contextmanager
+def switched(model: Any, to: str = NAME) -> Iterator[None]:
+    """Within it, the model's attention is ours, or the one named; afterwards its own again."""
+    before = model.config._attn_implementation
+    log = logging.getLogger("transformers.modeling_utils")
+    level = log.level
+    log.setLevel(logging.ERROR)  # it warns where it cannot switch; we ask, and say so ourselves
+    try:
+        model.set_attn_implementation(to)
+        log.setLevel(level)
+        yield
+    finally:
+        log.setLevel(level)
+        model.set_attn_implementation(before)
+
+
+@contextmanager
+def quick_to_train(model: Any, precision: str) -> Iterator[None]:
+    """Within it, attention is ours where torch's is slow to train: in bfloat16 on a CPU, for short rows."""
+    on_cpu = model.get_input_embeddings().weight.device.type == "cpu"
+    with switched(model) if on_cpu and precision == "bfloat16" else nullcontext():
+        yield
+
+
+@contextmanager
+def resting(model: nn.Module) -> Iterator[None]:
+    """Within it, no dropout and no checkpointing; afterwards every module's mode as before."""
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        with unpacked(model):
+            yield
+    finally:
+        for module, mode in before:
+            module.training = mode
+
+
+def _probe(model: Any) -> tuple[Reached, ...]:
+    calls: list[_Call] = []
+
+    def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
+        query, key, value = seen["query"], seen["key"], seen["value"]
+        assert query is not None and key is not None and value is not None
+        shape = LayerShape(key.shape[1], key.shape[3], value.shape[3])
+        calls.append(_Call(module, query.shape[2], key.shape[2], shape, query.shape[1]))
+
+    modules = list(model.modules())
+    with switched(model, "eager"), resting(model), torch.no_grad():  # the family's own words: sdpa may leave some out
+        own = _run_tiny(model)
+    try:
+        for module in modules:
+            module.__dict__[STATE] = LayerState(keep=keep)
+        with switched(model), resting(model), torch.no_grad():
+            ours = _run_tiny(model)
+    finally:
+        for module in modules:
+            module.__dict__.pop(STATE, None)
+    found = _named(model, calls)
+    if own.device.type != "meta" and (own - ours).abs().max() > rounding(own) * own.abs().max():
+        raise UserError(
+            f"Family {model.config.model_type!r} gives its attention something that tunescope does not know, and comes "
+            "out otherwise with tunescope's attention in place: contexts cannot be attached. Bias and full still can."
+        )
+    return found
+
+
+def rounding(states: Tensor) -> float:
+    """The share of the largest state that another order of the same sums may make, generously."""
+    return 1e-3 if states.dtype in (torch.float32, torch.float64) else 0.2
+
+
+def _run_tiny(model: Any) -> Tensor:
+    """The last states of a short text."""
+    device = model.get_input_embeddings().weight.device
+    ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
+    if kind(model) == "encoder-decoder":
+        out = model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
+    elif kind(model) == "decoder":
+        mask = torch.ones_like(ids)  # without one transformers reads the positions, and "meta" tensors hold none
+        out = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    else:
+        out = model.base_model(input_ids=ids)
+    states: Tensor = out[0]
+    return states
+
+
+def _named(model: Any, calls: list[_Call]) -> tuple[Reached, ...]:
+    family, which = model.config.model_type, kind(model)
+    if not calls:
+        raise UserError(
+            f"Family {family!r} computes attention by itself: transformers' attention interface does not reach it, so "
+            "text, soft, prefix and infix cannot be attached. What needs no attention still can: bias and full."
+        )
+    if any(count > 1 for count in Counter(id(call.module) for call in calls).values()):
+        raise UserError(
+            f"Family {family!r} runs one attention module in several layers: a context has no place of its own there."
+        )
+    found, depth = [], Counter[str]()
+    for module, queries, keys, shape, n_heads in calls:
+        if which != "encoder-decoder":
+            prefix, suffix = which, "self"
+        elif queries == _SOURCE:
+            prefix, suffix = "encoder", "self"
+        else:
+            prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
+        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", module, shape, n_heads))
+        depth[prefix + suffix] += 1
+    return tuple(found)

@@ -1,0 +1,279 @@
+"""A model with a bank attached: each row of a batch with the artifacts under the name that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.function import STATE
+from tunescope.attachment.attention.reach import reached, switched
+from tunescope.attachment.bank.bank import Bank, Entry
+from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, keys_of
+from tunescope.attachment.bank.hot import Hot
+from tunescope.attachment.bank.rowwise import Rowwise
+from tunescope.attachment.contexts import check_output_start, entered, refuse_reentrant, tell_call
+from tunescope.attachment.embeddings import embeddings_joined
+from tunescope.attachment.guards.activations import lean
+from tunescope.attachment.guards.checkpointing import check_stands, recomputed
+from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
+from tunescope.attachment.guards.marks import ATTACHED, marked, standing_in
+from tunescope.attachment.guards.registered import in_training
+from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
+from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.positions import shifted
+from tunescope.models.quantised import check_trainable, unpacked
+
+Names = Sequence[str | None]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What rows take. several: a batch may have several rows in a row for each, as beams have."""
+
+    entries: tuple[Entry | None, ...]
+    several: bool
+
+
+class Banked:
+    """A model with a bank attached: `model(**batch, rows=[...])` and `model.generate(**batch, rows=[...])`.
+
+    Each row names what it takes of the bank, or None for the bare model. While attached, the base asks for no
+    gradients; `parameters()` do, after `train()`: those of artifacts that the bank was given, not of folders.
+    """
+
+    def __init__(self, model: Any, bank: Bank, tokenizer: Any = None, seed: int = 0) -> None:
+        self.model = model
+        self.bank = bank
+        self.training = False
+        self._tree: nn.Module | None = None
+        self._hot = Hot(model, bank, tokenizer, seed)
+        self._asked: list[_Asked] = []
+        self._batch = Batch((), [])
+        self._acting_for: object = None
+        self._uses: list[SiteUse[Rowwise]] = []
+        self._acting = ExitStack()
+        self._stack = ExitStack()
+        try:
+            self._enter()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _enter(self) -> None:
+        if ATTACHED in self.model.__dict__:
+            raise UserError("This model has artifacts attached already: detach() first.")
+        enter = self._stack.enter_context
+        enter(marked(self.model, self, wants_output_start=kind(self.model) == "decoder", in_weights=False))
+        enter(unpacked(self.model))
+        enter(frozen(self.model))
+        enter(lean(self.model))
+        enter(switched(self.model))
+        enter(self._told())
+        self._stack.callback(self._rest)
+        for name, entry in entries(self.model).items():
+            enter(self._placed(name, entry))
+        if kind(self.model) != "decoder":
+            enter(embeddings_joined(self.model, self._embeddings))
+        enter(recomputed(self.model, self._as_now))
+        enter(compiled_anew(self.model))
+
+    @contextmanager
+    def rows(self, names: Names) -> Iterator[None]:
+        """Within it every call of the model takes these, a batch of several rows for each name too."""
+        asked = self._ask(names, several=True)
+        self._asked.append(asked)
+        try:
+            yield
+        finally:
+            self._forget(asked)
+
+    def _forget(self, asked: _Asked) -> None:
+        """This, and what was asked within it and cut short."""
+        at = next((index for index, one in enumerate(self._asked) if one is asked), len(self._asked))
+        del self._asked[at:]
+
+    def _ask(self, names: Names, *, several: bool) -> _Asked:
+        if isinstance(names, str) or not names:
+            raise UserError(f"rows={names!r}: give a list with a name, or None, for each row of the batch.")
+        return _Asked(tuple(None if name is None else self.bank.entry(name) for name in names), several)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """`rows` is read from the call of the model and from that of `generate`, and goes no further."""
+        model = self.model
+        told: list[_Asked] = []  # by the call that is on, or by one that an interrupt cut short
+
+        def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._hot.making:  # the model is run bare, within a call
+                return None
+            after()
+            if "rows" in kwargs:
+                told.append(self._ask(kwargs["rows"], several=False))
+                self._asked.append(told[0])
+            return args, {name: value for name, value in kwargs.items() if name != "rows"}
+
+        def after(*_: Any) -> None:
+            while told and not self._hot.making:
+                self._forget(told.pop())
+
+        def generate(*args: Any, rows: Names | None = None, **kwargs: Any) -> Any:
+            if rows is None:
+                return inner(*args, **kwargs)
+            with self.rows(rows):
+                return inner(*args, **kwargs)
+
+        handles = [
+            model.register_forward_pre_hook(before, with_kwargs=True),
+            model.register_forward_hook(after, always_call=True),
+        ]
+        inner: Any = getattr(model, "generate", None)
+        own = {"forward": uncompiled(model.forward)}  # hooks change with the rows, which it would not see
+        if hasattr(type(model), "generate"):
+            own["generate"] = generate
+        try:
+            with standing_in(model, own):
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @contextmanager
+    def _placed(self, stack: str, entry: nn.Module) -> Iterator[None]:
+        """Before each pass of a stack its rows get what they ask for; that stays until other rows are asked for."""
+        places = {found.name: found.module for found in reached(self.model) if found.name.startswith(f"{stack}.")}
+        names = argument_names(entry)
+        made: dict[str, Any] = {"for": None, "used": 0}
+
+        def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if self._hot.making:
+                return None
+            refuse_reentrant(self.model)
+            given = dict(zip(names, args, strict=False)) | kwargs
+            text = given["inputs_embeds"] if given.get("input_ids") is None else given["input_ids"]
+            batch = self._batch = self._rows(len(text))
+            now = batch.state()
+            if now is None or now != made["for"]:
+                if not batch.has_keys(stack):
+                    self._rest()
+                extras, made["used"] = keys_of(self.model, batch, stack, places)
+                for name, module in places.items():
+                    module.__dict__[STATE].extras = extras[name]
+                made["for"] = now
+            if now is None or now != self._acting_for:
+                self._act(batch)
+                self._acting_for = now
+            self._tell_states(places, given)
+            moves = isinstance(made["used"], Tensor)
+            return (), shifted(given, made["used"], self.model, takes=names) if moves else given
+
+        with entered(entry, enter, places):
+            yield
+
+    def _rows(self, batch: int) -> Batch:
+        """The artifacts of each row of a batch of that size. Raises UserError where the names do not say."""
+        if not self._asked:
+            raise UserError(
+                "This model has a bank attached, so every call says what each row takes: rows=['NAME', None, ...]."
+            )
+        asked = self._asked[-1]
+        times, over = divmod(batch, len(asked.entries))
+        if over or (times != 1 and not asked.several):
+            raise UserError(f"rows= names {len(asked.entries)} rows, and the batch has {batch}.")
+        entries = tuple(entry for entry in asked.entries for _ in range(times))
+        distinct = list(dict.fromkeys(entry for entry in entries if entry is not None))
+        if self._hot.lacks(distinct):
+            self._rest()
+        return Batch(entries, list(zip(distinct, self._hot.get(distinct), strict=True)))
+
+    def _embeddings(self) -> tuple[Tensor, Tensor | None] | None:
+        return None if self._hot.making else embeddings_of(self.model, self._batch)
+
+    def _tell_states(self, places: dict[str, nn.Module], given: dict[str, Any]) -> None:
+        states = [module.__dict__[STATE] for module in places.values()]
+        tell_call(self.model, given, states)
+        if any(extra.infix for state in states for extra in state.extras):
+            check_output_start(self.model, given)
+
+    def _act(self, batch: Batch) -> None:
+        self._rest()
+        self._uses, head = deltas_of(self.model, batch)
+        self._acting.enter_context(acting(self._uses, self._drops))
+        if head is not None:
+            self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
+
+    def _as_now(self) -> Callable[[], None]:
+        """Called later, the deltas that act now act again: see `recomputed`. The next pass puts its own in place."""
+        uses = self._uses
+
+        def again() -> None:
+            check_stands(self.model, self)
+            if self._uses is not uses:
+                self._rest()
+                self._uses = uses
+                self._acting.enter_context(acting(uses, self._drops))
+
+        return again
+
+    def _rest(self) -> None:
+        """No delta acts."""
+        self._acting.close()
+        self._acting_for, self._uses = None, []
+
+    def artifacts(self, name: str) -> tuple[Artifact, ...]:
+        """What stands under a name, as it acts here: the tensors that are trained are these."""
+        return self._hot.get([self.bank.entry(name)])[0].artifacts
+
+    def named_parameters(self) -> dict[str, Tensor]:
+        """The tensors to optimise of what the bank was given, by "NAME/INDEX.TENSOR"."""
+        return {
+            f"{name}/{index}.{key}": value
+            for name, ready in self._hot.given()
+            for index, artifact in enumerate(ready.artifacts)
+            for key, value in artifact.tensors.items()
+            if value.is_floating_point() and not artifact.spec.bound and artifact.in_force is None
+        }
+
+    def parameters(self) -> list[Tensor]:
+        return list(self.named_parameters().values())
+
+    def train(self, mode: bool = True) -> Banked:
+        """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
+        if mode:
+            check_trainable(self.model)
+        self.training = mode
+        for value in self.parameters():
+            value.requires_grad_(mode)
+        return self
+
+    def eval(self) -> Banked:
+        return self.train(False)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within it what `named_parameters` names now stands among the model's own parameters too, and trains.
+
+        As `Attached.registered`. What is added to the bank meanwhile is not among them.
+        """
+        with in_training(self):
+            yield
+
+    def _drops(self) -> bool:
+        """Whether dropout of the deltas is on."""
+        return self.training if self._tree is None else self._tree.training
+
+    def detach(self) -> None:
+        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
+        self.training = False
+        self._stack.close()
+
+    def __enter__(self) -> Banked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()

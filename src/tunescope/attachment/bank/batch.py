@@ -1,0 +1,114 @@
+"""What the rows of one batch come to: keys and values, embeddings, deltas, each row its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.bank.bank import Entry
+from tunescope.attachment.bank.heads import heads_by_row
+from tunescope.attachment.bank.hot import Ready
+from tunescope.attachment.bank.keys import by_row
+from tunescope.attachment.bank.rowwise import Rowwise, rowwise
+from tunescope.attachment.context_keys import Extras, extras_of
+from tunescope.attachment.contexts import token_rows
+from tunescope.attachment.site_hooks import SiteUse, acting
+from tunescope.methods.artifact import Artifact, TokenContext
+from tunescope.models.anatomy import kind
+
+
+@dataclass(frozen=True)
+class Batch:
+    """entries: of each row, None for the bare model; members: the distinct ones, made ready."""
+
+    entries: tuple[Entry | None, ...]
+    members: list[tuple[Entry, Ready]]
+
+    def state(self) -> object | None:
+        """Equal while nothing has changed that the rows depend on; None while something is being trained."""
+        if any(ready.is_tuned() for _, ready in self.members):
+            return None
+        return self.entries, tuple(ready.state() for _, ready in self.members)
+
+    def has_keys(self, stack: str) -> bool:
+        """Whether the keys and values of all members are there, as they are now."""
+        return all(
+            not ready.is_tuned() and ready.extras.get(stack, (None,))[0] == ready.state() for _, ready in self.members
+        )
+
+    def which(self) -> list[int]:
+        """(batch,) the member of each row; one more than there are for a row that has none."""
+        index = {id(entry): at for at, (entry, _) in enumerate(self.members)}
+        return [len(self.members) if entry is None else index[id(entry)] for entry in self.entries]
+
+    def rows(self) -> list[list[int]]:
+        """The rows of each member."""
+        found: list[list[int]] = [[] for _ in range(len(self.members) + 1)]
+        for row, member in enumerate(self.which()):
+            found[member].append(row)
+        return found[: len(self.members)]
+
+
+def keys_of(model: Any, batch: Batch, stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int | Tensor]:
+    """Every row's contexts in the attention modules of a stack, and the positions they use up: (batch,), or 0.
+
+    No delta may act while it is called: those of a member act while its own contexts are run.
+    """
+    made = [_member_keys(model, ready, stack, places) for _, ready in batch.members]
+    which = batch.which()
+    none: tuple[Any, ...] = ()
+    extras = {}
+    for name in places:
+        per_member = [found[name] for found, _ in made] + ([none] if len(made) in which else [])
+        extras[name] = by_row(per_member, which)
+    device = model.get_input_embeddings().weight.device
+    used = torch.tensor([used for _, used in made] + [0], device=device)[which]
+    return extras, used if bool(used.any()) else 0
+
+
+def _member_keys(model: Any, ready: Ready, stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int]:
+    known = ready.extras.get(stack)
+    if known is not None and not ready.is_tuned() and known[0] == ready.state():
+        return known[1], known[2]
+    with acting(rowwise([((0,), ready.uses)], 1, model.get_input_embeddings().weight.device), lambda: False):
+        found, used = extras_of(model, _contexts(model, ready.artifacts), stack, places)
+    if not ready.is_tuned():
+        ready.extras[stack] = (ready.state(), found, used)
+    return found, used
+
+
+def _contexts(model: Any, artifacts: tuple[Artifact, ...]) -> list[Artifact]:
+    """Those that stand as keys and values: in a decoder, token contexts too."""
+    if kind(model) == "decoder":
+        return list(artifacts)
+    return [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
+
+
+def embeddings_of(model: Any, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
+    """(batch, n, width), every row's token contexts, zeros on the left of shorter ones; and where they are."""
+    width, like = model.get_input_embeddings().weight.shape[1], model.get_input_embeddings().weight
+    made = [
+        [(a.spec, a.tensors) for a in ready.artifacts if isinstance(a.spec, TokenContext)] for _, ready in batch.members
+    ]
+    if not any(made):
+        return None
+    rows = [token_rows(model, some) if some else like.new_zeros(0, width) for some in [*made, []]]
+    most = max(len(one) for one in rows)
+    which = batch.which()
+    whole = torch.stack([torch.cat([one.new_zeros(most - len(one), width), one]) for one in rows])[which]
+    lengths = torch.tensor([len(one) for one in rows], device=like.device)[which]
+    if int(lengths.min()) == most:
+        return whole, None
+    return whole, torch.arange(most, device=like.device) >= most - lengths[:, None]
+
+
+def deltas_of(model: Any, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
+    """Every row's deltas at their sites, and its head."""
+    rows, device = batch.rows(), model.get_input_embeddings().weight.device
+    members = [(own, ready.uses) for own, (_, ready) in zip(rows, batch.members, strict=True)]
+    heads = [(own, ready.artifacts) for own, (_, ready) in zip(rows, batch.members, strict=True)]
+    return rowwise(members, len(batch.entries), device), heads_by_row(model, heads, len(batch.entries))

@@ -1,0 +1,53 @@
+"""BitFit by row: a change of a bias is added to what leaves the module that has the bias."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.site_hooks import SiteUse
+from tunescope.attachment.weights import named_parameters
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact, Params, PatchDelta, SiteDelta, SiteShape
+from tunescope.models.sites import Site, Tap
+
+
+@dataclass(frozen=True)
+class Added(SiteDelta):
+    """h + change."""
+
+    sites: tuple[str, ...] = ()
+
+    def init(self, shape: SiteShape) -> Params:
+        return {"change": torch.zeros(shape.d_out)}
+
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        return h + p["change"]
+
+
+def bias_uses(model: Any, name: str, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
+    """What changes of biases do at the modules that have them. Raises UserError for any other parameter."""
+    changes = [artifact for artifact in artifacts if isinstance(artifact.spec, PatchDelta)]
+    if not changes:
+        return []
+    places = named_parameters(model)
+    uses: list[SiteUse[SiteDelta]] = []
+    for artifact in changes:
+        assert isinstance(artifact.spec, PatchDelta)
+        for parameter, change in artifact.spec.patch(artifact.tensors).items():
+            module, attribute = places[parameter][0]
+            if attribute != "bias" or len(places[parameter]) > 1 or not _adds_its_bias(module):
+                raise UserError(
+                    f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
+                )
+            site = Site(parameter, Tap(module, "in"), Tap(module, "out"), None, 1)
+            uses.append(SiteUse(Added(), site, {"change": change}))
+    return uses
+
+
+def _adds_its_bias(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear | nn.LayerNorm) or type(module).__name__ == "Conv1D"

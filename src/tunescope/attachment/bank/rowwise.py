@@ -1,0 +1,113 @@
+"""Deltas by row: those that are the same function are stacked, and torch maps the function over the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from tunescope.attachment.site_hooks import SiteUse
+from tunescope.methods.artifact import Params, SiteDelta
+
+_Use = tuple[Sequence[int], SiteUse[SiteDelta]]  # the rows that take a delta, and the delta at its site
+
+
+@dataclass(frozen=True, eq=False)
+class Rowwise:
+    """One delta for some rows of a batch, each with its own tensors; the other rows are left as they are.
+
+    rows: (n,) the rows that have it, None for all; its tensors are (n, ...), or a single row's where `shared`.
+    drops: whether the delta has dropout, of which `dropout` is what is in force.
+    """
+
+    spec: SiteDelta
+    batch: int
+    rows: Tensor | None
+    shared: bool
+    drops: bool
+    dropout: float
+
+    @property
+    def reads(self) -> str:
+        return self.spec.reads
+
+    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
+        """x (batch, ..., d_in), h (batch, ..., d_out); some families fold the length into the batch."""
+        spec = replace(self.spec, dropout=self.dropout) if self.drops else self.spec  # type: ignore[type-var]
+        by_row, before = x.reshape(self.batch, -1, x.shape[-1]), h.reshape(self.batch, -1, h.shape[-1])
+        if self.rows is not None:
+            by_row, before = by_row[self.rows], before[self.rows]
+        made = spec.apply(p, by_row, before) if self.shared else spec.apply_by_row(p, by_row, before)
+        if self.rows is not None:
+            made = h.reshape(self.batch, -1, h.shape[-1]).index_copy(0, self.rows, made.to(h.dtype))
+        return made.reshape(*h.shape[:-1], made.shape[-1])
+
+
+class _Place(NamedTuple):
+    """Where deltas of several rows can go together: the how-manieth of its row at the site, the site, the method."""
+
+    turn: int
+    site: str
+    method: type[SiteDelta]
+
+
+def rowwise(
+    members: Sequence[tuple[Sequence[int], Sequence[SiteUse[SiteDelta]]]], batch: int, device: Any
+) -> list[SiteUse[Rowwise]]:
+    """The deltas of all members as deltas of the batch, in the order in which each row's own act.
+
+    members: for each, the rows that take it, and its deltas at their sites.
+    """
+    places: dict[_Place, list[_Use]] = {}
+    for rows, uses in members:
+        turns: Counter[str] = Counter()
+        for use in uses:
+            place = _Place(turns[use.site.name], use.site.name, type(use.spec))
+            places.setdefault(place, []).append((rows, use))
+            turns[use.site.name] += 1
+    made = []
+    for place in sorted(places, key=lambda place: place.turn):
+        made += [_stacked(group, batch, device) for group in _alike(places[place])]
+    return made
+
+
+def dropout_of(spec: SiteDelta) -> float:
+    return float(getattr(spec, "dropout", 0.0)) if "dropout" in {field.name for field in fields(spec)} else 0.0  # type: ignore[arg-type]
+
+
+def _alike(given: list[_Use]) -> list[list[_Use]]:
+    """Groups that differ in tensors alone, sizes made equal where the method can be padded."""
+    if len(given) == 1:
+        return [given]
+    size = given[0][1].spec.size
+    most = max(getattr(use.spec, size) for _, use in given) if size else 0
+    groups: dict[SiteDelta, list[_Use]] = {}
+    for rows, use in given:
+        spec, tensors = use.spec.padded(use.tensors, most)
+        spec = replace(spec, sites=())  # type: ignore[type-var]
+        groups.setdefault(spec, []).append((rows, SiteUse(spec, use.site, tensors)))
+    return list(groups.values())
+
+
+def _stacked(group: list[_Use], batch: int, device: Any) -> SiteUse[Rowwise]:
+    spec, site = group[0][1].spec, group[0][1].site
+    rows = [row for some, _ in group for row in some]
+    which = [index for index, (some, _) in enumerate(group) for _ in some]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    rows, which = [rows[at] for at in order], [which[at] for at in order]
+    shared = len(group) == 1
+    tensors = group[0][1].tensors if shared else _gathered([use.tensors for _, use in group], which, device)
+    index = None if len(rows) == batch else torch.tensor(rows, device=device)
+    dropout = dropout_of(spec)
+    return SiteUse(Rowwise(spec, batch, index, shared, dropout > 0, dropout), site, tensors)
+
+
+def _gathered(given: Sequence[Params], which: Sequence[int], device: Any) -> Params:
+    once = len(given) == len(which)
+    at = torch.tensor(which, device=device)
+    whole = {name: torch.stack([tensors[name] for tensors in given]) for name in given[0]}
+    return {name: value if once and list(which) == sorted(which) else value[at] for name, value in whole.items()}

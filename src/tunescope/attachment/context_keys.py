@@ -1,0 +1,165 @@
+"""Contexts as keys and values: token contexts are run through the model once, for the whole batch.
+
+That is exact in causal attention, where the context's keys do not depend on what follows; elsewhere `lower` refuses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.context import Extra
+from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KeysValues, KVContext, Project, TokenContext
+from tunescope.models import family
+from tunescope.models.anatomy import entries, kind
+from tunescope.models.fingerprint import fingerprint, hash_tensors
+from tunescope.models.quantised import is_quantised, unpacked
+from tunescope.models.sites import Site, resolve
+
+Extras = dict[str, tuple[Extra, ...]]
+
+
+def embedder(model: Any) -> Callable[[Tensor], Tensor]:
+    """ids (n,) -> embeddings (n, width), as the model's first layer sees them, detached."""
+    table = model.get_input_embeddings()
+
+    def embed(ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            rows: Tensor = table(ids.to(table.weight.device))
+        return rows
+
+    return embed
+
+
+def projector(model: Any) -> Project:
+    """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
+
+    sites = resolve(model) if family.find(model.config.model_type) else {}
+
+    def mapped(site: Site, x: Tensor) -> Tensor:
+        weight = site.h.module.weight
+        assert isinstance(weight, Tensor)
+        dtype = model.get_input_embeddings().weight.dtype if is_quantised(weight) else weight.dtype
+        with unpacked(site.h.module):
+            out = site.h.read(site.h.module(x.to(dtype)))
+        assert site.query is not None
+        return out.view(len(x), -1, site.query.width // site.n_heads).transpose(0, 1)
+
+    def project(name: str, x: Tensor) -> tuple[Tensor, Tensor]:
+        return mapped(sites[f"{name}.k"], x), mapped(sites[f"{name}.v"], x)
+
+    return project
+
+
+def extras_of(
+    model: Any, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]
+) -> tuple[Extras, int]:
+    """What the contexts put before the text in every attention module of a stack, and the positions they use up.
+
+    places: attention modules by name ("decoder.0.self"). Token contexts are run here, gradients and all.
+    """
+    extras: Extras = dict.fromkeys(places, ())
+    used, device = 0, model.get_input_embeddings().weight.device
+    for artifact in artifacts:
+        spec = artifact.spec
+        if isinstance(spec, KVContext):
+            made = spec.keys_values(artifact.tensors, stack, projector(model))
+            n_keys = next((key.shape[1] for key, _ in made.values()), 0)
+            at = used + spec.standing(n_keys).to(device) if artifact.in_force else None
+            for name, (key, value) in made.items():
+                extras[name] += (Extra(key, value, at, spec.infix),)
+            used += spec.reach(n_keys)
+        elif isinstance(spec, TokenContext):
+            rows = spec.embeddings(artifact.tensors, embedder(model))
+            at = torch.arange(used, used + len(rows), device=device)
+            for name, (key, value) in run_tokens(model, rows, used, extras, places).items():
+                extras[name] += (Extra(key, value, at),)
+            used += len(rows)
+    return extras, used
+
+
+def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapping[str, nn.Module]) -> KeysValues:
+    """One causal pass of (n, width) embeddings from position `used` on, behind what already stands there."""
+    kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
+        key, value = seen["key"], seen["value"]
+        assert key is not None and value is not None
+        kept[module] = (key[0], value[0])
+
+    before = {name: module.__dict__.get(STATE) for name, module in places.items()}
+    try:
+        for name, module in places.items():
+            visible = tuple(extra for extra in extras[name] if not extra.infix)
+            module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False)
+        with _no_checkpointing(model):
+            entries(model)["decoder"].forward(  # past its own hooks, ours among them
+                inputs_embeds=rows.to(model.get_input_embeddings().weight.dtype)[None],
+                position_ids=torch.arange(used, used + len(rows), device=rows.device)[None],
+                use_cache=False,
+            )
+    finally:
+        for name, module in places.items():
+            module.__dict__[STATE] = before[name]
+    return {name: kept[module] for name, module in places.items()}
+
+
+@contextmanager
+def _no_checkpointing(model: Any) -> Iterator[None]:
+    """The context is one row: nothing to gain, and its keys are read outside of the checkpointed layer."""
+    on = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False) is True]
+    try:
+        for module in on:
+            module.gradient_checkpointing = False
+        yield
+    finally:
+        for module in on:
+            module.gradient_checkpointing = True
+
+
+def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
+    """Fingerprint of what decides the keys of the context at `index`: the base, every delta, what stands before it.
+
+    A head and a delta of attention decide none: the one reads the end of the model, the other acts on the output.
+    """
+    digest = hashlib.sha256(fingerprint(model).encode())
+    for i, artifact in enumerate(artifacts):
+        is_context = isinstance(artifact.spec, Context)
+        is_apart = type(artifact.spec).__name__ == "Head" or isinstance(artifact.spec, AttentionDelta)
+        if not is_apart and (not is_context or i < index):
+            folded = artifact.fold()
+            digest.update(f"{folded.spec!r}{hash_tensors(folded.tensors)}".encode())
+    return digest.hexdigest()
+
+
+def check_in_force(model: Any, artifacts: Sequence[Artifact]) -> None:
+    """UserError for keys and values that were lowered under other weights than are attached now."""
+    for index, artifact in enumerate(artifacts):
+        if artifact.in_force is not None and artifact.in_force != in_force(model, artifacts, index):
+            made, again = "lowered", "Lower again: lower(model, *artifacts)."
+            if artifact.spec.bound:
+                made, again = "compressed", "Compress again: compress(model, tokenizer, spans, keep, under=...)."
+            raise UserError(
+                f"{artifact.spec}: these keys and values were {made} under other weights or contexts than are "
+                f"attached now, and would be wrong. {again}"
+            )
+
+
+def positions_of(model: Any, artifact: Artifact) -> int:
+    """How many positions of the model's an artifact uses up."""
+    if isinstance(artifact.spec, TokenContext):
+        with torch.no_grad():
+            return len(artifact.spec.embeddings(artifact.tensors, embedder(model)))
+    if not isinstance(artifact.spec, KVContext):
+        return 0
+    with torch.no_grad():
+        stack = "encoder" if kind(model) == "encoder" else "decoder"
+        made = artifact.spec.keys_values(artifact.tensors, stack, projector(model))
+    return artifact.spec.reach(next((key.shape[1] for key, _ in made.values()), 0))

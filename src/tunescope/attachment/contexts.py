@@ -1,0 +1,160 @@
+"""Contexts at the entry of a stack: keys and values are put in place, positions shifted, embeddings joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.function import NAME, STATE, LayerState
+from tunescope.attachment.attention.reach import reached, switched
+from tunescope.attachment.context_keys import embedder, extras_of
+from tunescope.attachment.embeddings import embeddings_joined
+from tunescope.attachment.guards.compiled import uncompiled
+from tunescope.attachment.guards.marks import OUTPUT_START, WANTS_OUTPUT_START
+from tunescope.attachment.site_hooks import are_tuned, computed_in
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
+from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.positions import seen_by, shifted
+
+
+@contextmanager
+def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
+    """The contexts stand before the text of every forward pass, as the module docstring of each says.
+
+    artifacts: the contexts, and the deltas that a token context's keys and values are made under.
+    """
+    if not any(isinstance(artifact.spec, Context) for artifact in artifacts):
+        yield
+        return
+    which = kind(model)
+    with ExitStack() as stack:
+        stack.enter_context(switched(model))
+        for name, module in entries(model).items():
+            places = {found.name: found.module for found in reached(model) if found.name.startswith(f"{name}.")}
+            stack.enter_context(_keys_placed(model, artifacts, name, module, places))
+        tokens = [(a.spec, a.tensors) for a in artifacts if isinstance(a.spec, TokenContext)]
+        if tokens and which != "decoder":
+            stack.enter_context(embeddings_joined(model, lambda: (token_rows(model, tokens)[None], None)))
+        yield
+
+
+@contextmanager
+def _keys_placed(
+    model: Any, artifacts: Sequence[Artifact], stack: str, entry: nn.Module, places: dict[str, nn.Module]
+) -> Iterator[None]:
+    """Before each pass of the stack the contexts' keys and values are made, once for all rows."""
+    if kind(model) != "decoder":
+        artifacts = [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
+    names = argument_names(entry)
+    made: dict[str, Any] = {"for": None, "used": 0}
+    device = model.get_input_embeddings().weight.device.type
+    runs = any(isinstance(artifact.spec, TokenContext) for artifact in artifacts)  # through the model, for its keys
+    own = [value for value in model.parameters() if not value.is_inference()] if runs else []
+    can_switch = runs and any(
+        hasattr(one, "disable_adapters") and hasattr(one, "base_layer") for one in model.modules()
+    )
+
+    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
+        refuse_reentrant(model)
+        groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
+        versions = tuple(value._version for value in (*own, *(value for group in groups for value in group.values())))
+        kept_for = (torch.is_inference_mode_enabled(), computed_in(device), versions)
+        is_fixed = not (are_tuned(*groups) or entry.training or can_switch)  # dropout draws anew
+        now = kept_for if is_fixed else None
+        if now is None or now != made["for"]:
+            extras, made["used"] = extras_of(model, artifacts, stack, places)
+            for name, module in places.items():
+                module.__dict__[STATE].extras = extras[name]
+            made["for"] = now
+        given = dict(zip(names, args, strict=False)) | kwargs
+        tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
+        if model.__dict__[WANTS_OUTPUT_START]:
+            check_output_start(model, given)
+        return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
+
+    with entered(entry, uncompiled(enter), places):
+        yield
+
+
+@contextmanager
+def entered(entry: nn.Module, enter: Callable[..., Any], places: Mapping[str, nn.Module]) -> Iterator[None]:
+    """`enter` is asked before each pass of a stack, whose attention modules have a state that it can fill."""
+    configs = list({id(one): one for one in (getattr(module, "config", None) for module in places.values())}.values())
+
+    def check(*_: Any) -> None:
+        for config in configs:
+            _check_ours(getattr(config, "_attn_implementation", NAME))
+
+    handles = [
+        entry.register_forward_pre_hook(uncompiled(check)),
+        entry.register_forward_pre_hook(enter, with_kwargs=True),
+    ]
+    try:
+        for module in places.values():
+            module.__dict__[STATE] = LayerState()
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module in places.values():
+            module.__dict__.pop(STATE, None)
+
+
+def _check_ours(implementation: str) -> None:
+    """Another attention would not see the contexts, and say nothing."""
+    if implementation != NAME:
+        raise UserError(
+            f"A context is attached, and attention was set to {implementation!r} since, which does not see it. Set "
+            f"that before attach(), or back by model.set_attn_implementation({NAME!r})."
+        )
+
+
+def tell_call(model: Any, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
+    """Whether this call asks for attention weights, and where in the text it stands."""
+    asked = given.get("output_attentions")
+    for state in states:
+        state.asked = bool(model.config.output_attentions if asked is None else asked)
+        state.seen, state.output_start = seen_by(given), model.__dict__.get(OUTPUT_START)
+
+
+def check_output_start(model: Any, given: Mapping[str, Any]) -> None:
+    """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
+
+    Raises UserError where it is not, and for texts packed into one row.
+    """
+    told = given.get("output_start") is not None or model.__dict__.get(OUTPUT_START) is not None
+    if given.get("use_cache") is False and not told:
+        raise UserError(
+            "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "
+            "does a reweight; generate() tells it."
+        )
+    positions = given.get("position_ids")
+    if positions is not None and given.get("attention_mask") is None and bool((positions.diff(dim=-1) < 0).any()):
+        raise UserError(
+            "An infix, and a reweight, act from where a row's output begins, and a row of several texts has more than "
+            "one such place. Give each text a row of its own, padded."
+        )
+
+
+def refuse_reentrant(model: Any) -> None:
+    if not model.training:  # transformers checkpoints only then
+        return
+    for module in model.modules():
+        function = getattr(module, "_gradient_checkpointing_func", None)
+        if getattr(function, "keywords", {}).get("use_reentrant"):
+            raise UserError(
+                "Reentrant gradient checkpointing loses the gradients of a context. Use "
+                "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})."
+            )
+        if function is not None:
+            return
+
+
+def token_rows(model: Any, contexts: Sequence[tuple[TokenContext, Params]]) -> Tensor:
+    """(n, width), the embeddings of all token contexts, one after the other."""
+    return torch.cat([spec.embeddings(tensors, embedder(model)) for spec, tensors in contexts])

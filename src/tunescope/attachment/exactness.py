@@ -1,0 +1,76 @@
+"""Whether text in front of a decoder can be had as its keys and values alone: tried, once a model.
+
+Layers that carry the past by other means (state space, convolution, linear attention) never see such a context, and
+masks that are made of the text's values know nothing of its own.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.context import Extra
+from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.attention.reach import reached, resting, switched
+from tunescope.attachment.context_keys import embedder, run_tokens
+from tunescope.errors import UserError
+from tunescope.models.anatomy import entries, kind
+
+_FRONT, _TEXT = 2, 3  # tokens
+# of the largest state: more than another order of the same sums makes, some fifty times what was seen in 24 layers
+_ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
+_HALF = 0.05
+
+_EXACT: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+
+
+def check_seen(model: Any, context: object) -> None:
+    """UserError for a token context on a decoder with layers that it would not reach."""
+    if kind(model) != "decoder" or model.get_input_embeddings().weight.device.type == "meta":
+        return
+    if model not in _EXACT:
+        _EXACT[model] = _is_exact(model)
+    if not _EXACT[model]:
+        raise UserError(
+            f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
+            "in the row: some layers do not see it there (state space, convolution, linear attention, masks made of "
+            "the values). Use a prefix or an infix, or put the words into the input."
+        )
+
+
+def _is_exact(model: Any) -> bool:
+    """Whether the states behind two tokens are the same with those tokens in the text and as keys and values."""
+    places = {found.name: found.module for found in reached(model)}
+    before = {name: module.__dict__.get(STATE) for name, module in places.items()}
+    ids = torch.arange(2, 2 + _FRONT + _TEXT, device=model.get_input_embeddings().weight.device)
+    try:
+        with switched(model), resting(model), torch.no_grad():
+            whole = _states(model, ids, 0, places, {})[_FRONT:]
+            none: dict[str, tuple[Extra, ...]] = dict.fromkeys(places, ())
+            made = run_tokens(model, embedder(model)(ids[:_FRONT]), 0, none, places)
+            at = torch.arange(_FRONT, device=ids.device)
+            front = {name: (Extra(key, value, at),) for name, (key, value) in made.items()}
+            behind = _states(model, ids[_FRONT:], _FRONT, places, front)
+    finally:
+        for name, module in places.items():
+            module.__dict__.pop(STATE, None)
+            if before[name] is not None:
+                module.__dict__[STATE] = before[name]
+    allowed = _ROUNDING.get(whole.dtype, _HALF) * whole.abs().max()
+    return bool((behind - whole).abs().max() <= allowed)
+
+
+def _states(
+    model: Any, ids: Tensor, start: int, places: dict[str, nn.Module], extras: Mapping[str, tuple[Extra, ...]]
+) -> Tensor:
+    """(tokens, width) of one row that stands at `start`, past all hooks of the decoder itself."""
+    for name, module in places.items():
+        module.__dict__[STATE] = LayerState(extras.get(name, ()))
+    positions = torch.arange(start, start + len(ids), device=ids.device)[None]
+    out = entries(model)["decoder"].forward(input_ids=ids[None], position_ids=positions, use_cache=False)
+    states: Tensor = out[0][0]
+    return states

@@ -1,0 +1,236 @@
+"""Specs made into tensors for a given model, and artifacts checked against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tunescope.attachment.attention.deltas import readers
+from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.attention.reach import reached, resting, switched
+from tunescope.attachment.context_keys import embedder, in_force
+from tunescope.attachment.exactness import check_seen
+from tunescope.attachment.site_hooks import SiteUse
+from tunescope.attachment.weights import named_parameters
+from tunescope.errors import UserError
+from tunescope.methods.artifact import (
+    Artifact,
+    AttentionDelta,
+    Base,
+    Context,
+    KeysValues,
+    Params,
+    PatchDelta,
+    SiteDelta,
+    SiteShape,
+    Spec,
+    TokenContext,
+)
+from tunescope.methods.typed import check_fields
+from tunescope.models.anatomy import kind
+from tunescope.models.fingerprint import fingerprint
+from tunescope.models.quantised import check_readable, is_quantised
+from tunescope.models.sites import resolve, select
+
+
+def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any, seed: int) -> list[Artifact]:
+    """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
+    check_readable(model)
+    ready = []
+    with torch.inference_mode(False), torch.random.fork_rng():  # tensors count their versions, whoever asked
+        torch.manual_seed(seed)
+        for given in artifacts:
+            spec = given.spec if isinstance(given, Artifact) else given
+            if isinstance(spec, TokenContext):
+                check_seen(model, spec)
+            if isinstance(given, Artifact):
+                check_fits(model, given, tokenizer)
+                ready.append(_moved(model, given))
+            elif isinstance(given, Spec):
+                check_fields(given)
+                made = Artifact(given, _placed_like(model, fresh(model, given, tokenizer)))
+                ready.append(replace(made, in_force=in_force(model, [made], 0)) if given.bound else made)
+            else:
+                raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")
+    return ready
+
+
+def _moved(model: Any, artifact: Artifact) -> Artifact:
+    """The artifact on the model's device; itself, where it is there already."""
+    device = model.get_input_embeddings().weight.device
+    if all(value.device == device and not value.is_inference() for value in artifact.tensors.values()):
+        return artifact
+    moved = {name: value.clone() if value.is_inference() else value for name, value in artifact.tensors.items()}
+    return replace(artifact, tensors={name: value.to(device) for name, value in moved.items()})
+
+
+def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
+    """Untrained tensors of a spec for a model, by name, drawn from torch's global generator."""
+    if isinstance(spec, Context):
+        return spec.init(base_of(model, tokenizer))
+    if isinstance(spec, PatchDelta):
+        places = named_parameters(model)
+        selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
+        if not selected:
+            flags = [
+                name for name, on in sorted(model.config.to_dict().items()) if name.endswith("_bias") and on is False
+            ]
+            told = f" (its config says {', '.join(f'{name}=False' for name in flags)})" if flags else ""
+            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change{told}.")
+        for name, value in selected.items():
+            if value is not None and is_quantised(value):
+                raise UserError(f"{spec} would change {name!r}, which is quantised: use lora, or a model in bfloat16.")
+        return spec.init({name: value for name, value in selected.items() if value is not None})
+    if isinstance(spec, AttentionDelta):
+        return {
+            f"{found.name}.{key}": value
+            for found in readers(model, spec)
+            for key, value in spec.init(found.n_heads).items()
+        }
+    assert isinstance(spec, SiteDelta)
+    return {
+        f"{name}:{key}": value
+        for name, shape in site_shapes(model, spec).items()
+        for key, value in spec.init(shape).items()
+    }
+
+
+def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
+    """The sites that a delta asks for, and the widths it meets there."""
+    if spec.sites == ("pooled",):
+        if kind(model) != "encoder":
+            raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
+        _check_classifier(model, spec)
+        if spec.reads == "pooler" and getattr(model.base_model, "pooler", None) is None:
+            raise UserError(
+                f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel, from a "
+                "checkpoint that has one."
+            )
+        width = int(model.config.hidden_size)
+        return {"pooled": SiteShape(width, width, 1)}
+    chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)
+    return {site.name: site.shape(spec.reads) for site in chosen}
+
+
+def _check_classifier(model: Any, spec: SiteDelta) -> None:
+    """UserError for a model whose own output a head could not stand in for."""
+    if model.base_model is model:
+        return
+    name = type(model).__name__
+    if not name.endswith("ForSequenceClassification") or not hasattr(model, "classifier"):
+        raise UserError(
+            f"{spec}: a {name} makes something else of its states than classes: load the model as AutoModel, or as "
+            "AutoModelForSequenceClassification."
+        )
+    if model.config.num_labels != getattr(spec, "n_labels", model.config.num_labels):
+        raise UserError(
+            f"{spec} stands in for the classifier of a model of {model.config.num_labels} labels: load the model with "
+            f"num_labels={getattr(spec, 'n_labels', '')}."
+        )
+
+
+def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
+    """Every delta at every one of its sites, with its tensors there, in the order given."""
+    uses = []
+    for artifact in artifacts:
+        if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites != ("pooled",):
+            sites = resolve(model)
+            for name in site_shapes(model, artifact.spec):
+                uses.append(SiteUse(artifact.spec, sites[name], at_site(artifact, name)))
+    return uses
+
+
+def at_site(artifact: Artifact, name: str) -> Params:
+    """The tensors that a delta holds for one site, under the names that `apply` knows."""
+    return {key.partition(":")[2]: value for key, value in artifact.tensors.items() if key.startswith(f"{name}:")}
+
+
+def base_of(model: Any, tokenizer: Any = None) -> Base:
+    """What a context may know of the model."""
+    table = model.get_input_embeddings()
+    return Base(
+        kind=kind(model),
+        width=int(table.weight.shape[1]),
+        layers={found.name: found.shape for found in reached(model)},
+        embed=lambda ids: embedder(model)(ids).cpu(),
+        keys_values=lambda ids: own_keys_values(model, ids),
+        input_width=lambda name: resolve(model)[f"{name}.k"].x.width,
+        vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
+        positions=getattr(model.config, "max_position_embeddings", None),
+        tokenizer=tokenizer,
+    )
+
+
+def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
+    """The keys and values that every attention module makes of a text (n,), from position 0, detached."""
+    found = reached(model)
+    kept: KeysValues = {}
+
+    def keep(module: Any, seen: dict[str, Tensor | None]) -> None:
+        name = next(place.name for place in found if place.module is module)
+        key, value = seen["key"], seen["value"]
+        assert key is not None and value is not None
+        kept[name] = (key[0].cpu().clone(), value[0].cpu().clone())
+
+    row = ids.to(model.get_input_embeddings().weight.device)[None]
+    before = [place.module.__dict__.get(STATE) for place in found]
+    try:
+        for place in found:
+            place.module.__dict__[STATE] = LayerState(keep=keep)
+        with switched(model), resting(model), torch.no_grad():
+            if kind(model) == "encoder-decoder":
+                model.base_model(input_ids=row, decoder_input_ids=row, use_cache=False)
+            else:
+                model.base_model(input_ids=row)
+    finally:
+        for place, state in zip(found, before, strict=True):
+            place.module.__dict__.pop(STATE, None)
+            if state is not None:
+                place.module.__dict__[STATE] = state
+    return kept
+
+
+def check_fits(model: Any, artifact: Artifact, tokenizer: Any = None) -> None:
+    """UserError for an artifact made for another base, tokenizer or shape."""
+    if artifact.base is not None and artifact.base != fingerprint(model):
+        raise UserError(
+            f"{artifact.spec} was made for another base model (weights {artifact.base[:12]}, these are "
+            f"{fingerprint(model)[:12]}): load the model it was tuned on."
+        )
+    if artifact.tokenizer is not None and tokenizer is not None:
+        from tunescope.attachment.saving import tokenizer_hash
+
+        if artifact.tokenizer != tokenizer_hash(tokenizer):
+            raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")
+    expected = expected_shapes(model, artifact.spec, artifact.tensors)
+    given = {name: tuple(value.shape) for name, value in artifact.tensors.items()}
+    for name in sorted(expected.keys() | given.keys()):
+        if expected.get(name) != given.get(name):
+            raise UserError(
+                f"{artifact.spec} does not fit this model: {name!r} is {given.get(name, 'absent')} and should be "
+                f"{expected.get(name, 'absent')}. It was made for a model of another shape."
+            )
+
+
+def expected_shapes(model: Any, spec: Spec, tensors: Params) -> dict[str, tuple[int, ...]]:
+    """Name and shape of every tensor of a spec on a model, without drawing any; a text's ids are taken as they are."""
+    if isinstance(spec, TokenContext) and "ids" in tensors:
+        return {"ids": tuple(tensors["ids"].shape)}
+    if isinstance(spec, Context):
+        return spec.shapes(base_of(model))
+    with torch.device("meta"):
+        return {name: tuple(value.shape) for name, value in fresh(model, spec).items()}
+
+
+def _placed_like(model: Any, tensors: Params) -> Params:
+    """On the model's device; floats in its precision, or in float32 where that is lower."""
+    weight = model.get_input_embeddings().weight
+    dtype = torch.promote_types(weight.dtype, torch.float32)
+    return {
+        name: value.detach().to(weight.device, dtype if value.is_floating_point() else value.dtype).clone()
+        for name, value in tensors.items()
+    }

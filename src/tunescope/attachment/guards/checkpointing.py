@@ -1,0 +1,134 @@
+"""Gradient checkpointing: a layer is computed again in the backward pass as it was computed the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.guards.marks import ATTACHED, standing_in
+from tunescope.errors import UserError
+
+FUNCTION = "_gradient_checkpointing_func"  # where transformers keeps what a module's layers are run by
+SETTER = "_set_gradient_checkpointing"  # and what puts it there
+Changed = tuple[nn.Module, str, Any]
+
+
+@contextmanager
+def recomputed(model: Any, as_now: Callable[[], Callable[[], None]]) -> Iterator[None]:
+    """Within it, what a backward pass computes again is what the forward pass computed, whatever was called since.
+
+    Checkpointing may be switched on before or meanwhile. In compiled code it is as torch has it: with what acts then.
+
+    as_now: asked when a layer is computed; what it gives is called before that is computed again, so that the same
+        acts as did. It raises where that cannot be.
+    """
+    with ExitStack() as stack:
+        stack.callback(_given_back, model)
+        for one in {id(one): one for one in (model, model.base_model)}.values():
+            stack.enter_context(standing_in(one, {SETTER: _setter(one, as_now)}))
+        _taken(model, as_now)
+        yield
+
+
+def check_stands(model: Any, tuned: object) -> None:
+    """UserError where what a layer was computed with is not attached any more."""
+    if model.__dict__.get(ATTACHED) is not tuned:
+        raise UserError(
+            "Gradient checkpointing computes layers again in the backward pass, and what they were computed with is "
+            "no longer attached: call backward() before detach(), and outside of paused()."
+        )
+
+
+def _setter(model: Any, as_now: Callable[[], Callable[[], None]]) -> Callable[..., None]:
+    inner = getattr(model, SETTER)
+
+    @wraps(inner)
+    def switched(*args: Any, **kwargs: Any) -> None:
+        inner(*args, **kwargs)
+        _taken(model, as_now)
+
+    return switched
+
+
+def _taken(model: nn.Module, as_now: Callable[[], Callable[[], None]]) -> None:
+    for module in model.modules():
+        function = module.__dict__.get(FUNCTION)
+        if function is not None and not isinstance(function, _Checkpointing):
+            setattr(module, FUNCTION, _Checkpointing(function, module, as_now))
+
+
+def _given_back(model: nn.Module) -> None:
+    for module in model.modules():
+        if isinstance(function := module.__dict__.get(FUNCTION), _Checkpointing):
+            setattr(module, FUNCTION, function.function)
+
+
+@dataclass(frozen=True)
+class _Checkpointing:
+    """Stands where `function` stood, with the keywords that a partial of torch's has."""
+
+    function: Any
+    module: nn.Module
+    as_now: Callable[[], Callable[[], None]]
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        found: dict[str, Any] = getattr(self.function, "keywords", {})
+        return found
+
+    def __call__(self, layer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return self.function(layer, *args, **kwargs)
+        act, states, weights, is_first = self.as_now(), _states(self.module), _weights(self.module), True
+
+        def run(*given: Any, **named: Any) -> Any:
+            nonlocal is_first
+            if is_first:
+                is_first = False
+                return layer(*given, **named)
+            act()
+            with _standing(states, weights):
+                return layer(*given, **named)
+
+        return self.function(run, *args, **kwargs)
+
+
+@contextmanager
+def _standing(states: dict[nn.Module, LayerState], weights: Sequence[Changed]) -> Iterator[None]:
+    before = {module: module.__dict__[STATE] for module in states}
+    present = [(module, name, module._parameters[name]) for module, name, _ in weights]
+    try:
+        _put(states, weights)
+        yield
+    finally:
+        _put(before, present)
+
+
+def _put(states: dict[nn.Module, LayerState], weights: Sequence[Changed]) -> None:
+    for module, state in states.items():
+        module.__dict__[STATE] = state
+    for module, name, value in weights:
+        module._parameters[name] = value
+
+
+def _states(module: nn.Module) -> dict[nn.Module, LayerState]:
+    """What attention is told in this pass; probes are fed once, in the forward pass."""
+    states = {one: one.__dict__[STATE] for one in module.modules() if STATE in one.__dict__}
+    return {one: replace(state, keep=state.keep and _unfed) for one, state in states.items()}
+
+
+def _weights(module: nn.Module) -> list[Changed]:
+    """Those that were put in the place of a parameter: they are tensors, and no parameters themselves."""
+    held = [(one, *item) for one in module.modules() for item in one._parameters.items()]
+    return [found for found in held if found[2] is not None and not isinstance(found[2], nn.Parameter)]
+
+
+def _unfed(_module: nn.Module, _found: dict[str, Tensor | None]) -> None:
+    pass

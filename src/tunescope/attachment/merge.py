@@ -1,0 +1,67 @@
+"""Deltas made part of the weights, for good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tunescope.attachment.fit import check_fits, site_uses
+from tunescope.attachment.guards.marks import ATTACHED
+from tunescope.attachment.weights import named_parameters
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
+from tunescope.models.quantised import is_quantised
+from tunescope.models.sites import is_transposed
+
+
+def merge(model: Any, *artifacts: Artifact) -> Any:
+    """The model with the deltas added to its weights, for good: the same outputs, no extra work. Returns the model.
+
+    Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
+    a whole block, whose input and output no one weight connects.
+    """
+    if ATTACHED in model.__dict__:
+        raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
+    for artifact in artifacts:
+        if not can_merge(artifact.spec):
+            raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")
+        check_fits(model, artifact)
+    uses = site_uses(model, artifacts)
+    for use in uses:
+        if not use.site.is_linear:
+            raise UserError(
+                f"{use.spec} acts on the whole block {use.site.name!r}, and no one weight takes what enters it to what "
+                "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
+            )
+    places = named_parameters(model)
+    for use in uses:
+        if is_quantised(use.site.h.module.get_parameter("weight")):
+            raise UserError(
+                f"{use.spec} cannot be merged into {use.site.name!r}, whose weight is quantised: keep it attached, or "
+                "merge it into the model as it was before."
+            )
+    with torch.no_grad():
+        for use in uses:
+            change = use.spec.weight_change(use.tensors)
+            assert change is not None
+            weight = use.site.h.module.get_parameter("weight")
+            target = weight.T if is_transposed(use.site.h.module) else weight
+            columns = use.site.h.columns
+            rows = slice(None) if columns is None else columns
+            target[rows] = (target[rows] + change.to(weight.device)).to(weight.dtype)
+        for artifact in artifacts:
+            if isinstance(artifact.spec, PatchDelta):
+                for name, change in artifact.spec.patch(artifact.tensors).items():
+                    module, attribute = places[name][0]
+                    parameter = module._parameters[attribute]
+                    assert parameter is not None
+                    parameter.copy_(parameter + change.to(parameter.device))
+    return model
+
+
+def can_merge(spec: Spec) -> bool:
+    """Whether the method is a change of weights."""
+    if isinstance(spec, PatchDelta):
+        return True
+    return isinstance(spec, SiteDelta) and type(spec).weight_change is not SiteDelta.weight_change

@@ -1,0 +1,104 @@
+"""What arms wrote, side by side: all of it stays in the runs' folders, some of it goes to results.json and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tunescope.data import scores as metrics
+from tunescope.report.verdict import stats
+
+if TYPE_CHECKING:
+    from tunescope.comparison.standing import Standing
+    from tunescope.trial.bench import Bench
+
+SHOWN = 200  # rows in results.json, spread evenly over the test set
+KEPT = ("also", "outputs")  # what a run keeps for this
+
+Run = Mapping[str, Any]
+
+
+def of_run(bench: Bench, texts: Sequence[str], test: Mapping[str, float]) -> dict[str, Any]:
+    """The test scores, of the metrics too that are told beside the first; their statistics, and the texts.
+
+    The scores alone for a task that chooses among labels.
+    """
+    if not bench.task.writes:
+        return {"test": dict(test)}
+    references = [row.references for row in _rows(bench)]
+    lowercase = bench.task.lowercase
+    also = {name: metrics.statistics(name, texts, references, lowercase=lowercase) for name in bench.task.also}
+    values = {name: metrics.aggregate(name, own)[name] for name, own in also.items()}
+    return {"test": {**test, **values}, "outputs": list(texts), "also": also}
+
+
+def also(runs: Sequence[Run], level: float) -> dict[str, Any]:
+    """{metric: its score and interval} of the metrics told beside the first."""
+    found = {}
+    for name in runs[0].get("also") or {}:
+        one = stats.interval(_by_seed(runs, name), stats.scorer(name), level=level)
+        found[name] = {"score": one.value, "interval": [one.low, one.high]}
+    return found
+
+
+def also_paired(runs: Sequence[Run], best: Sequence[Run], level: float) -> dict[str, Any]:
+    """{metric: runs minus the best arm's runs and the interval}; what ran once stands for every seed."""
+    found = {}
+    for name in runs[0].get("also") or {}:
+        a, b = _by_seed(runs, name), _by_seed(best, name)
+        a, b = (
+            dict.fromkeys(other, next(iter(one.values()))) if len(one) == 1 else one for one, other in ((a, b), (b, a))
+        )
+        gap = stats.paired(a, b, stats.scorer(name), level=level)
+        found[name] = {"difference": gap.value, "interval": [gap.low, gap.high]}
+    return found
+
+
+def side_by_side(bench: Bench, standings: Sequence[Standing]) -> dict[str, Any] | None:
+    """Inputs, references and every arm's output at its first seed; None where nothing is written.
+
+    {"of": test rows, "arms": names, "seeds", "rows": [{"row": line, "input", "references", "outputs", "scores"}]}; the
+    outputs are in the order of the arms, and so are the scores: {metric: that of this one output}.
+    """
+    done = [one for one in standings if one.status == "done" and one.runs and one.runs[0].get("outputs")]
+    if not bench.task.writes or not done:
+        return None
+    rows = _rows(bench)
+    scores = [_scores(bench, one.runs[0]) for one in done]
+    kept = sorted({index * len(rows) // min(SHOWN, len(rows)) for index in range(min(SHOWN, len(rows)))})
+    return {
+        "of": len(rows),
+        "arms": [one.name for one in done],
+        "seeds": [one.runs[0]["seed"] for one in done],
+        "rows": [
+            {
+                "row": rows[index].row,
+                "input": rows[index].source,
+                "references": list(rows[index].references),
+                "outputs": [one.runs[0]["outputs"][index] for one in done],
+                "scores": [{name: round(values[index], 4) for name, values in own.items()} for own in scores],
+            }
+            for index in kept
+        ],
+    }
+
+
+def numbers(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The runs without their texts and without the statistics of the other metrics, which their folders keep."""
+    return [{key: value for key, value in run.items() if key not in KEPT} for run in runs]
+
+
+def _rows(bench: Bench) -> list[Any]:
+    """The test set's items in the order in which they are scored."""
+    from tunescope.trial.bench import room
+
+    return bench.encoded("test", bos=True, room=room(bench, 0))
+
+
+def _scores(bench: Bench, run: Run) -> dict[str, list[float]]:
+    whole = {bench.task.metric: run["stats"]} | dict(run.get("also") or {})
+    return {name: metrics.of_rows(name, own) for name, own in whole.items()}
+
+
+def _by_seed(runs: Sequence[Run], name: str) -> dict[int, stats.Array]:
+    return stats.by_seed([{"seed": run["seed"], "stats": run["also"][name]} for run in runs])

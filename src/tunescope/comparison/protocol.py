@@ -1,0 +1,239 @@
+"""The protocol, the same for every arm: try its learning rates at one seed, choose on dev, then all seeds on test."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tunescope.comparison import arms, examples, halving, shared_passes
+from tunescope.comparison.job import Job, job
+from tunescope.comparison.progress import Display, display
+from tunescope.comparison.run import Outcome
+from tunescope.comparison.standing import Standing
+from tunescope.comparison.workers import OnDone, OnProgress, runner
+from tunescope.errors import UserError
+from tunescope.report.verdict.remarks import remarks
+from tunescope.system import files, run_folder
+from tunescope.trial.arm import Arm, Ready, seeds_of
+from tunescope.trial.bench import Bench
+from tunescope.trial.rates import following, grid, possible
+
+TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
+NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
+RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
+
+
+@dataclass
+class Entry:
+    """An arm in the running: what is known of it, and the jobs that are to tell more."""
+
+    standing: Standing
+    arm: Ready | None = None
+    trials: list[Job] = field(default_factory=list)
+    chosen: tuple[float, ...] | None = None  # the rates that won
+    runs: list[Job] = field(default_factory=list)
+
+
+def entered(bench: Bench) -> list[Entry]:
+    """Every arm of the plan, ready or refused; nothing is written yet.
+
+    Raises:
+        UserError: every arm was refused.
+    """
+    return _not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
+
+
+def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet: bool) -> list[Standing]:
+    """Every arm's standing after all its runs.
+
+    Raises:
+        UserError: every arm was refused.
+    """
+    with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
+        for note in bench.splits.notes:  # a test row that is also in train is known before the first step
+            shown.say(f"note: {note}")
+        for entry in entries:
+            if entry.arm is None:
+                shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
+        run_folder.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
+        with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
+            trials = _distinct(todo for entry in entries for todo in entry.trials)
+            together = _together(bench, trials, shown)
+            if bench.plan.halving:
+                halving.race(bench.plan, [entry.trials for entry in entries], at_work, folder, together)
+            outcomes = at_work.run(trials, together)
+            for _ in range(bench.plan.beyond):
+                outcomes |= at_work.run(_distinct(_past_the_end(bench, entries, outcomes)), together)
+            for entry in entries:
+                _choose(bench, entry, outcomes)
+            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs), together)
+        for entry in entries:
+            _conclude(entry, outcomes)
+            _drop_losers(folder, entry)
+    return [entry.standing for entry in _not_all_refused(entries)]
+
+
+def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
+    """How many runs share a pass: as asked, or as measured, which is told."""
+    if bench.plan.together:
+        return bench.plan.together
+    size, told = shared_passes.best_size(bench, jobs)
+    shown.say(told)
+    return size
+
+
+class AllRefused(UserError):  # noqa: N818
+    """No arm is left to compare; `reason` is the first one's."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(f"every arm was refused; {name}: {reason}")
+        self.reason = reason
+
+
+def _not_all_refused(entries: list[Entry]) -> list[Entry]:
+    if all(entry.standing.status == "refused" for entry in entries):
+        first = entries[0].standing
+        raise AllRefused(first.name, first.reason)
+    return entries
+
+
+def _distinct(jobs: Iterable[Job]) -> list[Job]:
+    """Arms that come to the same spec share their runs."""
+    return list({todo.id: todo for todo in jobs}.values())
+
+
+def _telling(shown: Display) -> OnProgress:
+    return lambda todo, progress: shown.progress(todo.arm.arm.name, _named(todo), progress)
+
+
+def _ending(shown: Display) -> OnDone:
+    return lambda todo, outcome: shown.done(todo.arm.arm.name, _named(todo), outcome)
+
+
+def _entry(bench: Bench, arm: Arm) -> Entry:
+    """The arm made ready with its trials, or refused with the reason."""
+    try:
+        prepared = arms.ready(arm, bench)
+    except UserError as problem:
+        return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
+    standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
+    entry = Entry(standing, prepared)
+    if prepared.trained:
+        seed = bench.plan.seeds[0]
+        rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)
+        entry.trials = [job(bench, prepared, rate, seed, steps=bench.plan.trial_steps) for rate in rates]
+    return entry
+
+
+def _possible(bench: Bench, entry: Entry) -> list[Job]:
+    """Every job that the arm may still come to, whatever is chosen."""
+    seeds, arm = bench.plan.seeds, entry.arm
+    if arm is None:
+        return []
+    tried = [trial.rates for trial in entry.trials]
+    rates = [*tried, *possible(tried, bench.plan.beyond)] or [()]
+    return [*entry.trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
+
+
+def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
+    """The learning rate with the best development score, ties to the lower loss; then one run a seed."""
+    standing, arm = entry.standing, entry.arm
+    if arm is None:
+        return
+    if arm.trained:
+        trials = [outcomes[todo.id] for todo in entry.trials]
+        standing.trials = [_trial(one) for one in trials]
+        best = _best(entry, outcomes)
+        if best is None:
+            _fail(standing, next(one for one in trials if one["status"] != "lost"))
+            return
+        entry.chosen, standing.learning_rate = best.rates, best.rate
+    seeds = seeds_of(bench.plan, arm)
+    entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
+
+
+def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
+    done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
+    return max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])), default=None)
+
+
+def _past_the_end(bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Job]:
+    """Of every arm whose best trial is at an end of its rates one trial more, which is added to them."""
+    found = []
+    for entry in entries:
+        best = _best(entry, outcomes)
+        more = best and following([todo.rates for todo in entry.trials], best.rates)
+        if entry.arm is not None and more:
+            found.append(job(bench, entry.arm, more, bench.plan.seeds[0]))
+            entry.trials.append(found[-1])
+    return found
+
+
+def _trial(outcome: Outcome) -> dict[str, Any]:
+    loss = {"loss": _last_loss(outcome)} if outcome["status"] == "done" else {}
+    return {key: outcome.get(key) for key in TRIAL} | loss
+
+
+def _last_loss(outcome: Outcome) -> float:
+    """The training loss since the last but one evaluation: it tells rates apart while every score is still zero."""
+    return float(outcome["curve"][-1]["loss"])
+
+
+def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
+    """The runs of the chosen rate; an arm that lost one of them has no score, since the others have all theirs."""
+    standing, found = entry.standing, [outcomes[todo.id] for todo in entry.runs]
+    standing.runs = [{key: one.get(key) for key in RUN} for one in found if one["status"] == "done"]
+    lost = [one for one in found if one["status"] != "done"]
+    if lost:
+        _fail(standing, lost[0])
+    standing.remarks = remarks(standing.runs)
+    texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
+    if texts:
+        standing.remarks.append(f"found: {' | '.join(texts)}")
+    if any(one.get("together") for one in found):
+        standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
+    cut: dict[str, int] = {}
+    for one in found:
+        for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
+            cut[part] = max(rows, cut.get(part, 0))
+    if any(cut.values()):
+        told = ", ".join(f"{rows:,} {part}" for part, rows in cut.items() if rows)
+        beside = " beside what stands in front" if standing.group in ("context", "text", "both") else ""
+        standing.remarks.append(f"inputs cut to fit the model's positions{beside}: {told} rows.")
+
+
+def _fail(standing: Standing, outcome: Outcome) -> None:
+    standing.status = outcome["status"]
+    standing.reason = f"seed {outcome['seed']}" + (
+        f", learning rate {outcome['learning_rate']:g}" if outcome["learning_rate"] else ""
+    )
+    standing.reason += f": {outcome['reason']}"
+
+
+def _drop_losers(folder: Path, entry: Entry) -> None:
+    """Tensors of learning rates that were not chosen; their numbers stay."""
+    kept = {todo.id for todo in entry.runs}
+    for todo in entry.trials if entry.runs else []:
+        if todo.id not in kept:
+            files.remove(run_folder.folder(folder, todo.id) / "artifact")
+
+
+def keep_best(folder: Path, best: Standing) -> bool:
+    """Copy the artifact of the best arm's best run to RUN/best; False where the best arm has nothing to keep."""
+    chosen = max(best.runs, key=lambda one: one["dev"])
+    source, target = run_folder.folder(folder, chosen["id"]) / "artifact", folder / "best"
+    if not source.exists():
+        files.remove(target)
+        return False
+    beside = folder / "best.tmp"
+    files.remove(beside)
+    shutil.copytree(source, beside)
+    files.remove(target)
+    files.put_folder(beside, target)
+    return True
+
+
+def _named(todo: Job) -> str:
+    rate = f"lr {todo.rate:g} " if todo.rate is not None else ""
+    return f"{rate}seed {todo.seed}" + (" test" if todo.test else "")

@@ -1,0 +1,109 @@
+"""results.json, put together from the outcomes of arm runs; only numbers and names, no paths."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from tunescope.comparison import examples
+from tunescope.comparison.standing import Standing
+from tunescope.report.verdict import stats
+from tunescope.report.verdict.stats import LEVEL
+from tunescope.system import machine, run_folder
+from tunescope.trial import rates
+from tunescope.trial.bench import Bench
+from tunescope.trial.command import command
+from tunescope.trial.facts import data_of, model_of
+from tunescope.trial.train.loop import early_stopping
+
+SELECTION = (
+    "the learning rate with the best development score at the first seed, ties to the lower last training loss; "
+    "the test set is scored only by the chosen runs"
+)
+
+
+def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None) -> dict[str, Any]:
+    """The whole of results.json but for the verdict."""
+    plan = bench.plan
+    score = stats.scorer(bench.task.metric)
+    return {
+        "version": run_folder.VERSION,
+        "command": command(plan),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "versions": machine.versions(),
+        "machine": machine.describe(bench.device, plan.threads),
+        "model": model_of(bench),
+        "data": data_of(bench),
+        "task": bench.task.describe(),
+        "protocol": {
+            "budget": plan.budgets[0] if len(plan.budgets) == 1 else None,
+            "budgets": list(plan.budgets),
+            "steps": plan.settings.steps,
+            "batch_size": plan.settings.batch_size,
+            "seeds": list(plan.seeds),
+            "trials_per_arm": len(plan.rates) or plan.trials,
+            "rates": list(plan.rates),
+            "trial_steps": plan.trial_steps or plan.settings.steps,
+            "optimizer": plan.settings.optimizer,
+            "schedule": plan.settings.schedule,
+            "precision": machine.precision_on(bench.device, plan.settings.precision),
+            "halving": rates.halving_rule(plan.race) if plan.halving else None,
+            "beyond": plan.beyond,
+            "selection": SELECTION,
+            "early_stopping": early_stopping(plan.settings),
+            "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
+        },
+        "arms": [_arm(standing, score) for standing in standings],
+        "comparisons": _comparisons(standings, best, score),
+        "best": {"arm": best.name, "path": "best"} if best else None,
+        "examples": examples.side_by_side(bench, standings),
+    }
+
+
+def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
+    whole = standing.status == "done" and standing.runs
+    found = stats.interval(stats.by_seed(standing.runs), score, level=LEVEL) if whole else None
+    return {
+        "name": standing.name,
+        "spec": standing.spec,
+        "group": standing.group,
+        "budget_note": standing.note,
+        "parameters": dict(standing.parameters),
+        "status": standing.status,
+        "reason": standing.reason,
+        "learning_rate": standing.learning_rate,
+        "trials": standing.trials,
+        "runs": examples.numbers(standing.runs),
+        "remarks": standing.remarks,
+        "score": found.value if found else None,
+        "interval": [found.low, found.high] if found else None,
+        "also": examples.also(standing.runs, LEVEL) if found else {},
+    }
+
+
+def _comparisons(standings: Sequence[Standing], best: Standing | None, score: stats.Score) -> list[dict[str, Any]]:
+    """Every other arm against the best of dev, paired over rows and seeds."""
+    if best is None:
+        return []
+    found = []
+    for other in standings:
+        if other is best or other.dev is None:
+            continue
+        gap = stats.paired(_every_seed(other, best), _every_seed(best, other), score, level=LEVEL)
+        found.append(
+            {
+                "a": other.name,
+                "b": best.name,
+                "difference": gap.value,
+                "interval": [gap.low, gap.high],
+                "level": LEVEL,
+                "also": examples.also_paired(other.runs, best.runs, LEVEL),
+            }
+        )
+    return found
+
+
+def _every_seed(one: Standing, other: Standing) -> dict[int, stats.Array]:
+    """What trains nothing and draws nothing ran once, and stands for every seed."""
+    runs = stats.by_seed(one.runs)
+    return dict.fromkeys(stats.by_seed(other.runs), next(iter(runs.values()))) if len(runs) == 1 else runs

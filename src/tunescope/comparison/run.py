@@ -1,0 +1,262 @@
+"""One arm run: attach, train, score, save. Whatever happens to it is an outcome, so that the others go on."""
+
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tunescope.attachment.attached import attach
+from tunescope.attachment.attention.reach import quick_to_train
+from tunescope.comparison import examples, inside_attention, score
+from tunescope.comparison.arms import passes
+from tunescope.comparison.job import Job
+from tunescope.errors import UserError
+from tunescope.search.apply import made, with_found
+from tunescope.search.search import Found
+from tunescope.system import files, run_folder
+from tunescope.system.machine import memory_meter
+from tunescope.trial import questions
+from tunescope.trial.bench import Bench
+from tunescope.trial.demos import draw
+from tunescope.trial.specs import specs_at
+from tunescope.trial.train.loop import (
+    Diverged,
+    OutOfMemory,
+    Problem,
+    Progress,
+    Saving,
+    is_paused,
+    memory_errors_named,
+    train,
+)
+from tunescope.trial.train.state import State
+
+Report = Callable[[Progress], None]
+Outcome = dict[str, Any]
+KEPT = ("done", "diverged")
+SAVE_EVERY = 30.0  # seconds between saved states of a run; a quick run saves none
+
+
+def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
+    """What was found, read from the folder if it was found before.
+
+    A diverged run is a finding and is kept. Refused, out of memory and failed may go well another time: they are
+    told, and tried again by the next `resume`.
+
+    Raises:
+        UserError: a file of the run is damaged, or the disk takes nothing more.
+    """
+    bench = bench.at(todo.seed)
+    result = run_folder.finished(folder, todo.id)
+    if result is None:
+        with files.disk_errors_named(folder):
+            work = run_folder.working(folder, todo.id)
+        find_out = _searched if todo.arm.search is not None else _trained if todo.arm.trained else _told
+        result = _guarded(todo, folder, lambda: find_out(bench, todo, work, report))
+        if result["status"] not in KEPT:
+            return result
+        with files.disk_errors_named(folder):
+            run_folder.finish(work, folder, todo.id, result)
+    if not todo.test or result["status"] != "done":
+        return result
+    tested = run_folder.finished(folder, todo.id, "test.json")
+    if tested is None:
+        tested = _guarded(todo, folder, lambda: _tested(bench, todo, folder))
+        if "stats" not in tested:
+            return tested
+        with files.disk_errors_named(folder):
+            files.put_json(run_folder.folder(folder, todo.id) / "test.json", tested)
+    return result | tested
+
+
+def is_known(folder: Path, todo: Job) -> bool:
+    """Whether `run` would only read what was found before."""
+    result = run_folder.finished(folder, todo.id)
+    tested = not todo.test or run_folder.finished(folder, todo.id, "test.json") is not None
+    return result is not None and (result["status"] != "done" or tested)
+
+
+def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
+    """What goes wrong in one arm, as its outcome."""
+    try:
+        with memory_errors_named(), files.disk_errors_named(folder):
+            return work()
+    except OutOfMemory as problem:
+        return stopped(todo, "out of memory", problem)
+    except files.DiskError:
+        raise
+    except UserError as problem:
+        return stopped(todo, "refused", problem)
+    except Exception as problem:
+        path = folder / "arms" / f"{todo.id}.error.txt"
+        path.write_text(traceback.format_exc())
+        return stopped(todo, "failed", f"{type(problem).__name__}: {problem} (see arms/{path.name})")
+
+
+def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
+    settings = replace(bench.plan.settings, steps=todo.steps)
+    meter = memory_meter(bench.device)
+    with torch.random.fork_rng(), attached(bench, todo, _specs(bench, todo)) as tuned:
+        torch.manual_seed(todo.seed)
+        problem = problem_of(bench, todo, tuned.train())
+        try:
+            with quick_to_train(bench.model, settings.precision):
+                state = train(
+                    problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report, until=todo.until
+                )
+        except Diverged as problem_found:
+            return stopped(todo, "diverged", problem_found)
+        if is_paused(state, settings):
+            return _paused(todo, state, meter())
+        tuned.eval()
+        return concluded(bench, todo, work, tuned, state, meter())
+
+
+def _paused(todo: Job, state: State, memory: float) -> Outcome:
+    """What is known of a run that may go on; it is told, and not kept."""
+    known = _done(todo, state.best_score, state.step, state.seconds, memory, state.curve)
+    return known | {"status": "paused", "reason": f"at step {state.step} of {todo.steps}, dev {state.best_score:.4g}"}
+
+
+def concluded(bench: Bench, todo: Job, work: Path, tuned: Any, state: State, memory: float) -> Outcome:
+    """The outcome of a run that was trained, and its artifact in the folder."""
+    told = _save(bench, todo, work, tuned)
+    cut = score.cut(bench, todo, tuned, "train", "dev")
+    return _done(todo, state.best_score, state.step, state.seconds, memory, state.curve) | {
+        "best_step": state.best_step,
+        "cut": cut,
+        "demonstrations": told,
+    }
+
+
+def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
+    """An arm that trains nothing: its development score, and what it took."""
+    meter, start = memory_meter(bench.device), time.monotonic()
+    with attached(bench, todo, _specs(bench, todo)) as tuned:
+        dev = score.score(bench, todo, tuned, "dev").value
+        told = _save(bench, todo, work, tuned)
+        cut = score.cut(bench, todo, tuned, "dev")
+    found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
+    return found | {"best_step": 0, "cut": cut, "demonstrations": told}
+
+
+def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
+    """An arm whose words are looked for: its score is on all development rows, as that of every arm."""
+    meter, start = memory_meter(bench.device), time.monotonic()
+    found = todo.arm.search.search(bench, passes(bench), todo.seed, lambda line: None)
+    own = with_found(bench, found)
+    with attached(own, todo, [one for one in [made(own, found.text)] if one is not None]) as tuned:
+        dev = score.score(own, todo, tuned, "dev").value
+        if tuned.artifacts:
+            _save(own, todo, work, tuned)
+        cut = score.cut(own, todo, tuned, "dev")
+    kept = asdict(replace(found, words=dict(found.words), trace=()))
+    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | {"best_step": 0, "cut": cut, "found": kept}
+
+
+def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
+    """The test set, with the artifact as it lies on the disk."""
+    from tunescope.attachment.saving import load
+
+    saved = run_folder.folder(folder, todo.id) / "artifact"
+    if todo.arm.search is not None:
+        bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
+    with attached(bench, todo, load(saved) if saved.exists() else ()) as tuned:
+        found = score.score(bench, todo, tuned, "test")
+        cut = score.cut(bench, todo, tuned, "test")
+        looked = (
+            inside_attention.mechanism(bench, score.rows_of(bench, todo, tuned, "dev"), tuned)
+            if saved.exists()
+            else None
+        )
+    return examples.of_run(bench, found.texts, found.whole) | {
+        "stats": found.stats,
+        "cut_test": cut,
+        "reading": found.told | {"rows": len(found.stats)} if found.told else None,
+        "mechanism": looked,
+    }
+
+
+@dataclass(frozen=True)
+class _Bare:
+    """Stands for what `attach` returns where nothing is attached."""
+
+    artifacts: tuple[Any, ...] = ()
+    positions: int = 0
+
+
+def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
+    """The arm's specs behind its demonstrations, in the order that was found for them."""
+    rows = (
+        questions.shown(todo.arm.demos, todo.arm.chain, bench, todo.seed).rows
+        if todo.arm.in_front and todo.arm.demos
+        else ()
+    )
+    return specs_at(todo.arm, bench, rows)
+
+
+def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
+    if todo.arm.demos and todo.arm.demos.each:
+        draw.source(todo.arm.demos, bench)  # rows are compared by the model as it is
+    if not what:
+        return nullcontext(_Bare())
+    found: AbstractContextManager[Any] = attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
+    return found
+
+
+def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
+    """The task on this model, as functions of rows by number."""
+    rows = score.rows_of(bench, todo, tuned, "train")
+    drawn = questions.drawn_rows(todo.arm, bench, tuned, todo.seed)
+    parameters = dict(tuned.named_parameters())
+    first = todo.arm.in_front
+    return Problem(
+        parameters=parameters,
+        rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
+        loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
+        score=lambda: score.score(bench, todo, tuned, "dev").value,
+        lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
+        labelled=[max(1, len(row.target_ids)) for row in rows],
+    )
+
+
+def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | None:
+    """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
+    from tunescope.attachment.saving import save
+
+    task = questions.task_of(todo.arm, bench, tuned, todo.seed)
+    told = questions.told(todo.arm, bench, todo.seed, task)
+    if not tuned.artifacts:
+        return told
+    about = {"arm": todo.arm.arm.name, "spec": todo.arm.label, "seed": todo.seed, "task": task.describe()}
+    files.remove(work / "artifact")
+    artifacts = [artifact.fold() for artifact in tuned.artifacts]
+    save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
+    return told
+
+
+def _done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float, curve: Sequence[Any]) -> Outcome:
+    return {
+        **_header(todo),
+        "status": "done",
+        "reason": "",
+        "dev": dev,
+        "steps": steps,
+        "seconds": round(seconds, 3),
+        "memory_mb": round(memory, 1),
+        "curve": list(curve),
+    }
+
+
+def _header(todo: Job) -> dict[str, Any]:
+    return {"id": todo.id, "spec": todo.arm.label, "learning_rate": todo.rate, "seed": todo.seed}
+
+
+def stopped(todo: Job, status: str, reason: object) -> Outcome:
+    """The outcome of a run without a score."""
+    return {**_header(todo), "status": status, "reason": str(reason), "dev": None}

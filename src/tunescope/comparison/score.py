@@ -1,0 +1,48 @@
+"""What an arm writes or chooses on the rows of a part, and what it scores there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from tunescope.comparison.job import Job
+from tunescope.data import scores
+from tunescope.trial import questions
+from tunescope.trial.bench import Bench
+
+
+def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
+    return questions.rows_of(todo.arm, bench, tuned, part, todo.seed)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The metric and its companions, its statistics and the texts row by row, and means of what is told besides."""
+
+    whole: dict[str, float]
+    value: float
+    stats: list[list[float]]
+    texts: list[str]
+    told: dict[str, float]
+
+
+def score(bench: Bench, todo: Job, tuned: Any, part: str) -> Scored:
+    training = getattr(tuned, "training", False)
+    if training:
+        tuned.eval()
+    predictions = questions.predictions(todo.arm, bench, tuned, part, todo.seed)
+    if training:
+        tuned.train()
+    stats = [list(prediction.stats) for prediction in predictions]
+    whole, texts = scores.aggregate(bench.task.metric, stats), [prediction.text for prediction in predictions]
+    return Scored(whole, whole[bench.task.metric], stats, texts, _means(predictions))
+
+
+def _means(predictions: Sequence[Any]) -> dict[str, float]:
+    names = predictions[0].told
+    return {name: fmean(one.told[name] for one in predictions) for name in names}
+
+
+def cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
+    """Rows of each part that did not fit beside the context, and were cut."""
+    return {part: sum(row.cut > 0 for row in rows_of(bench, todo, tuned, part)) for part in parts}

@@ -1,0 +1,266 @@
+"""Artifacts as folders: whole or absent, checked, and never taken for another model's."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+import tunescope as ts
+from tunescope.attachment import saving
+from tunescope.attachment.fit import initialised
+from tunescope.methods.artifact import Artifact
+from tunescope.models.fingerprint import fingerprint
+from tunescope.system import files
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model = tiny.make("gpt2")
+    artifacts = initialised(model, [ts.Prefix(length=2), ts.LoRA(rank=2)], None, 0)
+    return ts.save(tmp_path / "saved", artifacts, model=model, tokenizer=tiny.tokenizer(), about={"score": 0.5})
+
+
+def changed(folder: Path, **values: Any) -> Path:
+    manifest = json.loads((folder / saving.MANIFEST).read_text())
+    (folder / saving.MANIFEST).write_text(json.dumps(manifest | values))
+    return folder
+
+
+def test_a_folder_says_what_it_holds(saved: Path) -> None:
+    assert {path.name for path in saved.iterdir()} == {saving.TENSORS, saving.MANIFEST}
+    manifest = json.loads((saved / saving.MANIFEST).read_text())
+    assert [entry["method"] for entry in manifest["artifacts"]] == ["prefix", "lora"]
+    assert manifest["artifacts"][1]["fields"]["rank"] == 2
+    assert manifest["about"] == {"score": 0.5}
+    assert manifest["base"] == {"fingerprint": fingerprint(tiny.make("gpt2")), "model_type": "gpt2"}
+    tensors = load_file(saved / saving.TENSORS)
+    assert {name.partition("/")[0] for name in tensors} == {"0", "1"}
+    assert "/work" not in (saved / saving.MANIFEST).read_text()
+
+
+def test_nothing_is_overwritten_and_a_failed_save_leaves_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny.make("gpt2")
+    artifact = initialised(model, [ts.LoRA(rank=2)], None, 0)[0]
+    with pytest.raises(ts.UserError, match=r"exists: an artifact is never overwritten. Name a new folder"):
+        ts.save(saved, artifact, model=model)
+    before = sorted(saved.parent.iterdir())
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", full)
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        ts.save(saved.parent / "other", artifact, model=model)
+    assert sorted(saved.parent.iterdir()) == before
+
+
+def test_another_base_or_tokenizer_or_shape_is_refused(saved: Path) -> None:
+    artifacts = ts.load(saved)
+    with ts.attach(tiny.make("gpt2"), *artifacts, tokenizer=tiny.tokenizer()):
+        pass
+    with pytest.raises(
+        ts.UserError, match=r"made for another base model \(weights [0-9a-f]{12}, these are [0-9a-f]{12}\)"
+    ):
+        ts.attach(tiny.make("gpt2", seed=1), *artifacts)
+    other = tiny.tokenizer()
+    other.add_tokens(["new"])
+    with pytest.raises(ts.UserError, match=r"another tokenizer \(other vocabulary\): load that one"):
+        ts.attach(tiny.make("gpt2"), *artifacts, tokenizer=other)
+    for artifact in artifacts:
+        artifact.base = None
+    with pytest.raises(
+        ts.UserError, match=r"does not fit this model: 'decoder.0.self.* made for a model of another shape"
+    ):
+        ts.attach(tiny.make("llama"), artifacts[0])
+    missing = Artifact(ts.LoRA(rank=2), dict(list(artifacts[1].tensors.items())[1:]))
+    with pytest.raises(ts.UserError, match="is absent and should be"):
+        ts.attach(tiny.make("gpt2"), missing)
+    with pytest.raises(ts.UserError, match=r"should be \(3, 24\)"):
+        ts.attach(tiny.make("gpt2"), Artifact(ts.LoRA(rank=3), artifacts[1].tensors))
+
+
+def test_damage_is_named(saved: Path) -> None:
+    tensors = saved / saving.TENSORS
+    data = bytearray(tensors.read_bytes())
+    data[-1] ^= 1
+    tensors.write_bytes(bytes(data))
+    with pytest.raises(ts.UserError, match=r"is damaged: its sha256 is not the one in tunescope.json"):
+        ts.load(saved)
+    (saved / saving.MANIFEST).write_text("{")
+    with pytest.raises(ts.UserError, match="not readable as JSON: the folder is damaged"):
+        ts.load(saved)
+    tensors.unlink()
+    with pytest.raises(ts.UserError):
+        ts.load(saved)
+    with pytest.raises(ts.UserError, match=r"is no saved artifact: tunescope\.json is not there"):
+        ts.load(saved.parent)
+    with pytest.raises(ts.UserError, match=r"tunescope\.json is no saved artifact, which is a folder: it is a file"):
+        ts.load(saved / saving.MANIFEST)
+
+
+def test_a_newer_format_and_a_method_that_is_not_here_are_refused(saved: Path) -> None:
+    with pytest.raises(ts.UserError, match=r"newer tunescope \(format 99\): upgrade to read it"):
+        ts.load(changed(saved, format=99))
+    entry = {"method": "hyperadapter", "fields": {}, "in_force": None}
+    with pytest.raises(ts.UserError, match="is a 'hyperadapter', which this tunescope does not have: upgrade"):
+        ts.load(changed(saved, format=1, artifacts=[entry]))
+
+
+def test_attaching_twice_nothing_or_something_else_is_refused() -> None:
+    model = tiny.make("gpt2")
+    with ts.attach(model, ts.LoRA(rank=2)) as tuned:
+        with pytest.raises(ts.UserError, match=r"attached already: detach\(\) first, or attach all in one call"):
+            ts.attach(model, ts.Soft(length=2))
+        with pytest.raises(ts.UserError, match=r"has artifacts attached: detach\(\) first"):
+            ts.merge(model, *tuned.artifacts)
+    with pytest.raises(ts.UserError, match="nothing to attach"):
+        ts.attach(model)
+    with pytest.raises(ts.UserError, match="takes methods and artifacts, not str"):
+        ts.attach(model, "lora")  # type: ignore[arg-type]
+    tuned.detach()
+    tuned.detach()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "t5", "bart"])
+def test_the_fingerprint_is_of_the_base_whatever_is_attached(family: str, tmp_path: Path) -> None:
+    model = tiny.make(family)
+    own = fingerprint(tiny.make(family))
+    (change,) = initialised(model, [ts.Full()], None, 0)
+    change.tensors = {name: value + 0.1 for name, value in change.tensors.items()}
+    for delta in (change, *initialised(model, [ts.LoRA(rank=2)], None, 0)):
+        with ts.attach(model, delta) as tuned:
+            assert fingerprint(model) == own
+            with torch.no_grad():
+                inside = tiny.output(model, tiny.batch(model))
+            assert fingerprint(model) == own
+            ts.save(tmp_path / f"{type(delta.spec).__name__}", tuned.artifacts, model=model)
+        assert fingerprint(model) == own
+        with ts.attach(model, *ts.load(tmp_path / f"{type(delta.spec).__name__}")), torch.no_grad():
+            assert torch.equal(tiny.output(model, tiny.batch(model)), inside)
+    with torch.no_grad():
+        next(model.base_model.parameters()).add_(1)
+    assert fingerprint(model) != own
+
+
+def test_the_fingerprint_is_the_same_in_every_precision_and_without_the_head() -> None:
+    model = tiny.make("gpt2", dtype=torch.float32)
+    assert fingerprint(model) == fingerprint(tiny.make("gpt2", dtype=torch.float32).to(torch.bfloat16))
+    assert fingerprint(model) == fingerprint(model.base_model)
+    assert fingerprint(model) != fingerprint(tiny.make("gpt2", seed=1))
+
+
+def test_a_saved_artifact_goes_on_training_where_it_was(saved: Path, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    artifacts = initialised(model, [ts.Prefix(length=2, mlp=3)], None, 0)
+    ts.save(tmp_path / "unfolded", artifacts, model=model)
+    (again,) = ts.load(tmp_path / "unfolded")
+    assert again.tensors.keys() == artifacts[0].tensors.keys()
+    assert again.fold().tensors.keys() != again.tensors.keys()
+    with ts.attach(model, again) as tuned:
+        tuned.train()
+        model(input_ids=tiny.ids()).logits.square().mean().backward()
+        assert all(leaf.grad is not None for leaf in tuned.parameters())
+
+
+@pytest.mark.parametrize(
+    "change", [{"format": None}, {"artifacts": [{"method": "lora"}]}, {"base": {}}, {"sha256": {}}]
+)
+def test_a_manifest_that_does_not_describe_its_folder_is_named(saved: Path, change: dict[str, object]) -> None:
+    with pytest.raises(ts.UserError, match=r"tunescope.json does not describe its folder .* it is damaged"):
+        ts.load(changed(saved, **change))
+
+
+def test_a_manifest_with_an_unknown_field_of_a_method_is_named(saved: Path) -> None:
+    entry = {"method": "lora", "fields": {"rang": 3}, "in_force": None}
+    with pytest.raises(ts.UserError, match="does not describe its folder"):
+        ts.load(changed(saved, artifacts=[entry]))
+
+
+@pytest.mark.parametrize("about", [["x"], "x", {"task": "x"}])
+def test_an_about_that_is_none_is_named(saved: Path, about: object) -> None:
+    with pytest.raises(ts.UserError, match=r"does not describe its folder \(base, or about\): it is damaged"):
+        ts.load(changed(saved, about=about))
+
+
+def test_a_newer_format_is_called_so_whatever_else_it_has(saved: Path) -> None:
+    with pytest.raises(ts.UserError, match=r"was written by a newer tunescope \(format 9\): upgrade"):
+        ts.load(changed(saved, format=9, about=["another"], base=[]))
+
+
+def test_an_error_while_a_folder_is_filled_is_its_own(tmp_path: Path) -> None:
+    def fill(meanwhile: Path) -> None:
+        with files.new_folder(tmp_path / "one") as beside:
+            (beside / "x").write_text("mine")
+            meanwhile.mkdir(parents=True)
+            (beside / "x").mkdir() if meanwhile.name == "other" else (meanwhile / "y").write_text("theirs")
+
+    with pytest.raises(FileExistsError):
+        fill(tmp_path / "other")
+    (tmp_path / "other").rmdir()
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ts.UserError, match="one was made by somebody else meanwhile"):
+        fill(tmp_path / "one")
+    assert [path.name for path in tmp_path.rglob("*")] == ["one", "y"]
+
+
+def test_tensors_that_are_a_folder_are_named(saved: Path) -> None:
+    (saved / saving.TENSORS).unlink()
+    (saved / saving.TENSORS).mkdir()
+    with pytest.raises(ts.UserError, match=r"tensors.safetensors cannot be read \(Is a directory\): it is damaged"):
+        ts.load(saved)
+
+
+def test_a_name_that_no_disk_has_is_named() -> None:
+    with pytest.raises(ts.UserError, match=r"cannot be read \(File name too long\)"):
+        ts.load("x" * 300)
+
+
+@pytest.mark.parametrize("value", [float("nan"), Path("x"), {1, 2}])
+def test_an_about_that_json_cannot_hold_is_refused_before_anything_is_there(value: object, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    with pytest.raises(ts.UserError, match="about= holds what JSON cannot"):
+        ts.save(tmp_path / "one", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model, about={"x": value})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_to_nowhere_is_not_written_through(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ts.UserError, match="link exists"):
+        ts.save(tmp_path / "link", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model)
+
+
+def test_of_threads_that_save_under_one_name_one_is_told_that_it_did(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    made = [initialised(model, [ts.LoRA(rank=2)], None, seed) for seed in range(4)]
+    fingerprint(model)
+    for turn in range(12):
+        told: dict[int, str] = {}
+        start = threading.Barrier(len(made))
+
+        def run(
+            index: int, place: Path = tmp_path / str(turn), told: dict[int, str] = told, start: Any = start
+        ) -> None:
+            start.wait()
+            try:
+                ts.save(place, made[index], model=model)
+                told[index] = "saved"
+            except ts.UserError:
+                told[index] = "refused"
+
+        threads = [threading.Thread(target=run, args=(index,)) for index in range(len(made))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (winner,) = [index for index, word in told.items() if word == "saved"]
+        assert len(told) == len(made)
+        (kept,) = ts.load(tmp_path / str(turn))
+        assert all(torch.equal(value, made[winner][0].tensors[name]) for name, value in kept.tensors.items())
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted(str(one) for one in range(turn + 1))

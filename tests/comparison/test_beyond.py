@@ -1,0 +1,209 @@
+"""Rates past an end of a grid: the same runs as if they had been typed, for the arms that they could help alone."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinyrun
+
+from tunescope.comparison.comparison import compare
+from tunescope.comparison.estimate import _runs
+from tunescope.comparison.pilot import piloted
+from tunescope.errors import UserError
+from tunescope.report import terminal
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.command import command
+from tunescope.trial.plan import Plan, check
+from tunescope.trial.rates import following, possible
+from tunescope.trial.train.loop import Settings
+
+ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")
+WORDS = {"neg": "bad", "pos": "good"}
+
+
+def plan(**changes: Any) -> Plan:
+    return Plan(model="m", data={"train": "t"}, task={"kind": "classification"}, **changes)
+
+
+def ran(folder: Path, name: str, **options: Any) -> Any:
+    if not (folder / "model").exists():
+        tinyrun.write(folder)
+    data = {part: str(folder / f"{part}.jsonl") for part in ("train", "dev", "test")}
+    given: dict[str, Any] = {
+        "arms": ARMS,
+        "task": Classification(words=WORDS),
+        "settings": Settings(steps=12, batch_size=8, eval_every=4, patience=9),
+        "learning_rates": (1e-7, 1e-6),
+        "seeds": 2,
+        "out": folder / name,
+        "quiet": True,
+    }
+    return compare(str(folder / "model"), data, **(given | options))
+
+
+def arms(found: Any) -> dict[str, Any]:
+    return {arm["name"]: arm for arm in found.results["arms"]}
+
+
+def page(found: Any) -> str:
+    return (found.folder / "report.html").read_text()
+
+
+def rates(arm: dict[str, Any]) -> list[float]:
+    return [trial["learning_rate"] for trial in arm["trials"]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("beyond")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Any:
+    return ran(folder, "beyond", beyond=3)
+
+
+def test_three_times_the_largest_a_third_of_the_smallest_nothing_within() -> None:
+    grid = [(1e-3, 3e-4), (1e-2, 2e-3), (5e-2, 1e-2)]
+    assert following(grid, grid[2]) == (0.15, 0.03)
+    assert following(grid, grid[0]) == (3.33e-4, 1e-4)
+    assert following(grid, grid[1]) is None
+    assert following([*grid, (0.15, 0.03)], grid[2]) is None  # the one past the end has lost
+    assert following(grid[:1], grid[0]) is None
+    assert possible([(0.1,), (0.2,)], 2) == [(0.6,), (1.8,), (0.0333,), (0.0111,)]
+    assert possible([(0.1,)], 2) == possible([], 2) == []
+
+
+def test_what_it_tries_is_among_what_is_kept_for_it() -> None:
+    for end in (0, 2):
+        tried: list[Any] = [(1e-3,), (1e-2,), (5e-2,)]
+        best = tried[end]
+        for _ in range(4):
+            best = following(tried, best) or ()
+            tried.append(best)
+        assert set(tried[3:]) <= set(possible(tried[:3], 4))
+
+
+def test_the_rule_is_that_of_the_best_trial_so_far(found: Any) -> None:
+    """Followed by hand through every arm's trials, from what they scored."""
+    for name in ARMS[:2]:
+        trials = arms(found)[name]["trials"]
+        assert len(trials) > 2
+        for count in range(2, len(trials) + 1):
+            seen = trials[:count]
+            best = max(seen, key=lambda one: (one["dev"], -one["loss"]))["learning_rate"]
+            tried = rates({"trials": seen})
+            more = {max(tried): max(tried) * 3, min(tried): min(tried) / 3}.get(best)
+            if count < len(trials):
+                assert trials[count]["learning_rate"] == pytest.approx(more, rel=1e-2)
+            else:
+                assert more is None or count == 5
+    assert not arms(found)["zero-shot"]["trials"]
+    assert "the learning rates 1e-07, 1e-06, and up to 3 past an end of these that won." in page(found)
+
+
+def test_they_are_the_runs_of_the_same_rates_typed(folder: Path, found: Any) -> None:
+    for name in ARMS[:2]:
+        typed = ran(folder, f"typed-{name[:4]}", arms=[name], learning_rates=tuple(rates(arms(found)[name])))
+        one, other = arms(typed)[name], arms(found)[name]
+        assert one["learning_rate"] == other["learning_rate"] and one["score"] == other["score"]
+        assert {trial["id"]: trial["dev"] for trial in one["trials"]} == {
+            trial["id"]: trial["dev"] for trial in other["trials"]
+        }
+
+
+def test_without_it_nothing_changes_and_the_edge_is_told(folder: Path) -> None:
+    plain = ran(folder, "plain")
+    assert all(len(arms(plain)[name]["trials"]) == 2 for name in ARMS[:2])
+    said = [line for line in str(plain).splitlines() if line.startswith("note: The ")]
+    chosen = {name: arms(plain)[name]["learning_rate"] for name in ARMS[:2]}
+    for end, rate in (("largest", 1e-6), ("smallest", 1e-7)):
+        named = [name for name in ARMS[:2] if chosen[name] == rate]
+        assert [line for line in said if end in line] == [
+            f"note: The {end} learning rate tried was chosen for {', '.join(named)}: a "
+            f"{'larger' if end == 'largest' else 'smaller'} one might do better. With compare --beyond 2 such arms "
+            "try up to 2 past the end."
+        ] * bool(named)
+    assert said and said[0].removeprefix("note: ") in page(plain)
+    assert "past an end of these" not in page(plain)
+
+
+def test_a_run_that_was_stopped_keeps_what_it_had(folder: Path, found: Any) -> None:
+    kept = {path: path.stat().st_mtime_ns for path in sorted(found.folder.glob("arms/*/result.json"))}
+    before = found.results["arms"]
+    (found.folder / "results.json").unlink()
+    again = ran(folder, "beyond", beyond=3)
+    assert json.loads(json.dumps(again.results["arms"])) == json.loads(json.dumps(before))
+    assert {path: path.stat().st_mtime_ns for path in sorted(found.folder.glob("arms/*/result.json"))} == kept
+
+
+def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, monkeypatch: Any) -> None:
+    wanted = set[str]()
+    monkeypatch.setattr("tunescope.system.run_folder.sweep", lambda _, names: wanted.update(names))
+    for arm in arms(ran(folder, "swept", beyond=3)).values():
+        assert {one["id"] for one in arm["trials"] + arm["runs"] if arm["trials"]} <= wanted
+
+
+def test_a_run_begun_before_there_was_such_an_option_goes_on(folder: Path) -> None:
+    begun = ran(folder, "older", arms=["lora:rank=2"])
+    config = json.loads((begun.folder / "config.json").read_text())
+    assert config.pop("beyond") == 0
+    (begun.folder / "config.json").write_text(json.dumps(config))
+    assert ran(folder, "older", arms=["lora:rank=2"]).results["arms"] == begun.results["arms"]
+    with pytest.raises(UserError, match=r"another comparison \(it differs in: beyond\)"):
+        ran(folder, "older", arms=["lora:rank=2"], beyond=1)
+
+
+@pytest.mark.parametrize("how", [{"workers": 2}, {"together": 4}])
+def test_workers_and_shared_passes_find_the_same(folder: Path, found: Any, how: dict[str, int]) -> None:
+    other = arms(ran(folder, "-".join(how), beyond=3, **how))
+    for name in ARMS[:2]:
+        assert rates(other[name]) == rates(arms(found)[name])
+        assert other[name]["score"] == pytest.approx(arms(found)[name]["score"], abs=1e-6)
+
+
+def test_with_halving_the_end_is_that_of_the_rate_that_went_on(folder: Path) -> None:
+    halved = ran(folder, "halved", beyond=1, halving=True, arms=["lora:rank=2"])
+    trials = arms(halved)["lora:rank=2"]["trials"]
+    assert [trial["status"] for trial in trials].count("lost") == 1
+    assert len(trials) == 3 and trials[2]["status"] == "done"
+
+
+def test_one_that_diverges_past_the_end_costs_nothing(folder: Path) -> None:
+    grid = (1e-3, 1e30)
+    wild = ran(folder, "wild", arms=["lora:rank=2"], learning_rates=grid, beyond=2)
+    arm = arms(wild)["lora:rank=2"]
+    assert arm["status"] == "done" and arm["learning_rate"] < 1 and len(arm["trials"]) > 2
+
+
+def test_what_it_takes_is_counted_and_the_command_says_it() -> None:
+    whole = plan(beyond=2)
+    assert _runs(whole) == [500] * 7 and _runs(plan()) == [500] * 5
+    assert sorted(_runs(plan(beyond=2, halving=True))) == [200] * 2 + [500] * 5
+    assert "--beyond 2" in command(check(whole)) and "--beyond" not in command(plan())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beyond": -1}, "--beyond -1 is too small; give a whole number of 0 or more."),
+        ({"beyond": 1, "trials": 1}, "--beyond has no effect on one learning rate; give more with --trials or --lr."),
+        ({"beyond": 1, "rates": (1e-3,)}, "--beyond has no effect on one learning rate; give more"),
+    ],
+)
+def test_what_it_cannot_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        check(plan(**changes))
+    assert message in str(caught.value)
+
+
+def test_a_pilot_has_none() -> None:
+    with pytest.raises(UserError, match="--beyond has no effect in a pilot"):
+        piloted(plan(beyond=1))
+
+
+def test_a_result_of_an_older_version_is_read(found: Any) -> None:
+    old = {**found.results, "protocol": {k: v for k, v in found.results["protocol"].items() if k != "beyond"}}
+    assert terminal.edges({**old, "protocol": old["protocol"] | {"pilot_of": {"steps": 12}}}) == []
+    assert terminal.edges(old) == [line.replace("5", "2") for line in terminal.edges(found.results)]

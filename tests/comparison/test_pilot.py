@@ -1,0 +1,184 @@
+"""A pilot: what it cuts, what it says, and that what it rests on is where it is said to be."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import tinyrun
+from made_results import LORA, PREFIX, ZERO, results
+
+from tunescope.comparison import comparison
+from tunescope.comparison.pilot import piloted
+from tunescope.report.verdict import forecast
+from tunescope.report.verdict.evidence import gather
+from tunescope.report.verdict.forecast import Features, answer, probabilities
+from tunescope.report.verdict.verdict import decide
+from tunescope.trial import command, plan
+from tunescope.trial.train.loop import Settings
+
+WEIGHTS = {
+    "context suffices": {"constant": 1.0, "context": 2.0, "delta": -1.0, "context_loss": -3.0, "delta_loss": 2.0}
+    | {"latent": 4.0, "depth": 0.5},
+    "weights needed": {"constant": -1.0, "context": -2.0, "delta": 1.0, "context_loss": 3.0, "delta_loss": -2.0}
+    | {"latent": -4.0, "depth": -0.5},
+}
+WHOLE = {"steps": 400, "seeds": [0, 1, 2], "eval_every": 40, "patience": 5, "trials": 3, "rates": []}
+
+
+@pytest.fixture(autouse=True)
+def weights(monkeypatch):
+    monkeypatch.setattr(forecast, "WEIGHTS", WEIGHTS)
+    monkeypatch.setattr(forecast, "FITTED_ON", "a test")
+
+
+def asked(**changes) -> plan.Plan:
+    given = {"model": "m", "data": {"train": "/t.jsonl"}, "task": {"kind": "generation"}, "seeds": (4, 5, 6)}
+    return plan.Plan(**{**given, "settings": Settings(steps=437, eval_every=50, patience=3), **changes})
+
+
+def test_it_takes_at_most_a_tenth_of_the_steps_of_the_whole():
+    whole, cut = asked(), piloted(asked())
+    assert (cut.trial_steps, cut.settings.steps, cut.seeds, cut.trials) == (14, 174, (4,), 3)
+    taken = cut.trials * cut.trial_steps + cut.settings.steps * len(cut.seeds)
+    assert taken * 10 <= whole.settings.steps * (whole.trials + len(whole.seeds) - 1)
+    assert cut.settings.patience > cut.settings.steps / cut.settings.eval_every  # never stopped early
+
+
+@pytest.mark.parametrize(
+    ("changes", "trial", "steps"),
+    [
+        ({"seeds": (0,), "trials": 1}, None, 43),  # a tenth of one run, and no rate to choose
+        ({"seeds": (0,), "trials": 2}, 8, 71),  # 87 in all: two trials of a fifth together, and the rest
+        ({"seeds": (0, 1), "trials": 2}, 13, 105),
+        ({"seeds": tuple(range(10))}, 34, 174),  # no run longer than two fifths
+        ({"seeds": (0, 1, 2), "rates": (1e-4, 1e-3, 1e-2, 1e-1)}, 13, 174),
+    ],
+)
+def test_the_length_of_its_trials_and_runs(changes, trial, steps):
+    cut = piloted(asked(**changes))
+    assert (cut.trial_steps, cut.settings.steps, cut.rates) == (trial, steps, asked(**changes).rates)
+
+
+def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
+    cut = piloted(asked())
+    assert command.command(cut) == command.command(asked()) + " --pilot"
+    assert plan.from_json(json.loads(json.dumps(plan.to_json(cut))), Path("config.json")) == cut
+
+
+def test_the_probabilities_are_the_softmax_of_the_linear_scores():
+    from scipy.special import softmax
+
+    found = Features(context=0.2, delta=0.7, context_loss=-1.5, delta_loss=-2.0, latent=0.1, depth=0.3)
+    context = 1 + 2 * 0.2 - 0.7 - 3 * -1.5 + 2 * -2.0 + 4 * 0.1 + 0.5 * 0.3
+    expected = softmax([context, -context, 0.0])
+    assert list(probabilities(found, WEIGHTS).values()) == pytest.approx(list(expected))
+
+
+@pytest.mark.parametrize(
+    ("chances", "expected"),
+    [
+        ((0.91, 0.05, 0.04), "context suffices"),
+        ((0.05, 0.91, 0.04), "weights needed"),
+        ((0.02, 0.02, 0.96), "no verdict"),
+        ((0.5, 0.4, 0.1), "no verdict"),
+    ],
+)
+def test_only_a_sure_outcome_is_an_answer(chances, expected):
+    assert answer(dict(zip(forecast.OUTCOMES, chances, strict=True))) == expected
+
+
+def shown(context_loss, delta_loss, first=4.0):
+    """Results in which the two arms' losses ended there."""
+    found = json.loads(json.dumps(results(ZERO, PREFIX, LORA)))
+    for arm, last in ((found["arms"][1], context_loss), (found["arms"][2], delta_loss)):
+        for run in arm["runs"]:
+            run |= {"seconds": 6.0, "mechanism": {"content_pattern_shift": 0.25}}
+            run["curve"] = [{"step": 10, "loss": first, "dev": 0.0}, {"step": 40, "loss": last, "dev": 0.0}]
+        arm["runs"], arm["trials"] = arm["runs"][:1], [{"dev": 0.0}] * 3
+    found["protocol"] |= {"pilot_of": WHOLE, "steps": 40, "seeds": [0]}
+    return found
+
+
+def test_features_are_read_from_scores_curves_and_mechanism():
+    from math import log
+
+    found = forecast.features(gather(shown(0.5, 0.25) | {"model": {"layers": 3}}, 0.02))
+    expected = {"context": 0.9, "delta": 0.9, "context_loss": log(0.51), "delta_loss": log(0.26)}
+    assert asdict(found) == pytest.approx(expected | {"latent": 0.52, "depth": log(3)})
+
+
+def test_a_pilot_answers_by_the_forecast_and_says_what_the_whole_would_take():
+    for losses, expected in (((0.02, 0.5), "context suffices"), ((3.5, 0.02), "weights needed")):
+        said = decide(shown(*losses))
+        assert said["answer"] == expected
+        assert said["evidence"]["reason"] == "forecast"
+        assert said["sentences"][0].startswith("From the pilot, the probabilities for the full comparison are: context")
+        assert said["sentences"][3].startswith("The whole comparison, 400 steps and 3 seeds, would take about 10.0 min")
+        assert "not needed" in said["sentences"][3]  # 2 arms of 6 s, 10 times as long, 3 trials and 2 more seeds
+
+
+def test_an_unsure_pilot_says_that_the_whole_is_worth_it():
+    said = decide(shown(1.0, 0.127))
+    assert said["answer"] == "no verdict"
+    assert "it is worth it" in said["sentences"][3]
+
+
+def test_a_pilot_without_one_kind_of_arm_has_no_verdict():
+    found = shown(0.5, 0.5)
+    found["arms"] = found["arms"][:2]
+    assert decide(found)["sentences"][0].startswith("A pilot needs a context arm and a delta arm that finished")
+
+
+def test_a_whole_comparison_is_judged_by_its_own_rule_and_carries_the_forecast():
+    found = shown(0.5, 0.25)
+    found["protocol"]["pilot_of"] = None
+    said = decide(found)
+    assert len(said["sentences"]) == 3
+    assert set(said["forecast"]["probabilities"]) == set(forecast.OUTCOMES)
+    assert sum(said["forecast"]["probabilities"].values()) == pytest.approx(1, abs=2e-3)
+
+
+def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_attention(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+    found = comparison.compare(
+        model,
+        data,
+        arms=("zero-shot", "prefix", "lora"),
+        budget=256,
+        settings=replace(Settings(), steps=100, batch_size=8, eval_every=10),
+        seeds=2,
+        trials=2,
+        out=tmp_path / "run",
+        quiet=True,
+        pilot=True,
+    )
+    whole = {"steps": 100, "seeds": [0, 1], "eval_every": 10, "patience": 5, "trials": 2, "rates": []}
+    assert found.results["protocol"]["pilot_of"] == whole
+    protocol = found.results["protocol"]
+    assert (protocol["trial_steps"], protocol["steps"]) == (3, 24)  # two trials and a run: a tenth of three of 100
+    taken = [json.loads(path.read_text())["steps"] for path in (tmp_path / "run" / "arms").glob("*/result.json")]
+    assert sorted(taken) == [0, 3, 3, 3, 3, 24, 24]
+    assert [one["runs"][0]["steps"] for one in found.results["arms"]] == [0, 24, 24]
+    assert found.results["command"].endswith("--pilot")
+    assert len(found.results["verdict"]["sentences"]) == 4
+    prefix, lora = (one["runs"][0]["mechanism"] for one in found.results["arms"][1:])
+    assert prefix["content_pattern_shift"] < 1e-6 < lora["content_pattern_shift"]
+    assert 0 < prefix["context_share"] < 1 and lora["context_share"] is None
+    inside = found.results["inside"]
+    held = {pair["title"].rpartition(", ")[2]: pair for pair in inside["pairs"]}
+    assert held["prefix"]["before"]["values"] == held["prefix"]["after"]["values"]
+    assert [len(one["values"][-1]) - one["n_context"] for one in inside["figure"]] == [
+        len(inside["figure"][0]["queries"])
+    ] * 3
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Inside attention" in page and "with prefix" in page and "Attention over the text alone, lora" in page
+
+
+def test_the_packaged_weights_are_those_of_the_committed_calibration(monkeypatch):
+    monkeypatch.undo()
+    path = Path(__file__).parents[2] / "results" / "verdict-calibration.json"
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["table"]["numbers"]["weights"] == forecast.WEIGHTS
+    assert len(result["units"]) == 80
+    assert forecast.FITTED_ON.startswith("64 small worlds")
