@@ -76,7 +76,7 @@ def _forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (tmp_path / "forms" / f"{name}.py").write_text(text)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path / "forms")])
     yield
-    formats.told.cache_clear()
+    formats.outline.cache_clear()
     for name in ("made", "checked", "onlyread"):
         sys.modules.pop(f"tunescope.exchange.formats.{name}", None)
 
@@ -285,7 +285,7 @@ def test_help_lists_the_forms_that_a_verb_takes() -> None:
 
 @pytest.mark.parametrize("name", formats.names())
 def test_every_form_says_what_it_is_and_where_it_serves(name: str) -> None:
-    told = formats.told(name)
+    told = formats.outline(name)
     assert told["ABOUT"] and told["SERVES"]
     assert "write" in told or "read" in told
     for does in {"write", "read"} & told.keys():

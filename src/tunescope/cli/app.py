@@ -205,7 +205,9 @@ def probe(
     from tunescope.probes import study as probe_run
     from tunescope.report import terminal
 
-    asked = probe_run.Asked(name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]]))
+    asked = probe_run.ProbeRequest(
+        name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]])
+    )
     finding, page = probe_run.run(asked)
     print(f"{terminal.finding(finding)}\n\npage: {page}")
 
@@ -241,7 +243,7 @@ def anchors(
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, ProtocolOptions(test=test, seeds=seeds), task, None)
-    asked = study.Asked(plan, k, rows, only)
+    asked = study.AnchorRequest(plan, k, rows, only)
     found = study.study(asked, lambda line: print(line, flush=True))
     place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
     command = shlex.join(["tunescope", *sys.argv[1:]])
@@ -285,7 +287,7 @@ def search(
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, ProtocolOptions(dev=dev, test=test, seeds=seeds), task, None)
-    asked = study.Asked(plan, method, passes, transfer_to)
+    asked = study.SearchRequest(plan, method, passes, transfer_to)
     place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
     command = shlex.join(["tunescope", *sys.argv[1:]])
     results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)

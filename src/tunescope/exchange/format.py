@@ -30,7 +30,7 @@ def find(name: str, does: str) -> Any:
     """
     form = plugins.find(FOLDER, name, "format")
     if not hasattr(form, does):
-        able = [other for other in names() if does in told(other)]
+        able = [other for other in names() if does in outline(other)]
         word = "written" if does == "write" else "read"
         raise UserError(f"Format {name!r} is not {word} here. These are: {', '.join(able) or 'none'}.")
     return form
@@ -38,11 +38,11 @@ def find(name: str, does: str) -> Any:
 
 def lines(does: str) -> list[str]:
     """NAME: its ABOUT, for every form that does it; nothing is imported."""
-    return [f"{name}: {told(name)['ABOUT']}" for name in names() if does in told(name)]
+    return [f"{name}: {outline(name)['ABOUT']}" for name in names() if does in outline(name)]
 
 
 @cache
-def told(name: str) -> dict[str, str]:
+def outline(name: str) -> dict[str, str]:
     """The literal strings of a form's file by name, and its public functions as "", read without importing it."""
     place = next(path for path in plugins.files(FOLDER) if path.stem == name)
     found: dict[str, str] = {}

@@ -70,7 +70,7 @@ def _mean(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def told(found: Sequence[dict[str, Any]]) -> Finding:
+def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """A row for every way, and loyalty against size."""
     rows = []
     for way in found[0]["ways"]:
