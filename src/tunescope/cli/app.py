@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from tunescope import __version__
 from tunescope.cli.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
 from tunescope.errors import UserError
-from tunescope.exchange import format as formats
+from tunescope.exchange.format import format_lines
 from tunescope.probes import names
 from tunescope.system.forkserver import begin, calm
 from tunescope.system.plugins import lines as lines_of
@@ -198,7 +198,7 @@ def probe(
     if not name:
         print("\n".join(names.lines()))
         return
-    names.check(name)
+    names.known_probe(name)
     missing = [option for option, given in (("--model", model), ("--artifact", artifact)) if not given]
     if missing:
         raise UserError(f"probe {name} needs {' and '.join(missing)}: tunescope probe {name} --model M --artifact DIR")
@@ -314,7 +314,7 @@ def data(corpus: str = "", /, *, out: str | None = None) -> None:
         print(line, flush=True)
 
 
-@app.command(help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("write")))
+@app.command(help_epilogue="Formats:\n\n" + "\n\n".join(format_lines("write")))
 def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
     """Write a saved artifact as another library's files: read back, compared, and where they can be served.
 
@@ -330,7 +330,7 @@ def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
         _say(line)
 
 
-@app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("read")))
+@app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(format_lines("read")))
 def import_(folder: str, /, *, form: Annotated[str, Parameter(name="--from")], model: str, out: str) -> None:
     """Read an artifact that another library wrote, and save it as tunescope's own.
 

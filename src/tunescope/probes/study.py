@@ -20,16 +20,16 @@ from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import kind
 from tunescope.models.load import load_model
-from tunescope.probes import names as probe_list
+from tunescope.probes.names import LOOKS, known_probe
 from tunescope.probes.see import see
-from tunescope.report import findings_page as report
+from tunescope.report import findings_page
 from tunescope.report.finding import Finding
 from tunescope.system import files, machine, plugins
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
-from tunescope.tasks.prompts import mask as masking
 from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts.mask import place
 
 ROWS = 8
 ANSWER = 12  # tokens that an encoder-decoder's decoder is read on
@@ -56,7 +56,7 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
         UserError: there is no such probe; the model, artifact, file or a text cannot be used; the artifact has
             nothing of the kind that the probe looks at; the family's attention is not reached.
     """
-    module = plugins.load(probe_list.LOOKS, probe_list.check(request.probe))
+    module = plugins.load(LOOKS, known_probe(request.probe))
     artifacts = load(request.artifact)
     needs_text = getattr(module, "NEEDS_TEXT", True)
     _check_asked(request, needs_text)
@@ -76,7 +76,7 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
     }
     folder = Path(request.out) if request.out else Path("runs") / f"probe-{request.probe}"
     with files.disk_errors_named(folder):
-        return finding, report.write(finding, folder, facts, texts, request.command)
+        return finding, findings_page.write(finding, folder, facts, texts, request.command)
 
 
 def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
@@ -108,7 +108,7 @@ def _texts(request: ProbeRequest, tokenizer: Any, model_kind: str) -> list[str]:
     task = (saving.read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
     template = task.get("template")
     if template is not None and task.get("by") == "words":
-        template = masking.place(template, tokenizer, model_kind).template
+        template = place(template, tokenizer, model_kind).template
     if template is None:
         field = next((name for name in ("text", "input") if name in rows[0]), None)
         if field is None:

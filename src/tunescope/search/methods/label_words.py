@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope.errors import UserError
-from tunescope.search.finalists import Candidate, settled, settled_by_tuning
-from tunescope.search.finalists import tuning as tuning_of
+from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tuning_of
 from tunescope.search.search import Found, Point, Say, Search
 
 if TYPE_CHECKING:
