@@ -66,7 +66,7 @@ def bench(material):
 def on(bench, asked, folder, **options):
     """`asked` on a model that is loaded already."""
     bench.plan = asked
-    bench.cache.clear()
+    bench.rows.clear()
     return comparison.run(asked, folder, lambda: bench, by_name=True, quiet=True, **options)
 
 

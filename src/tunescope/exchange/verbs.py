@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tunescope import exchange
 from tunescope.attachment import saving
 from tunescope.errors import UserError
+from tunescope.exchange import convert
 from tunescope.exchange.format import find_format
 from tunescope.methods.typed import show
 from tunescope.models.load import load_model
@@ -26,7 +26,7 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     answers = (about.get("task") or {}).get("by")
     base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
     with files.errors_told(out):
-        done = exchange.export(out, artifacts, to=to, model=base, tokenizer=tokenizer, about=about)
+        done = convert.export(out, artifacts, to=to, model=base, tokenizer=tokenizer, about=about)
     yield f"written: {done.path}"
     yield from (f"note: {note}" for note in done.notes)
     if done.difference is not None:
@@ -44,7 +44,7 @@ def imported(folder: str, form: str, model: str, out: str) -> Iterator[str]:
     if Path(out).exists():
         raise UserError(f"{out} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     base, tokenizer = load_model(model)
-    found = exchange.read(folder, form=form, model=base, tokenizer=tokenizer)
+    found = convert.read(folder, form=form, model=base, tokenizer=tokenizer)
     about = {"imported": {"from": form, "notes": found.notes}}
     with files.errors_told(out):
         saving.save(out, found.artifacts, model=base, tokenizer=tokenizer, about=about)

@@ -30,7 +30,7 @@ def with_found(bench: Bench, found: Found) -> Bench:
         return bench
     task = replace(bench.task, **changes)
     task = task.prepare(bench.splits.parts(), bench.tokenizer, model_kind=bench.kind)
-    return replace(bench, task=task, cache={})
+    return replace(bench, task=task, rows={})
 
 
 def made(bench: Bench, text: str) -> Artifact | None:

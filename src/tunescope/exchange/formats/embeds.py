@@ -12,8 +12,8 @@ from torch import Tensor
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
-from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference, sample
+from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import added_rows, checkpoint, embeddings
 from tunescope.exchange.serving.embeds_client import client
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens

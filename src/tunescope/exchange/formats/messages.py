@@ -10,8 +10,8 @@ import torch
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
-from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference
+from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import checkpoint, embeddings
 from tunescope.exchange.serving.chat_template import messages
 from tunescope.exchange.serving.prompted import JOINTS, samples

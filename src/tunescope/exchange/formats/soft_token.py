@@ -11,8 +11,8 @@ from torch import Tensor
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
-from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference
+from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import added_rows, checkpoint, embeddings, soft_token_page
 from tunescope.exchange.serving.prompted import Prompted, prompted, samples
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
-from tunescope.trial.demos.spec import Demos, count
+from tunescope.trial.demos.spec import Demos, Set, Source, count
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tunescope.trial.bench import Bench
 
 
@@ -42,30 +39,13 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
 
-Set = tuple[int, ...]  # training rows in the order in which they are shown
-
-
-@dataclass(frozen=True)
-class Source:
-    """What sets are drawn from.
-
-    groups: what is drawn from -> training rows: each class, or all rows where classes do not count. take: rows of
-    each group in a set. states: part -> (rows, width), of length 1; empty where nothing is compared.
-    """
-
-    groups: Mapping[str, Sequence[int]]
-    take: int
-    states: Mapping[str, Tensor]
-
-
 def source(demos: Demos, bench: Bench) -> Source:
     """What the demonstrations of this bench are drawn from; compared once, with nothing attached to the model."""
     from tunescope.tasks.choosing import unit
     from tunescope.tasks.kinds.classification import Classification
     from tunescope.trial.plan import PARTS
 
-    key = f"source of {demos}"
-    if key not in bench.shown:
+    if demos not in bench.demos.sources:
         task, rows = bench.task, bench.splits.train
         groups: dict[str, list[int]] = {}
         by_class = isinstance(task, Classification) and demos.choose not in ("nearest", "random")
@@ -74,9 +54,8 @@ def source(demos: Demos, bench: Bench) -> Source:
                 index
             )
         states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
-        bench.shown[key] = Source(groups, demos.k if by_class else count(demos, task), states)
-    found: Source = bench.shown[key]
-    return found
+        bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states)
+    return bench.demos.sources[demos]
 
 
 def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -> list[Set]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tunescope.trial.demos.draw import Set, sets_of, text
-from tunescope.trial.demos.spec import Demos
+from tunescope.trial.demos.draw import sets_of, text
+from tunescope.trial.demos.spec import Demos, Set
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,14 +38,13 @@ class Asking:
 
     def fronts(self, part: str, seed: int) -> list[list[Ids]]:
         """set -> row -> the tokens of its demonstrations, drawn by the seed; the same whenever they are asked for."""
-        shown, key = self.bench.shown, f"{self.demos} {self.task!r} {part} {seed} {self.begun}"
-        if key not in shown:
+        kept, key = self.bench.demos.fronts, (self.demos, repr(self.task), part, seed, self.begun)
+        if key not in kept:
             random = Random(f"{seed} {part}")
             rows = range(len(self.bench.encoded(part, bos=False, room=None, task=self.task)))
             sets = [sets_of(self.demos, self.bench, part, index, random) for index in rows]
-            shown[key] = [[self._tokens(one) for one in some] for some in zip(*sets, strict=True)]
-        found: list[list[Ids]] = shown[key]
-        return found
+            kept[key] = [[self._tokens(one) for one in some] for some in zip(*sets, strict=True)]
+        return kept[key]
 
     def rows(self, part: str, seed: int) -> list[list[Encoded]]:
         """set -> the rows of a part behind its demonstrations, cut beside the longest of them."""
