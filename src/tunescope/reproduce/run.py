@@ -114,7 +114,7 @@ def _with(work: Callable[..., str], given: tuple[Any, ...]) -> str:
 
 
 def _world(world: Any) -> str:
-    from tunescope.lab.worlds.pretrained import pretrained
+    from tunescope.lab.worlds.world_cache import pretrained
 
     started = time.monotonic()
     pretrained(world)

@@ -12,7 +12,7 @@ alone; they say nothing of what gradient descent finds, or of what a given pretr
 """
 
 from tunescope.theory.capacity import Capacity, capacities, count_outputs
-from tunescope.theory.checking import Check, Wrong, verify
+from tunescope.theory.check import Check, Wrong, verify
 from tunescope.theory.network import Network
 from tunescope.theory.theorems import maps, responses, sequences
 

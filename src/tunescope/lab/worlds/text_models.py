@@ -24,8 +24,8 @@ from transformers.utils import logging
 
 from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import read_manifest, write_manifest
-from tunescope.lab.worlds.pretrained import cache
 from tunescope.lab.worlds.text_files import digest, read
+from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
 from tunescope.trial.train.loop import Problem, Progress, Settings, train
 

@@ -15,8 +15,8 @@ from markupsafe import Markup
 from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
 from tunescope.lab.worlds.recall import Recall, tokenizer
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.probes.anchors.prompts import Prompt, choices
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.study import AnchorRequest, rounds_of
