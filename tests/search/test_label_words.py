@@ -11,7 +11,7 @@ import transformers as tf
 from test_cli import call
 from torch.nn import functional as F
 
-from tunescope.data.splitting import Splits
+from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
 from tunescope.search.methods.label_words import LabelWords

@@ -12,7 +12,7 @@ alone; they say nothing of what gradient descent finds, or of what a given pretr
 """
 
 from tunescope.theory.constructions.capacity import Capacity, capacities, count_outputs
-from tunescope.theory.constructions.checking import Check, Wrong, verify
+from tunescope.theory.constructions.check import Check, Wrong, verify
 from tunescope.theory.constructions.network import Network
 from tunescope.theory.constructions.theorems import maps, responses, sequences
 
