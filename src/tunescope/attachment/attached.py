@@ -17,7 +17,8 @@ from tunescope.attachment.fit import at_site, initialised, site_uses
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
-from tunescope.attachment.guards.marks import ATTACHED, marked
+from tunescope.attachment.guards.marks import attached_to, marked
+from tunescope.attachment.guards.packing import unpacked
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import acting, frozen, pooled
 from tunescope.attachment.weights import patched
@@ -32,7 +33,6 @@ from tunescope.methods.artifact import (
     Spec,
 )
 from tunescope.models.anatomy import kind
-from tunescope.models.quantised import unpacked
 
 
 class Attached(Held):
@@ -53,7 +53,7 @@ class Attached(Held):
         self._enter_or_leave()
 
     def _enter(self) -> None:
-        if ATTACHED in self.model.__dict__:
+        if attached_to(self.model) is not None:
             raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
@@ -73,7 +73,7 @@ class Attached(Held):
         enter(compiled_anew(self.model))
 
     def __repr__(self) -> str:
-        where = "Attached to" if self.model.__dict__.get(ATTACHED) is self else "Detached from"
+        where = "Attached to" if attached_to(self.model) is self else "Detached from"
         specs = ", ".join(str(artifact.spec) for artifact in self.artifacts)
         own = sum(value.numel() for value in self.parameters())
         beside = f"{own:,} parameters to tune beside the model's {self._beside:,}"
@@ -95,7 +95,7 @@ class Attached(Held):
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Within it the model is bare; afterwards what was attached stands in it again, in the same tensors."""
-        is_on = self.model.__dict__.get(ATTACHED) is self
+        is_on = attached_to(self.model) is self
         self._stack.close()
         try:
             yield

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.guards.packing import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, Project, TokenContext
 from tunescope.models import family
 from tunescope.models.anatomy import entries, kind
 from tunescope.models.fingerprint import fingerprint, hash_tensors
-from tunescope.models.quantised import is_quantised, unpacked
+from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site, resolve
 
 Extras = dict[str, tuple[Extra, ...]]

@@ -20,14 +20,14 @@ from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
-from tunescope.attachment.guards.marks import ATTACHED, marked, standing_in
+from tunescope.attachment.guards.marks import attached_to, marked, standing_in
+from tunescope.attachment.guards.packing import unpacked
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import argument_names, entries, kind
 from tunescope.models.positions import shifted
-from tunescope.models.quantised import unpacked
 
 Names = Sequence[str | None]
 
@@ -59,7 +59,7 @@ class Banked(Held):
         self._enter_or_leave()
 
     def _enter(self) -> None:
-        if ATTACHED in self.model.__dict__:
+        if attached_to(self.model) is not None:
             raise UserError("This model has artifacts attached already: detach() first.")
         enter = self._stack.enter_context
         enter(marked(self.model, self, wants_output_start=kind(self.model) == "decoder", in_weights=False))
