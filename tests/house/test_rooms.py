@@ -3,6 +3,7 @@
 Each rule is a function of a folder in `room_rules`, which is asked of the package, and of a made-up one that breaks it.
 """
 
+import graphlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import room_rules
 
+from scripts import rooms
 from scripts.imports import PACKAGE
 from tunescope.system import plugins
 
@@ -198,6 +200,24 @@ def test_every_rule_is_shown_to_fail() -> None:
 def test_a_row_of_the_table_names_rows_above_it() -> None:
     rooms = list(TABLE)
     assert all(rooms.index(below) < rooms.index(name) for name, row in TABLE.items() for below in row)
+
+
+def test_the_picture_of_the_rooms_is_what_the_imports_say() -> None:
+    assert rooms.PICTURE.read_text("utf-8") == rooms.picture(), "docs/rooms.svg is not of this code: type make rooms"
+
+
+def test_an_arrow_runs_down_and_stands_for_every_import_that_follows_from_it() -> None:
+    edges = {
+        "ground": set(),
+        "low": {"ground"},
+        "aside": {"ground"},
+        "high": {"low", "aside", "ground"},
+        "alone": set(),
+    }
+    assert rooms.reduced(edges) == edges | {"high": {"low", "aside"}}
+    assert rooms.floors(edges) == {"ground": 0, "low": 1, "aside": 1, "high": 2, "alone": 0}
+    with pytest.raises(graphlib.CycleError):
+        rooms.floors(edges | {"ground": {"high"}})
 
 
 @pytest.mark.parametrize("folder", PLUGINS)
