@@ -68,7 +68,7 @@ def _wide(spot: Spot) -> int:
 
 
 def _middles(rows: Sequence[list[Spot]], ways: Sequence[list[Spot]]) -> dict[Spot, float]:
-    """Each spot near the middle of those that it is joined to, none over another; beside them what is joined to none."""
+    """Each spot near the middle of those that it is joined to, none over another; what is joined to none beside."""
     joined: dict[Spot, list[Spot]] = {}
     for way in ways:
         for above, below in pairwise(way):

@@ -203,7 +203,8 @@ def test_a_row_of_the_table_names_rows_above_it() -> None:
 
 
 def test_the_picture_of_the_rooms_is_what_the_imports_say() -> None:
-    assert rooms.PICTURE.read_text("utf-8") == rooms.picture(), "docs/rooms.svg is not of this code: type make rooms"
+    up_to_date = rooms.PICTURE.read_text("utf-8") == rooms.picture()
+    assert up_to_date, "docs/rooms.svg is not of this code. Type: make rooms"
 
 
 def test_an_arrow_runs_down_and_stands_for_every_import_that_follows_from_it() -> None:
