@@ -1,1 +1,1 @@
-"""What the corpora share: official file names, entries with their lines, triples, parallel text, NAME:PATH."""
+"""Rows, their references and scores: files, splits, corpora, metrics. Never torch."""

@@ -1,1 +1,1 @@
-"""What recipes are made of and how they are run."""
+"""The papers again, a table a command: recipes, and what runs and shows them."""

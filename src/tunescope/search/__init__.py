@@ -1,1 +1,1 @@
-"""What searches share: what one is, what it costs, what it may write."""
+"""Prompts that a person can read: one loop, one objective, and the methods that look for words."""
