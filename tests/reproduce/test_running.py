@@ -10,7 +10,7 @@ import tunescope as ts
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
-from tunescope.reproduce.show import as_json, told
+from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
@@ -188,7 +188,7 @@ def test_the_interval_is_students_and_stays_within_what_the_value_can_be():
 
 def test_a_table_is_told_with_the_papers_words_and_as_json_with_every_value():
     table = Table(("a", "b"), [("row", [Cell((0.5, 0.7), ".6"), Cell(text="1,024")])], ["a note"])
-    lines = told("Title", table).splitlines()
+    lines = as_text("Title", table).splitlines()
     assert lines[0] == "Title" and lines[-1] == "a note"
     assert "(paper: .6)" in lines[3] and lines[3].endswith("1,024")
     assert as_json(table)["rows"][0]["cells"][0]["values"] == [0.5, 0.7]
