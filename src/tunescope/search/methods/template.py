@@ -31,9 +31,9 @@ class Template(Search):
     tune: with so many steps of full tuning each of the `finalists` (5) best on the development rows is tried, and the
     one that is best there after it is found, as in the paper; 0, what is found is best for the model as it is.
 
-    What is written is scored on all rows together (`searching.filling`), then each template is tried on the development
+    What is written is scored on all rows together (see `_infilling`), then each template is tried on the development
     rows with the model as it is; of equals the one that was likelier to be written comes first. The passes are those of
-    the model that is asked: one a development row and template, and those of tuning (`searching.tuning`). The writing
+    the model that is asked: one a development row and template, and those of tuning (see `finalists`). The writing
     model's own are not counted.
     """
 
