@@ -7,8 +7,8 @@ import pytest
 import tiny
 import tinyrun
 import torch
+from command_line import call
 from scipy.stats import t as student
-from test_cli import call
 from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, BloomForCausalLM
 
 import tunescope as ts

@@ -88,7 +88,7 @@ def test_more_than_one_token_goes() -> None:
 def test_nothing_of_a_token_is_left_where_a_text_is_cut(secret: str) -> None:
     """Before it is cut, a path makes the text so much shorter that the cut shows."""
     path = "/" + 3000 * "p" + "/q "
-    start = secret[: secret.find("-" if "-" in secret else "_") + 3] if "A" != secret[0] else secret[:6]
+    start = secret[: secret.find("-" if "-" in secret else "_") + 3] if secret[0] != "A" else secret[:6]
     for seen in {*range(len(start), len(secret), 6), 19, len(secret) - 1}:
         told = path + (2 * text.LIMIT - seen - len(path)) * "." + secret + " and more"
         assert start not in text.clean(told) and start not in text.said([{"input": told}])[0]["input"]

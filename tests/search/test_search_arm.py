@@ -7,7 +7,7 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.cli import arms as listing
+from tunescope.cli import arms
 from tunescope.cli.options import ProtocolOptions, TrainingOptions, question
 from tunescope.comparison import arms
 from tunescope.search import methods, typed
@@ -102,7 +102,7 @@ def plan_of(material):
 def test_a_search_is_one_file(known):
     assert typed.searches()["known"].__name__ == "Known"
     assert typed.show(typed.parse("known:text=a b")) == "known:text=a b"
-    assert "  known: Finds what it was told." in list(listing.lines())
+    assert "  known: Finds what it was told." in list(arms.lines())
     (known / "pair.py").write_text(FOUND + FOUND.replace("Known", "Other"))
     with pytest.raises(RuntimeError, match="has 2 public classes of kind Search; a file is one"):
         typed.searches()

@@ -15,14 +15,13 @@ import tiny
 import tinyrun
 import torch
 import transformers
+from command_line import call
 from search_tools import bench
-from test_cli import call
 
 import tunescope as ts
 from tunescope.cli.options import ProtocolOptions, question
-from tunescope.data import scores as metrics
-from tunescope.report import findings_page as page
-from tunescope.report import terminal
+from tunescope.data import scores
+from tunescope.report import findings_page, terminal
 from tunescope.search import findings, study, transfer, typed
 from tunescope.search.apply import stats_of, with_found
 from tunescope.search.methods.pez import PEZ
@@ -102,7 +101,7 @@ def _check_artifact(material, folder, run):
         rows = opened.encoded("test", bos=False, room=60)
         got = [list(one.stats) for one in opened.task.predict(opened.model, rows, opened.tokenizer)]
     assert got == run["stats"]
-    assert run["test"] == metrics.aggregate("accuracy", got)
+    assert run["test"] == scores.aggregate("accuracy", got)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +336,7 @@ def made_up(shown):
 def test_words_of_a_prompt_are_shown_and_never_read_as_markup():
     results = made_up("<script>x</script> [red]y[/red] \x1b[31m z")
     found = findings.findings(results)
-    html = page.page(list(found.values()), findings.facts(results))
+    html = findings_page.page(list(found.values()), findings.facts(results))
     assert "<script>" not in html and "&lt;script&gt;x" in html and "[red]y[/red]" in html
     text = "\n".join(map(terminal.finding, found.values()))
     assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + html
