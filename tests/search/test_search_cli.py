@@ -22,7 +22,7 @@ import tunescope as ts
 from tunescope.cli.options import ProtocolOptions, question
 from tunescope.data import scores
 from tunescope.report import findings_page, terminal
-from tunescope.search import findings, study, transfer, typed
+from tunescope.search import findings, names, study, transfer
 from tunescope.search.apply import stats_of, with_found
 from tunescope.search.methods.pez import PEZ
 from tunescope.search.methods.projected import Projected
@@ -295,19 +295,19 @@ def test_a_search_that_is_refused_is_told_beside_the_others(tunescope):
 def test_in_help_the_searches_are_listed(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     _, out, _ = call(monkeypatch, capsys, "search", "--help")
-    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(typed.searches())
-    assert all(f"{name}: " in out for name in typed.searches())
+    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(names.searches())
+    assert all(f"{name}: " in out for name in names.searches())
 
 
-@pytest.mark.parametrize("name", typed.searches())
+@pytest.mark.parametrize("name", names.searches())
 def test_what_is_shown_of_a_search_can_be_typed(name):
-    found = typed.parse(name)
-    assert typed.show(found) == name and typed.parse(typed.show(found)) == found
+    found = names.parse(name)
+    assert names.show(found) == name and names.parse(names.show(found)) == found
 
 
 def test_a_search_is_its_constructor_call():
-    assert typed.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
-    assert typed.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
+    assert names.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
+    assert names.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
 
 
 def made_up(shown):

@@ -9,7 +9,7 @@ from tunescope.methods.artifact import AttentionDelta, Context
 from tunescope.methods.deltas.full import Full
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.typed import explicit, made, parse, show
-from tunescope.search import typed as named
+from tunescope.search import names
 from tunescope.search.objective import check_answers
 from tunescope.system import plugins
 from tunescope.tasks.prompts.chain import NAME as COT
@@ -137,7 +137,7 @@ def passes(bench: "Bench") -> int:
 
 def _search(text: str) -> Any:
     """The search that an arm's text names, or None."""
-    return named.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
+    return names.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
 
 
 def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
@@ -145,7 +145,7 @@ def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
     check_answers(bench)
 
     note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
-    return Ready(arm, (), (), None, None, "context", note, counts, named.show(search), search)
+    return Ready(arm, (), (), None, None, "context", note, counts, names.show(search), search)
 
 
 def _front(text: str) -> tuple[Demos | None, Chain | None, str]:
