@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import tinyrun
-from command_line import call
+from commands import call
 
 from tunescope.cli import app
 from tunescope.cli.options import ProtocolOptions, TaskOptions, TrainingOptions, question

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import tinyrun
 import torch
-from command_line import call
+from commands import call
 from scipy.stats import t as student
 from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, BloomForCausalLM
 

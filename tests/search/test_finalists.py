@@ -6,7 +6,7 @@ import json
 import masked
 import pytest
 import torch
-from command_line import call
+from commands import call
 from test_label_words import WORDS, bench, causal, rows
 
 from tunescope.errors import UserError

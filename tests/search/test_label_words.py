@@ -8,7 +8,7 @@ import masked
 import pytest
 import torch
 import transformers as tf
-from command_line import call
+from commands import call
 from torch.nn import functional as F
 
 from tunescope.data.splits import Splits

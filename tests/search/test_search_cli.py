@@ -15,7 +15,7 @@ import tiny
 import tinyrun
 import torch
 import transformers
-from command_line import call
+from commands import call
 from search_tools import bench
 
 import tunescope as ts

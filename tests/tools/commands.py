@@ -1,4 +1,4 @@
-"""A command in this process, as a test types it."""
+"""Commands as a user types them, in this process."""
 
 import signal
 import sys
