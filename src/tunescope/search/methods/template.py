@@ -148,13 +148,13 @@ def _drawn(bench: Bench, per_class: int, seed: int) -> list[Any]:
 
 def _texts(bench: Bench, layout: Layout, rows: Sequence[Any], tokenizer: Any) -> list[tuple[int, ...]]:
     """What the writing model reads for each row: its fields and its label word around the spans, cut to LONGEST."""
-    from tunescope.tasks.prompts import template as prompts
+    from tunescope.tasks.prompts import templates
 
     task, found = bench.task, []
     for index, row in enumerate(rows):
         template = layout.asked(task.words[task.label_of(row, index)])
         values = {name: value(row, name, index) for name in task.fields()}
-        made = prompts.Layout(template, task.text, "encoder-decoder", True)
+        made = templates.Layout(template, task.text, "encoder-decoder", True)
         [(ids, _)] = made.encode(tokenizer, [values], [LONGEST], [place(row, index)])
         found.append(ids)
     return found

@@ -12,7 +12,7 @@ from tunescope.models.anatomy import kind
 from tunescope.tasks.answers import choices
 from tunescope.tasks.answers.calibration import share
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded, Prediction, behind
 
 

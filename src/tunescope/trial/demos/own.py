@@ -18,7 +18,7 @@ from tunescope.trial.demos.spec import Demos, Set
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tunescope.tasks.prompts.template import Ids
+    from tunescope.tasks.prompts.templates import Ids
     from tunescope.tasks.task import Encoded
     from tunescope.trial.bench import Bench
 
@@ -83,10 +83,10 @@ class Asking:
 
     def _tokens(self, rows: Set) -> Ids:
         from tunescope.methods.contexts.text import token_ids
-        from tunescope.tasks.prompts import template
+        from tunescope.tasks.prompts import templates
 
         tokenizer, words = self.bench.tokenizer, text(self.bench, self.task, rows)
-        return template.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
+        return templates.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
 
 
 def passes(demos: Demos) -> int:
