@@ -15,13 +15,13 @@ from tunescope.system import plugins
 from tunescope.tasks.prompts.chain import NAME as COT
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
-from tunescope.trial import specs as in_front
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
 from tunescope.trial.demos import check, draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.spec import Demos
+from tunescope.trial.specs import with_demonstrations
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -101,7 +101,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if chain:
         questions.check(chain, demos, bench, alone=rest == "")
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
-    before, standing = in_front.behind(bench, questions.asked(bench.task, demos, chain), first, typed)
+    before, standing = with_demonstrations(bench, questions.asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)

@@ -100,7 +100,7 @@ class Generation(Task):
             usual = lengths[ceil(0.99 * len(lengths)) - 1]
             longest = usual + max(4, usual // 10)
         self.writing().check(longest, tokenizer.eos_token_id is not None)
-        notes = [self.writing().told(longest), *languages.notes(tokenizer, self)]
+        notes = [self.writing().note(longest), *languages.notes(tokenizer, self)]
         blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
         if blank and self.blank_ends:
             notes.append(

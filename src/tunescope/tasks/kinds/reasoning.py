@@ -100,15 +100,15 @@ class Reasoning(Task):
         return likelihood.target_losses(model, batch, tokenizer)
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
-        """``told``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
+        """``figures``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
         drawn = range(self.chain.samples if self.chain else 1)
         answers = [self._answers(model, rows, tokenizer, batch_size, sample) for sample in drawn]
         found = []
         for row, given in zip(rows, zip(*answers, strict=True), strict=True):
             answer, share = vote(given)
             (right,) = statistics(self.metric, [answer or ""], [row.references], lowercase=self.lowercase)
-            told = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
-            found.append(Prediction(row.row, answer or "", right, told))
+            figures = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
+            found.append(Prediction(row.row, answer or "", right, figures))
         return found
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:

@@ -141,4 +141,4 @@ def answers(tokenizer: Any, found: Place, words: Sequence[str]) -> list[Ids]:
     """Token ids of each word at an encoder's mask: behind a space, or as the text begins, as the template has it."""
     end = templates.tail(found.front)
     space = " " if end.endswith(" ") else ""
-    return templates.behind(tokenizer, end[:-1] if space else end, space, words)
+    return templates.ids_behind(tokenizer, end[:-1] if space else end, space, words)
