@@ -17,7 +17,7 @@ def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Scored:
-    """The metric and its companions, its statistics and the texts row by row, and the mean of each figure of the answers."""
+    """The metric and its companions, its statistics and the texts row by row, and means of the answers' figures."""
 
     whole: dict[str, float]
     value: float
