@@ -7,7 +7,8 @@ STAMP := .venv/.installed
 
 # What a change is likely to break, in a minute and a half: the contract of all methods on a family of each kind, the
 # guards of the house, and the quick tests of each room.
-QUICK := tests/test_contract.py tests/house/test_dependencies.py tests/house/test_extension.py \
+LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_readme.py)
+QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
   $(addprefix tests/,system/test_files.py system/test_crew.py methods/test_typed.py methods/test_deltas.py \
   models/test_sites.py models/test_positions.py attachment/test_bank_rows.py attachment/test_saving.py \
   data/test_corpus.py data/test_bleu.py data/test_scores.py report/test_verdict.py report/test_table.py \
@@ -16,7 +17,7 @@ QUICK := tests/test_contract.py tests/house/test_dependencies.py tests/house/tes
   comparison/test_pilot.py comparison/test_progress.py lab/test_world.py lab/test_lessons.py \
   reproduce/test_running.py theory/test_theorems.py)
 
-.PHONY: setup demo quick test check bench bench-gpu
+.PHONY: setup demo quick test check rooms bench bench-gpu
 
 setup: $(STAMP)
 
@@ -40,6 +41,9 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+rooms:
+	$(PYTHON) -m scripts.rooms
 
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks

@@ -1,9 +1,15 @@
-"""One thread a process: tiny models gain nothing from more, and the runs of others lose. And tests of some families."""
+"""One thread a process: tiny models gain nothing from more, and the runs of others lose. `tools/` is on the path."""
+
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
 torch.set_num_threads(1)
+
+from extension import plugin_folder  # noqa: E402, F401
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -11,12 +17,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = (config.getoption("--families") or "").split(",")
-    if wanted == [""]:
-        return
-    others = [item for item in items if family_of(item) not in (None, *wanted)]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in set(others)]
+    if wanted := config.getoption("--families"):
+        others = [item for item in items if family_of(item) not in (None, *wanted.split(","))]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
 
 
 def family_of(item: pytest.Item) -> str | None:
