@@ -17,8 +17,8 @@ from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KeysValues, KVContext, Project, TokenContext
-from tunescope.models import family
 from tunescope.models.anatomy import entries, kind
+from tunescope.models.family import find_family
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.quantised import is_quantised, unpacked
 from tunescope.models.sites import Site, resolve
@@ -41,7 +41,7 @@ def embedder(model: Any) -> Callable[[Tensor], Tensor]:
 def projector(model: Any) -> Project:
     """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
 
-    sites = resolve(model) if family.find(model.config.model_type) else {}
+    sites = resolve(model) if find_family(model.config.model_type) else {}
 
     def mapped(site: Site, x: Tensor) -> Tensor:
         weight = site.h.module.weight

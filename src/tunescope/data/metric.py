@@ -68,13 +68,13 @@ def per_row(
     return stats
 
 
-def names() -> list[str]:
+def metric_names() -> list[str]:
     """The metrics: the files of their folder."""
     return plugins.names(FOLDER)
 
 
 @cache
-def find(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """The metric of that name.
 
     Raises:

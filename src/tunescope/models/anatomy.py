@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from tunescope.errors import UserError
-from tunescope.models import family as families
+from tunescope.models.family import find_family
 
 
 def entries(model: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def kind(model: Any) -> str:
     config = getattr(model, "config", model)
     if config.is_encoder_decoder:
         return "encoder-decoder"
-    family = families.find(config.model_type)
+    family = find_family(config.model_type)
     if family is not None and family.kind == "encoder-decoder":
         return "decoder" if config.is_decoder else "encoder"
     if family is not None:
@@ -60,7 +60,7 @@ def _looks_back(model: nn.Module) -> bool:
 
 def refuse_half(model: Any) -> None:
     """UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests."""
-    family = families.find(model.config.model_type)
+    family = find_family(model.config.model_type)
     if family is not None and family.kind == "encoder-decoder" and kind(model) == "decoder":
         raise UserError(
             f"A {type(model).__name__} is the decoder of an encoder-decoder alone, which is not mapped: load the whole "

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import SiteShape
-from tunescope.models import family as families
 from tunescope.models.anatomy import kind, refuse_half
-from tunescope.models.family import Slice, Stack
+from tunescope.models.family import Slice, Stack, family_names, find_family
 
 STREAM = ("stream", "stream behind")
 
@@ -105,10 +104,10 @@ def resolve(model: Any) -> dict[str, Site]:
     """
     refuse_half(model)
     model_type = model.config.model_type
-    family = families.find(model_type)
+    family = find_family(model_type)
     if family is None:
         raise UserError(
-            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(families.names())}. "
+            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(family_names())}. "
             "Without a map: bias and full, and text, soft and prefix where its attention is reached."
         )
     sites: dict[str, Site] = {}

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tunescope.data import metric as metrics
+from tunescope.data.metric import find_metric
 from tunescope.data.row import line_of, place, value
 from tunescope.data.scores import statistics
 from tunescope.errors import UserError
@@ -88,7 +88,7 @@ class Generation(Task):
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
         _check_kind(model_kind)
         for name in (self.metric, *self.also):
-            metrics.find(name).needs()
+            find_metric(name).needs()
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._texts(row, index)
@@ -204,8 +204,8 @@ class Generation(Task):
             "z_loss": self.z_loss,
             "source_language": self.source_language,
             "target_language": self.target_language,
-            "compared": metrics.find(self.metric).described(self.lowercase),
-            "also_compared": {name: metrics.find(name).described(self.lowercase) for name in self.also},
+            "compared": find_metric(self.metric).described(self.lowercase),
+            "also_compared": {name: find_metric(name).described(self.lowercase) for name in self.also},
             "notes": list(self.notes),
         }
 
@@ -253,7 +253,7 @@ def _check_kind(model_kind: str) -> None:
 def _check_metrics(metric: str, also: tuple[str, ...], lowercase: bool) -> None:
     """UserError for a metric that there is not, that is named twice, or that cannot decide."""
     asked = (metric, *also)
-    found = [metrics.find(name) for name in asked]
+    found = [find_metric(name) for name in asked]
     twice = next((name for name in asked if asked.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"Generation: the metric {twice!r} is named twice; name each once.")
