@@ -25,7 +25,7 @@ from tunescope.comparison.comparison import ask, compare, resume
 from tunescope.comparison.standing import Standing, best_on_dev
 from tunescope.errors import UserError
 from tunescope.methods.deltas.lora import LoRA
-from tunescope.system import files, run_folder
+from tunescope.system import files, run_folder, tensor_files
 from tunescope.trial import plan
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
@@ -441,7 +441,7 @@ def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monke
             raise OSError(28, "No space left on device")
         return plain(*given, **named)
 
-    for place, name in ((files, "write"), (files, "write_tensors"), (os, "fsync"), (os, "replace"), (os, "rename")):
+    for place, name in ((files, "write"), (tensor_files, "write"), (os, "fsync"), (os, "replace"), (os, "rename")):
         monkeypatch.setattr(place, name, partial(counted, getattr(place, name)))
     want = numbers(on(bench, asked, tmp_path / "whole").results)
     total = calls
