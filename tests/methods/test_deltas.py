@@ -18,7 +18,7 @@ from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
 from tunescope.methods.typed import find, names, parse
 from tunescope.models import family as families
-from tunescope.models.sites import resolve
+from tunescope.models.anatomy import anatomy
 
 WRITTEN = {"gpt2": models.gpt2, "bert": models.bert, "bart": bart}  # a decoder, an encoder, an encoder-decoder
 each = pytest.mark.parametrize("family", list(WRITTEN))
@@ -337,7 +337,7 @@ def test_an_adapter_on_the_stream_reads_what_the_block_is_added_to(family: str, 
     stack = "decoder" if families.find(family).kind == "decoder" else "encoder"
     site = f"{stack}.1.ffn"
     p = {name.removeprefix(f"{site}:"): t for name, t in artifact.tensors.items() if name.startswith(f"{site}:")}
-    out = resolve(model)[site].h.module
+    out = anatomy(model).sites[site].h.module
     layer = model.base_model.get_submodule(families.find(family).stacks[stack].layers)[1]
     seen: dict[str, Tensor] = {}
 

@@ -12,8 +12,8 @@ import tunescope as ts
 from tunescope.attachment.attention.reach import reached
 from tunescope.models import family as families
 from tunescope.models import sites
-from tunescope.models.anatomy import kind
-from tunescope.models.sites import resolve, select
+from tunescope.models.anatomy import anatomy, kind
+from tunescope.models.sites import select
 
 LAYERS, SMALL = {"num_hidden_layers": 2, "num_attention_heads": 3}, {"hidden_size": 24, "intermediate_size": 40}
 UNREACHED = {
@@ -125,7 +125,7 @@ def test_a_site_s_map_is_what_its_slice_of_the_module_computes(family: str) -> N
     def note(module: Any, args: Any, output: Any) -> None:
         seen[module] = (args[0], output)
 
-    found = resolve(model)
+    found = anatomy(model).sites
     handles = [module.register_forward_hook(note) for module in {site.h.module for site in found.values()}]
     with torch.no_grad():
         tiny.output(model, tiny.batch(model))
@@ -152,7 +152,7 @@ def test_fused_maps_are_split_as_the_model_splits_them(family: str) -> None:
     for name, (key, value) in base_of(model).keys_values(ids).items():
         own[name] = {"k": key, "v": value}
     given: dict[str, torch.Tensor] = {}
-    found = resolve(model)
+    found = anatomy(model).sites
     module = found["decoder.0.self.v"].h.module
     handle = module.register_forward_hook(lambda m, a, out: given.update(v=found["decoder.0.self.v"].h.read(out)))
     with torch.no_grad():
@@ -164,7 +164,7 @@ def test_fused_maps_are_split_as_the_model_splits_them(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "t5"])
 def test_a_whole_name_is_one_layer_s_site(family: str) -> None:
-    found = resolve(tiny.make(family))
+    found = anatomy(tiny.make(family)).sites
     for name in found:
         assert [site.name for site in select(found, (name,), "test", family)] == [name]
     with pytest.raises(ts.UserError, match=r"asks for site 'decoder.7.self.q', which family"):
@@ -172,7 +172,7 @@ def test_a_whole_name_is_one_layer_s_site(family: str) -> None:
 
 
 def test_selectors_name_kinds_of_sites_or_those_of_one_stack() -> None:
-    found = resolve(tiny.make("bart"))
+    found = anatomy(tiny.make("bart")).sites
 
     def chosen(*selectors: str) -> set[str]:
         return {site.name for site in select(found, selectors, "X", "bart")}
@@ -208,7 +208,7 @@ def test_a_layout_other_than_mapped_is_refused() -> None:
     model = tiny.make("llama")
     del model.model.layers[0].mlp.up_proj
     with pytest.raises(ts.UserError, match=r"no feed-forward at .*: another layout than mapped"):
-        resolve(model)
+        _ = anatomy(model).sites
 
 
 def test_gated_t5_is_mapped_too() -> None:
