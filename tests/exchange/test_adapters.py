@@ -11,7 +11,7 @@ import transformers as tf
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert
 from tunescope.exchange.adapters import prefix
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
 
@@ -172,7 +172,7 @@ def test_files_of_the_library_s_own_classes_are_read_too(tmp_path: Path) -> None
 def test_a_model_without_its_head_takes_the_same_files() -> None:
     bare = tf.AutoModel.from_pretrained(theirs.HERE / "gpt2", dtype=torch.float64).eval()
     for case in ("lora_all", "houlsby", "prefix"):
-        (artifact,) = exchange.read(theirs.HERE / "gpt2" / case, form="adapters", model=bare).artifacts
+        (artifact,) = convert.read(theirs.HERE / "gpt2" / case, form="adapters", model=bare).artifacts
         (headed,) = theirs.read("gpt2", theirs.HERE / "gpt2" / case).artifacts
         assert artifact.spec == headed.spec
         assert all(torch.equal(artifact.tensors[name], value) for name, value in headed.tensors.items())

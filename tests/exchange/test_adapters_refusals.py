@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope import exchange
 from tunescope.attachment.fit import check_fits
+from tunescope.exchange import convert
 from tunescope.exchange.adapters import bottleneck
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
 from tunescope.models import family as families
@@ -235,11 +235,11 @@ def test_a_fused_map_whose_parts_stand_head_by_head_is_refused(tmp_path: Path) -
     old = dict.fromkeys(load_file(folder / TENSORS))
     theirs.retensored(folder, {**old, f"{name}_A": torch.ones(4, 24), f"{name}_B": torch.ones(48, 2)})
     with pytest.raises(ts.UserError, match="whose parts stand head by head in this model"):
-        exchange.read(folder, form="adapters", model=tiny.make("gpt_neox"))
+        convert.read(folder, form="adapters", model=tiny.make("gpt_neox"))
 
 
 def test_it_is_not_written(tmp_path: Path) -> None:
     model = theirs.model("gpt2")
     found = theirs.read("gpt2", theirs.HERE / "gpt2" / "lora")
     with pytest.raises(ts.UserError, match="Format 'adapters' is not written here"):
-        exchange.export(tmp_path / "out", found.artifacts, to="adapters", model=model)
+        convert.export(tmp_path / "out", found.artifacts, to="adapters", model=model)

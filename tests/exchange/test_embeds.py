@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert, outgoing
 from tunescope.exchange.formats import embeds
 from tunescope.methods.typed import parse
 
@@ -25,7 +25,7 @@ TEXT = "A bad film, 2 + 2.\nLabel:"
 
 def exported(model: Any, arm: str, tokenizer: Any, folder: Path) -> tuple[Any, list[Any]]:
     artifacts = tools.moved(model, *parse(arm), tokenizer=tokenizer)
-    return exchange.export(folder, artifacts, to="embeds", model=model, tokenizer=tokenizer), artifacts
+    return convert.export(folder, artifacts, to="embeds", model=model, tokenizer=tokenizer), artifacts
 
 
 @pytest.mark.parametrize("family", tools.DECODERS)
@@ -64,7 +64,7 @@ def test_both_files_hold_the_same_numbers_and_nothing_is_pickled(tmp_path: Path)
 def test_numbers_that_do_not_agree_with_the_tensors_fail_the_check(tmp_path: Path) -> None:
     model, tokenizer = tiny.make("gpt2"), tiny.tokenizer()
     _, artifacts = exported(model, "soft:length=3", tokenizer, tmp_path / "out")
-    given = exchange.Outgoing(model, tokenizer, tuple(artifacts))
+    given = outgoing.Outgoing(model, tokenizer, tuple(artifacts))
     assert embeds.check(given, tmp_path / "out") < 1e-12
     rows = load_file(tmp_path / "out" / "prompt_embeds.safetensors")["prompt_embeds"]
     save_file({"prompt_embeds": rows + 1e-3}, tmp_path / "out" / "prompt_embeds.safetensors")
@@ -144,4 +144,4 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
     artifacts = tools.moved(model, ts.Soft(length=2))
     artifacts[0].tensors["embeddings"][0, 0] = float("nan")
     with pytest.raises(ts.UserError, match="not finite: its training diverged"):
-        exchange.export(tmp_path / "out", artifacts, to="embeds", model=model, tokenizer=tokenizer)
+        convert.export(tmp_path / "out", artifacts, to="embeds", model=model, tokenizer=tokenizer)

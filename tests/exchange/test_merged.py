@@ -13,7 +13,7 @@ import transformers as tf
 from safetensors import safe_open
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert
 from tunescope.methods.typed import parse
 from tunescope.models.fingerprint import fingerprint
 
@@ -37,7 +37,7 @@ def test_what_transformers_reads_gives_the_logits_of_the_attached_model(family: 
         plain = tiny.output(model, given)
         with ts.attach(model, *artifacts):
             expected = tiny.output(model, given)
-        done = exchange.export(tmp_path / "out", artifacts, to="merged", model=model, tokenizer=tiny.tokenizer())
+        done = convert.export(tmp_path / "out", artifacts, to="merged", model=model, tokenizer=tiny.tokenizer())
         got = tiny.output(read(family, tmp_path / "out"), given)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
     assert (got - plain).abs().max() > 1e-2
@@ -51,7 +51,7 @@ def test_what_transformers_reads_gives_the_logits_of_the_attached_model(family: 
 def test_tied_weights_stay_tied_and_untied_ones_apart(family: str, tied: bool, tmp_path: Path) -> None:
     model = tools.loaded(family, tmp_path / "base", tie_word_embeddings=tied)
     artifacts = tools.moved(model, ts.Full())
-    exchange.export(tmp_path / "out", artifacts, to="merged", model=model)
+    convert.export(tmp_path / "out", artifacts, to="merged", model=model)
     again = read(family, tmp_path / "out")
     assert (again.get_output_embeddings().weight is again.get_input_embeddings().weight) == tied
     with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
@@ -64,7 +64,7 @@ def test_the_manifest_names_the_base_the_methods_and_the_files_and_no_place_on_t
     about = {"task": {"template": "{text}"}}
     mask = os.umask(0o027)
     try:
-        exchange.export(tmp_path / "out", artifacts, to="merged", model=model, tokenizer=tiny.tokenizer(), about=about)
+        convert.export(tmp_path / "out", artifacts, to="merged", model=model, tokenizer=tiny.tokenizer(), about=about)
     finally:
         os.umask(mask)
     manifest = json.loads((tmp_path / "out" / "tunescope-export.json").read_text())
@@ -105,7 +105,7 @@ def test_what_is_no_change_of_weights_is_refused_with_the_reason(
     artifacts = tools.moved(model, *specs, tokenizer=tiny.tokenizer())[-len(parse(arm)) :]
     before = tools.weights(model)
     with pytest.raises(ts.UserError, match=message):
-        exchange.export(tmp_path / "out", artifacts, to="merged", model=model)
+        convert.export(tmp_path / "out", artifacts, to="merged", model=model)
     assert not (tmp_path / "out").exists()
     assert tools.unchanged(model, before)
 
@@ -115,19 +115,19 @@ def test_biases_of_a_model_that_has_none_are_refused_with_what_its_config_says(t
     with pytest.raises(
         ts.UserError, match=r"no such parameter to change \(its config says attention_bias=False, mlp_b"
     ):
-        exchange.export(tmp_path / "out", [artifact], to="merged", model=tiny.make("llama"))
+        convert.export(tmp_path / "out", [artifact], to="merged", model=tiny.make("llama"))
 
 
 def test_a_quantised_base_is_refused(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     model.is_quantized = True
     with pytest.raises(ts.UserError, match="these are quantised: load the base unquantised"):
-        exchange.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
+        convert.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
 
 
 def test_half_precision_and_a_missing_tokenizer_are_told(tmp_path: Path) -> None:
     model = tiny.make("gpt2", dtype=torch.bfloat16)
-    done = exchange.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
+    done = convert.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
     assert any("rounded to bfloat16" in note for note in done.notes)
     assert any("no tokenizer was given" in note for note in done.notes)
     with tools.quiet():
@@ -139,5 +139,5 @@ def test_what_transformers_does_not_save_is_one_line(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     model.generation_config.num_return_sequences = 3  # of greedy decoding, which gives one
     with pytest.raises(ts.UserError, match="transformers does not save this GPT2LMHeadModel: "):
-        exchange.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
+        convert.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
     assert list(tmp_path.iterdir()) == []

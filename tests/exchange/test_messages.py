@@ -10,7 +10,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert
 from tunescope.exchange.serving.chat_template import messages
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
@@ -23,7 +23,7 @@ SYSTEM = (
 
 def exported(model: Any, text: str, tokenizer: Any, folder: Path, about: Any = None) -> tuple[Any, list[Any]]:
     artifacts = tools.moved(model, ts.Text(text=text), tokenizer=tokenizer)
-    return exchange.export(folder, artifacts, to="messages", model=model, tokenizer=tokenizer, about=about), artifacts
+    return convert.export(folder, artifacts, to="messages", model=model, tokenizer=tokenizer, about=about), artifacts
 
 
 @pytest.mark.parametrize("family", tools.DECODERS)
@@ -137,7 +137,7 @@ def test_what_is_not_words_is_refused(specs: tuple[Any, ...], message: str, tmp_
     model, tokenizer = tiny.make("gpt2"), tiny.tokenizer()
     artifacts = tools.moved(model, *specs, tokenizer=tokenizer)
     with pytest.raises(ts.UserError, match=message):
-        exchange.export(tmp_path / "out", artifacts, to="messages", model=model, tokenizer=tokenizer)
+        convert.export(tmp_path / "out", artifacts, to="messages", model=model, tokenizer=tokenizer)
 
 
 def test_words_that_fill_the_model_are_refused(tmp_path: Path) -> None:

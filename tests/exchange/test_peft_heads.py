@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import exchange
 from tunescope.attachment.fit import initialised
+from tunescope.exchange import convert
 from tunescope.exchange.peft.config import TENSORS
 from tunescope.methods.artifact import Artifact
 
@@ -45,7 +45,7 @@ def logits(model: Any, given: dict[str, Tensor]) -> Tensor:
 def test_a_head_of_bert_gives_peft_s_logits(method: str, tmp_path: Path) -> None:
     whole, base = classifier("bert")
     folder = peftly.written(peftly.wrapped(whole, METHODS[method]()), tmp_path / "peft")
-    found = exchange.read(folder, form="peft", model=base)
+    found = convert.read(folder, form="peft", model=base)
     assert found.artifacts[-1].spec == ts.Head(n_labels=LABELS, pooler=True)
     assert any("reads the model's own pooler, which has to be in the base's checkpoint" in note for note in found.notes)
     made = peftly.loaded(whole, folder)
@@ -65,7 +65,7 @@ def test_a_head_that_reads_the_pooler_is_written_for_transformers_class(spec: An
         Artifact(a.spec, {k: torch.randn(v.shape, generator=draw, dtype=v.dtype) for k, v in a.tensors.items()})
         for a in initialised(base, [ts.Head(n_labels=LABELS, pooler=True), spec], None, 0)
     ]
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=base)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=base)
     assert done.difference is not None and done.difference < 1e-12
     assert "for AutoModelForSequenceClassification, whose classifier is in the file" in done.notes
     given = tiny.batch(base)
@@ -93,22 +93,22 @@ def test_what_no_head_here_says_is_refused(tmp_path: Path) -> None:
     whole, base = classifier("bert")
     folder = peftly.written(peftly.wrapped(whole, METHODS["prompt"]()), tmp_path / "prompt")
     with pytest.raises(ts.UserError, match=r"behind a soft prompt, where peft's head reads the prompt's first row"):
-        exchange.read(folder, form="peft", model=base)
+        convert.read(folder, form="peft", model=base)
     folder = peftly.written(peftly.wrapped(whole, METHODS["lora"]()), tmp_path / "tokens", task_type="TOKEN_CLS")
     with pytest.raises(ts.UserError, match=r"for the task 'TOKEN_CLS'; a head here classifies whole texts"):
-        exchange.read(folder, form="peft", model=base)
+        convert.read(folder, form="peft", model=base)
     for family, targets, named in (("roberta", "query", "classifier.dense.bias"), ("gpt2", "c_attn", "score.weight")):
         whole, base = classifier(family)
         config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=[targets])
         folder = peftly.written(peftly.wrapped(whole, config), tmp_path / family)
         with pytest.raises(ts.UserError, match=rf"trained modules that have no place here: {named}"):
-            exchange.read(folder, form="peft", model=tiny.make(family) if family == "gpt2" else base)
+            convert.read(folder, form="peft", model=tiny.make(family) if family == "gpt2" else base)
     model = tiny.make("llama")
     config = peftly.lora(model, r=2, target_modules=["q_proj"], modules_to_save=["lm_head"])
     folder = peftly.written(peftly.wrapped(model, config), tmp_path / "lm")
     assert "base_model.model.lm_head.weight" in load_file(folder / TENSORS)
     with pytest.raises(ts.UserError, match=r"trained modules that have no place here: lm_head.weight"):
-        exchange.read(folder, form="peft", model=model)
+        convert.read(folder, form="peft", model=model)
 
 
 def test_heads_that_transformers_has_not_are_not_written(tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_heads_that_transformers_has_not_are_not_written(tmp_path: Path) -> None
         ((ts.Head(pooler=True),), "holds LoRAs, or one prefix, or soft prompts, and not head"),
     ):
         with pytest.raises(ts.UserError, match=told):
-            exchange.export(tmp_path / "out", initialised(base, specs, None, 0), to="peft", model=base)
+            convert.export(tmp_path / "out", initialised(base, specs, None, 0), to="peft", model=base)

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import exchange
 from tunescope.attachment.fit import initialised
+from tunescope.exchange import convert
 from tunescope.exchange.peft import lora_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import selectors
@@ -46,7 +46,7 @@ def attached(model: Any, artifacts: Any, given: dict[str, Tensor]) -> Tensor:
 
 
 def imported(model: Any, folder: Path) -> Any:
-    return exchange.read(folder, form="peft", model=model, tokenizer=tiny.tokenizer())
+    return convert.read(folder, form="peft", model=model, tokenizer=tiny.tokenizer())
 
 
 def drawn(model: Any, *specs: Any, seed: int = 7) -> list[Artifact]:
@@ -171,7 +171,7 @@ def test_a_file_made_around_another_head_is_read(tmp_path: Path) -> None:
 def test_what_is_written_gives_the_attached_model_s_outputs_in_peft(family: str, tmp_path: Path) -> None:
     model = tiny.make(family)
     artifacts = drawn(model, ts.LoRA(rank=3, alpha=5.0), ts.LoRA(rank=2, sites=("attn.q", "attn.o", "ffn.in")))
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert done.difference is not None and done.difference < 1e-12
     made = peftly.loaded(model, tmp_path / "out")
     for padding in ("none", "right"):
@@ -188,7 +188,7 @@ def test_the_canonical_form_says_the_same_to_a_reader_that_knows_alpha_over_r_al
     """SGLang and llama.cpp: W + lora_alpha / r B A, whatever else the configuration holds."""
     model = tiny.make(family)
     artifacts = drawn(model, ts.LoRA(rank=3, alpha=5.0), ts.LoRA(rank=2, sites=("attn.k",)))
-    exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     config, tensors = json.loads((tmp_path / "out" / CONFIG).read_text()), load_file(tmp_path / "out" / TENSORS)
     given = tiny.batch(model)
     expected = attached(model, artifacts, given)
@@ -206,7 +206,7 @@ def test_the_canonical_form_says_the_same_to_a_reader_that_knows_alpha_over_r_al
 def test_the_configuration_is_small_and_canonical(tmp_path: Path) -> None:
     model = tiny.make("llama")
     specs = (ts.LoRA(rank=5, alpha=3.0), ts.LoRA(rank=4, sites=("attn.q",)))
-    done = exchange.export(tmp_path / "out", drawn(model, *specs), to="peft", model=model)
+    done = convert.export(tmp_path / "out", drawn(model, *specs), to="peft", model=model)
     config = json.loads((tmp_path / "out" / CONFIG).read_text())
     assert config == {
         "base_model_name_or_path": None,
@@ -238,20 +238,20 @@ def test_a_file_that_says_something_else_is_found_out_before_it_is_there(
     padded = lora_out._padded
     monkeypatch.setattr(lora_out, "_padded", lambda factor, rank, axis: 1.01 * padded(factor, rank, axis))
     with pytest.raises(ts.UserError, match=r"differs from the attached model by .* nothing was kept"):
-        exchange.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2)), to="peft", model=model)
+        convert.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2)), to="peft", model=model)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_the_artifact_says_of_its_task_is_told_to_stay_behind(tmp_path: Path) -> None:
     model = tiny.make("llama")
     about = {"task": {"template": "{text} It was"}}
-    done = exchange.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2)), to="peft", model=model, about=about)
+    done = convert.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2)), to="peft", model=model, about=about)
     assert done.notes[-1] == "the task (template, label words) has no place in peft's files: it stays with the artifact"
 
 
 def test_dropout_is_left_out_and_told(tmp_path: Path) -> None:
     model = tiny.make("llama")
-    done = exchange.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2, dropout=0.5)), to="peft", model=model)
+    done = convert.export(tmp_path / "out", drawn(model, ts.LoRA(rank=2, dropout=0.5)), to="peft", model=model)
     assert done.notes[0] == "dropout, which acts in training alone, was left out"
 
 
@@ -261,7 +261,7 @@ def test_models_in_half_precision_are_served_too(family: str, dtype: torch.dtype
     model = tiny.make(family, dtype=dtype)
     artifacts = drawn(model, ts.LoRA(rank=3))
     assert artifacts[0].tensors["decoder.0.self.q:a"].dtype == torch.float32
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert done.difference is not None and done.difference < 0.05
     given = tiny.batch(model, "none")
     with torch.no_grad():
@@ -274,7 +274,7 @@ def test_models_in_half_precision_are_served_too(family: str, dtype: torch.dtype
 def test_chosen_layers_are_named_in_full(tmp_path: Path) -> None:
     model = tiny.make("llama")
     artifacts = drawn(model, ts.LoRA(rank=8, sites=("decoder.1.self.q", "attn.v")))
-    exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     config = json.loads((tmp_path / "out" / CONFIG).read_text())
     assert sorted(config["target_modules"]) == ["model.layers.1.self_attn.q_proj", "v_proj"]
     given = tiny.batch(model)
@@ -287,7 +287,7 @@ def test_parts_of_a_fused_map_that_share_their_first_factor_stay_of_its_rank(tmp
     made = peftly.wrapped(model, peftly.lora(model, r=8, fan_in_fan_out=True, target_modules=["c_attn"]))
     peftly.written(made, tmp_path / "theirs")
     found = imported(model, tmp_path / "theirs")
-    exchange.export(tmp_path / "ours", found.artifacts, to="peft", model=model)
+    convert.export(tmp_path / "ours", found.artifacts, to="peft", model=model)
     theirs, ours = load_file(tmp_path / "theirs" / TENSORS), load_file(tmp_path / "ours" / TENSORS)
     assert theirs.keys() == ours.keys()
     assert json.loads((tmp_path / "ours" / CONFIG).read_text())["fan_in_fan_out"] is True
@@ -300,7 +300,7 @@ def test_more_than_vllm_takes_is_told(tmp_path: Path) -> None:
 
     wide = tf.LlamaConfig(**{**tiny.LLAMA_LIKE, "hidden_size": 600, "head_dim": 150, "intermediate_size": 8})
     model = tiny.build(tf.AutoModelForCausalLM, wide, dtype=torch.float32)
-    done = exchange.export(tmp_path / "out", drawn(model, ts.LoRA(rank=520, sites=("attn.q",))), to="peft", model=model)
+    done = convert.export(tmp_path / "out", drawn(model, ts.LoRA(rank=520, sites=("attn.q",))), to="peft", model=model)
     assert done.notes == (
         "LoRA of rank 520 on 2 maps, the scale inside lora_B",
         "not vLLM, whose largest rank is 512",
@@ -309,7 +309,8 @@ def test_more_than_vllm_takes_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
 def test_selectors_name_exactly_the_sites_that_were_chosen(family: str) -> None:
-    known = anatomy(tiny.make(family)).sites
+    model = tiny.make(family)
+    known = anatomy(model).sites
     draw = torch.Generator().manual_seed(0)
     for share in (0.1, 0.5, 0.9, 1.0):
         chosen = {name for name in known if torch.rand((), generator=draw) <= share}

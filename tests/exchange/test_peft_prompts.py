@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import exchange
-from tunescope.attachment.attention import reach
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.fit import initialised
+from tunescope.exchange import convert
+from tunescope.exchange.peft import prompts_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.methods.artifact import Artifact, LayerShape
 
@@ -33,7 +33,7 @@ def attached(model: Any, artifacts: Any, given: dict[str, Tensor]) -> Tensor:
 
 
 def imported(model: Any, folder: Path) -> Any:
-    return exchange.read(folder, form="peft", model=model)
+    return convert.read(folder, form="peft", model=model)
 
 
 def drawn(model: Any, *specs: Any, seed: int = 7) -> list[Artifact]:
@@ -146,7 +146,7 @@ def test_peft_s_prompts_give_peft_s_outputs(family: str, method: str, tmp_path: 
 def test_a_prefix_that_moves_the_text_is_written_as_it_is(family: str, tmp_path: Path) -> None:
     model = tiny.make(family)
     artifacts = drawn(model, ts.Prefix(length=4, positions="after", mlp=6))
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert done.difference is not None and done.difference < 1e-12
     assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"))
 
@@ -158,7 +158,7 @@ def test_with_rotary_positions_a_prefix_of_unmoved_text_is_written_with_turned_k
     model = tiny.make(family)
     artifacts = drawn(model, ts.Prefix(length=4))
     with tiny.Float64():  # transformers turns positions in float32, whatever the model's type
-        done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+        done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert done.difference is not None and done.difference < 1e-12
     assert (
         "peft begins the text's positions at 4: the keys were turned as far, so every score is as before" in done.notes
@@ -172,7 +172,7 @@ def test_with_rotary_positions_a_prefix_of_unmoved_text_is_written_with_turned_k
 def test_with_rotary_positions_in_float32_turned_keys_pass_the_check_too(tmp_path: Path) -> None:
     model = tiny.make("llama", dtype=torch.float32)
     artifacts = drawn(model, ts.Prefix(length=4))
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert done.difference is not None and done.difference < 1e-5
     assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"), tolerance=1e-5)
 
@@ -186,14 +186,14 @@ def test_elsewhere_a_prefix_of_unmoved_text_is_refused(family: str, tmp_path: Pa
     }
     model = tiny.build(tf.AutoModelForCausalLM, others[family]()) if family in others else tiny.make(family)
     with pytest.raises(ts.UserError, match=r"the same map only for rotary .* For peft tune with positions='after'"):
-        exchange.export(tmp_path / "out", drawn(model, ts.Prefix(length=4)), to="peft", model=model)
+        convert.export(tmp_path / "out", drawn(model, ts.Prefix(length=4)), to="peft", model=model)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_prefix_of_an_encoder_decoder_is_not_written(tmp_path: Path) -> None:
     model = tiny.make("t5")
     with pytest.raises(ts.UserError, match="one set of keys for two decoder layers and none for the encoder"):
-        exchange.export(tmp_path / "out", drawn(model, ts.Prefix(length=4)), to="peft", model=model)
+        convert.export(tmp_path / "out", drawn(model, ts.Prefix(length=4)), to="peft", model=model)
 
 
 @pytest.mark.parametrize("shape", [(1, 6, 6), (2, 6, 8)])
@@ -203,17 +203,17 @@ def test_a_prefix_of_layers_that_are_not_alike_is_not_written(
     model = tiny.make("llama")
     first, second = reached(model)
     other = dataclasses.replace(second, shape=LayerShape(*shape))
-    monkeypatch.setattr(reach, "reached", lambda model: (other, first))
+    monkeypatch.setattr(prompts_out, "reached", lambda model: (other, first))
     artifact = drawn(model, ts.Prefix(length=4, positions="after"))
     with pytest.raises(ts.UserError, match="one shape for all layers, and this model's differ"):
-        exchange.export(tmp_path / "out", artifact, to="peft", model=model)
+        convert.export(tmp_path / "out", artifact, to="peft", model=model)
 
 
 def test_the_layout_is_peft_s(tmp_path: Path) -> None:
     """Row j is (2 L, key heads, d); entry 2 i is the key of layer i and 2 i + 1 its value."""
     model = tiny.make("qwen3")
     (artifact,) = drawn(model, ts.Prefix(length=3, positions="after"))
-    exchange.export(tmp_path / "out", artifact, to="peft", model=model)
+    convert.export(tmp_path / "out", artifact, to="peft", model=model)
     rows = load_file(tmp_path / "out" / TENSORS)["prompt_embeddings"].view(3, 4, 2, 8)
     for layer in range(2):
         for offset, which in enumerate(("key", "value")):
@@ -238,7 +238,7 @@ def test_the_layout_is_peft_s(tmp_path: Path) -> None:
 def test_soft_prompts_are_written_in_their_order(family: str, tmp_path: Path) -> None:
     model = tiny.make(family)
     artifacts = drawn(model, ts.Soft(length=3), ts.Soft(length=2))
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert "2 soft prompts became one of 5 rows" in done.notes
     assert done.difference is not None and done.difference < 1e-12
     assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"))
@@ -249,5 +249,5 @@ def test_a_lowered_soft_prompt_is_written_as_the_prefix_that_it_is(tmp_path: Pat
     (soft,) = drawn(model, ts.Soft(length=3))
     with tiny.Float64():
         lowered = ts.lower(model, soft)
-    exchange.export(tmp_path / "out", lowered, to="peft", model=model)
+    convert.export(tmp_path / "out", lowered, to="peft", model=model)
     assert_same(model, [soft], peftly.loaded(model, tmp_path / "out"))

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope import exchange
 from tunescope.attachment.fit import initialised
+from tunescope.exchange import convert
 from tunescope.exchange.peft import config as peft_config
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 
@@ -41,7 +41,7 @@ def prompt(tmp_path: Path) -> Path:
 
 
 def read(folder: Path, family: str = "llama") -> Any:
-    return exchange.read(folder, form="peft", model=tiny.make(family))
+    return convert.read(folder, form="peft", model=tiny.make(family))
 
 
 def refused(folder: Path, told: str, family: str = "llama") -> None:
@@ -282,10 +282,10 @@ def test_what_peft_cannot_say_is_not_written(tmp_path: Path) -> None:
     ):
         artifacts = initialised(model, specs, tiny.tokenizer(), 0)
         with pytest.raises(ts.UserError, match=told):
-            exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+            convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     bias = initialised(tiny.make("gpt2"), [ts.Bias()], None, 0)
     with pytest.raises(ts.UserError, match="peft has no bias"):
-        exchange.export(tmp_path / "out", bias, to="peft", model=tiny.make("gpt2"))
+        convert.export(tmp_path / "out", bias, to="peft", model=tiny.make("gpt2"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -298,7 +298,7 @@ def test_the_configuration_written_is_one_that_old_and_new_versions_take(tmp_pat
         ((ts.Soft(length=2),), peft.PromptTuningConfig),
     ):
         folder = tmp_path / known.__name__
-        exchange.export(folder, initialised(model, specs, None, 0), to="peft", model=model)
+        convert.export(folder, initialised(model, specs, None, 0), to="peft", model=model)
         fields = json.loads((folder / CONFIG).read_text())
         assert fields.keys() <= known.__dataclass_fields__.keys()
         assert len(fields) < 13

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tokenizers import AddedToken
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert
 from tunescope.exchange.serving import added_rows
 from tunescope.methods.typed import parse
 
@@ -35,7 +35,7 @@ def logits(model: Any, ids: list[int]) -> torch.Tensor:
 
 def exported(model: Any, arm: str, tokenizer: Any, folder: Path) -> tuple[Any, list[Any]]:
     artifacts = tools.moved(model, *parse(arm), tokenizer=tokenizer)
-    return exchange.export(folder, artifacts, to="soft_token", model=model, tokenizer=tokenizer), artifacts
+    return convert.export(folder, artifacts, to="soft_token", model=model, tokenizer=tokenizer), artifacts
 
 
 @pytest.mark.parametrize("family", tools.DECODERS)
@@ -286,7 +286,7 @@ def test_a_prompt_that_fills_the_model_and_a_missing_tokenizer_are_refused(tmp_p
         exported(model, "soft:length=64", tiny.tokenizer(), tmp_path / "out")
     artifacts = tools.moved(model, ts.Soft(length=2))
     with pytest.raises(ts.UserError, match=r"--to soft_token needs the model's tokenizer: export\(\.\.\., tokenizer"):
-        exchange.export(tmp_path / "out", artifacts, to="soft_token", model=model)
+        convert.export(tmp_path / "out", artifacts, to="soft_token", model=model)
 
 
 def test_a_tokenizer_that_transformers_reads_as_another_is_refused(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert
 from tunescope.exchange.peft.config import CONFIG
 from tunescope.methods.typed import parse
 
 
 def export(model: Any, arm: str, folder: Path) -> Any:
-    return exchange.export(folder, tools.moved(model, *parse(arm)), to="peft", model=model)
+    return convert.export(folder, tools.moved(model, *parse(arm)), to="peft", model=model)
 
 
 def test_a_prefix_for_a_model_that_takes_no_past_keys_is_refused(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_encoder_with_a_head_is_loaded_by_peft_as_the_class_it_was_written_fo
     made.save_pretrained(tmp_path / "base")
     model = auto.from_pretrained(tmp_path / "base", dtype=torch.float64).eval()
     artifacts = tools.moved(model, *parse("lora:rank=2"))
-    done = exchange.export(tmp_path / "out", artifacts, to="peft", model=model)
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert not any("vLLM" in note for note in done.notes)
     given = tiny.batch(model)
     with peftly.quiet(), torch.no_grad(), tiny.Float64():
@@ -72,8 +72,8 @@ def test_where_rounding_is_as_large_as_the_change_a_note_says_so(tmp_path: Path)
     model = tiny.make("llama", dtype=torch.bfloat16)
     large, small = (tiny.away(model, "lora:rank=2", by=by) for by in (0.5, 1e-3))
     doubt = "in this precision the comparison says little"
-    assert not any(doubt in note for note in exchange.export(tmp_path / "a", large, to="peft", model=model).notes)
-    found = exchange.export(tmp_path / "b", small, to="peft", model=model)
+    assert not any(doubt in note for note in convert.export(tmp_path / "a", large, to="peft", model=model).notes)
+    found = convert.export(tmp_path / "b", small, to="peft", model=model)
     assert found.difference == 0 or any(doubt in note for note in found.notes)
 
 
@@ -87,7 +87,7 @@ def test_keys_are_turned_without_the_factor_by_which_yarn_scales_them(tmp_path: 
     }
     model = tiny.build(tf.AutoModelForCausalLM, config).float()
     assert model.base_model.rotary_emb.attention_scaling > 1.1
-    done = exchange.export(tmp_path / "out", tools.moved(model, *parse("prefix:length=3")), to="peft", model=model)
+    done = convert.export(tmp_path / "out", tools.moved(model, *parse("prefix:length=3")), to="peft", model=model)
     assert done.difference is not None and done.difference < 1e-5
 
 
@@ -101,7 +101,7 @@ def test_a_head_that_is_not_tied_whatever_the_config_says_is_not_called_so(tmp_p
         if not tied:
             model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
         artifacts = tools.moved(model, *parse("soft:length=2"), tokenizer=tokenizer)
-        done = exchange.export(tmp_path / str(tied), artifacts, to="soft_token", model=model, tokenizer=tokenizer)
+        done = convert.export(tmp_path / str(tied), artifacts, to="soft_token", model=model, tokenizer=tokenizer)
         assert any("was tied to the embeddings" in note for note in done.notes) == tied
 
 

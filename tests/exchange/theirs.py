@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import tunescope as ts
-from tunescope import exchange
+from tunescope.exchange import convert
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
 
 HERE = Path(__file__).parent / "adapters_fixtures"
@@ -62,7 +62,7 @@ def outputs(model: Any, given: dict[str, Tensor], artifacts: Any = ()) -> Tensor
 
 
 def read(family: str, folder: Path, dtype: torch.dtype = torch.float64) -> Any:
-    return exchange.read(folder, form="adapters", model=model(family, dtype))
+    return convert.read(folder, form="adapters", model=model(family, dtype))
 
 
 def copied(family: str, case: str, to: Path) -> Path:

@@ -16,9 +16,10 @@ from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState, attention
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
-from tunescope.methods.typed import find, names, parse
+from tunescope.methods.typed import methods, parse
 from tunescope.models import family as families
 from tunescope.models.anatomy import anatomy
+from tunescope.system import plugins
 
 WRITTEN = {"gpt2": models.gpt2, "bert": models.bert, "bart": bart}  # a decoder, an encoder, an encoder-decoder
 each = pytest.mark.parametrize("family", list(WRITTEN))
@@ -266,7 +267,7 @@ def test_a_half_precision_model_is_tuned_in_float32(arm: str) -> None:
     assert (wide - out).abs().max() < 0.05 * wide.abs().max()
 
 
-@pytest.mark.parametrize("method", [find("deltas", name) for name in names("deltas")])
+@pytest.mark.parametrize("method", [methods()[name] for name in plugins.names("methods.deltas")])
 def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
     spec = method()
     if not isinstance(spec, SiteDelta) or type(spec).weight_change is SiteDelta.weight_change:

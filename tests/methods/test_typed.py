@@ -8,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tunescope as ts
-from tunescope.methods.typed import explicit, find, methods, name_of, names, parse, show
+from tunescope.methods.typed import FOLDERS, explicit, methods, name_of, parse, show
+from tunescope.system import plugins
 
 
 def test_a_file_is_a_method_and_its_name_is_the_file_s() -> None:
-    assert set(methods()) == set(names("contexts")) | set(names("deltas"))
+    folders = {name: folder for folder in FOLDERS for name in plugins.names(folder)}
+    assert set(methods()) == set(folders)
     for name, method in methods().items():
         assert name_of(method) == name
-        assert method in (find("contexts", name) if name in names("contexts") else find("deltas", name),)
+        assert method.__module__ == f"tunescope.{folders[name]}.{name}"
     assert methods()["lora"] is ts.LoRA
 
 

@@ -156,7 +156,7 @@ console.log(JSON.stringify([found, digits, lowest, order.map((one) => bodies.ind
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to run the page's script with")
 def test_find_reads_inputs_references_and_outputs_alone_and_no_score_comes_last():
-    script = (Path(report.__file__).parent / "outputs.js").read_text("utf-8")
+    script = (Path(report.__file__).parent / "templates" / "outputs.js").read_text("utf-8")
     done = subprocess.run(["node", "-e", PAGE + script + ASKED], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [[1], 0, [2, 0, 1], [0, 2, 1]]
 

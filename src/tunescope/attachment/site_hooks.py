@@ -91,7 +91,7 @@ def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
 def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
     target = use.site.h
     resting, is_linear = _without_dropout(use.spec), use.site.is_linear
-    behind = use.site.residual.behind() if use.site.residual is not None and use.spec.reads == "stream behind" else None
+    behind = use.site.residual.output() if use.site.residual is not None and use.spec.reads == "stream behind" else None
 
     def changed(x: Tensor, whole: Tensor) -> Tensor:
         h = target.read(whole)

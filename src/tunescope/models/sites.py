@@ -71,7 +71,7 @@ class Residual:
     stream: Tap
     norm: Tap | None
 
-    def behind(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def output(self) -> Callable[[Tensor, Tensor], Tensor]:
         """(h, stream) -> the state that the model has behind it."""
         norm = None if self.norm is None else self.norm.module
 

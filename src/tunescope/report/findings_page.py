@@ -31,8 +31,8 @@ def page(
 
     heading: of the page; the first finding's, if not given.
     """
-    style = file("page.css") + file("pictures.css") + file("probe.css")
-    made: str = template("probe.html.j2").render(
+    style = file("page.css") + file("pictures.css") + file("findings.css")
+    made: str = template("findings.html.j2").render(
         policy=policy(style),
         style=Markup(style),
         heading=text.clean(heading or findings[0].heading),

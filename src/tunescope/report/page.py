@@ -82,7 +82,7 @@ def _hash(source: str) -> str:
 
 @cache
 def file(name: str) -> str:
-    return files("tunescope.report").joinpath(name).read_text(encoding="utf-8")
+    return files("tunescope.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache

@@ -28,7 +28,7 @@ def page(
     pages: what a line is called -> where its own page lies, seen from this one.
     examples: as results.json has them, the lines in the place of arms; None where nothing was written.
     """
-    style = file("page.css") + file("pictures.css") + file("probe.css") + file("outputs.css") + file("recipe.css")
+    style = file("page.css") + file("pictures.css") + file("findings.css") + file("outputs.css") + file("recipe.css")
     script = file("outputs.js")
     metrics = result["settings"].get("metrics") or [None]
     task = {"metric": metrics[0], "also": metrics[1:]}

@@ -1,4 +1,4 @@
-"""What was found, put to use: the task as it was found, and its rows of statistics behind the text."""
+"""A found prompt put to use: the bench with its template and words, its text as an artifact, its score on rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def with_found(bench: Bench, found: Found) -> Bench:
         return bench
     task = replace(bench.task, **changes)
     task = task.prepare(bench.splits.parts(), bench.tokenizer, model_kind=bench.kind)
-    return replace(bench, task=task, cache={})
+    return replace(bench, task=task, rows={})
 
 
 def made(bench: Bench, text: str) -> Artifact | None:

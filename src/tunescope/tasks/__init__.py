@@ -1,9 +1,9 @@
-"""Tasks: rows from files, their split, what is asked of a model and how its answers are scored."""
+"""What is asked of a model and read from its answers: kinds of task, prompts, answers."""
 
 from tunescope.data.read import read, sha256
 from tunescope.data.row import Row
 from tunescope.data.scores import aggregate, aggregate_many
-from tunescope.data.splitting import Splits, split
+from tunescope.data.splits import Splits, split
 from tunescope.tasks.facts import Facts, inspect
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation

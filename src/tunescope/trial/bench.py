@@ -1,21 +1,28 @@
 """What the arm runs of one process share: the model, the data, the task."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
+from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
+from tunescope.tasks.task import Encoded
+from tunescope.trial.demos.spec import Kept
 from tunescope.trial.plan import PARTS, Plan
 
 
 @dataclass
 class Bench:
-    """A model and data that arms are tried on. `encoded` keeps the tokenised rows, which most arms share.
+    """A model and data that arms are tried on.
 
-    shown: demonstrations that were found, by what was asked for; and fingerprints of encoders that say what is alike.
+    draws: with --k-shot, the parts that each seed draws. rows: tokenised, as a task asks them, which most arms share.
+    means: states of rows that say which are alike, by part and encoder. encoders: fingerprints of other models that say
+    so. asked_with: hashes of what an answer depends on beside the weights, once `identity.asked_with` has made them.
     """
 
     plan: Plan
@@ -23,36 +30,39 @@ class Bench:
     tokenizer: Any
     kind: str
     task: Any
-    splits: Any
+    splits: Splits
     sha256: Mapping[str, str]
     fingerprint: str
     device: torch.device
-    draws: Mapping[int, Any] = field(default_factory=dict)  # with --k-shot, the parts that each seed draws
-    cache: dict[tuple[str, str, bool, int | None], list[Any]] = field(default_factory=dict)
+    draws: Mapping[int, Splits] = field(default_factory=dict)
+    rows: dict[tuple[str, str, bool, int | None], list[Encoded]] = field(default_factory=dict)
     means: dict[tuple[str, str], torch.Tensor] = field(default_factory=dict)
-    shown: dict[str, Any] = field(default_factory=dict)
-    by_seed: dict[int, "Bench"] = field(default_factory=dict)
+    demos: Kept = field(default_factory=Kept)
+    encoders: dict[str, str] = field(default_factory=dict)
+    asked_with: dict[str, str] = field(default_factory=dict)
+    by_seed: dict[int, Bench] = field(default_factory=dict)
 
-    def at(self, seed: int) -> "Bench":
+    def at(self, seed: int) -> Bench:
         """What a run of that seed sees: this bench, or with --k-shot one with the rows that the seed draws."""
         if seed not in self.draws:
             return self
         if seed not in self.by_seed:
             tested = {key: found for key, found in self.means.items() if key[0] == "test"}  # the same for every seed
-            own: dict[str, Any] = {"cache": {}, "means": tested, "shown": {}, "by_seed": {}}
-            self.by_seed[seed] = replace(self, splits=self.draws[seed], draws={}, **own)
+            self.by_seed[seed] = replace(
+                self, splits=self.draws[seed], draws={}, rows={}, means=tested, demos=Kept(), by_seed={}
+            )
         return self.by_seed[seed]
 
-    def encoded(self, part: str, *, bos: bool, room: int | None, task: Any = None) -> list[Any]:
+    def encoded(self, part: str, *, bos: bool, room: int | None, task: Any = None) -> list[Encoded]:
         """The rows of a part, as the bench's task or another one asks them."""
         task = task or self.task
         key = (repr(task), part, bos, room)
-        if key not in self.cache:
-            rows = self.splits.parts()[part]
-            self.cache[key] = task.encode(
-                rows, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
+        if key not in self.rows:
+            own = self.splits.parts()[part]
+            self.rows[key] = task.encode(
+                own, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
             )
-        return self.cache[key]
+        return self.rows[key]
 
     def states(self, part: str, encoder: str = "") -> torch.Tensor:
         """(rows, width): mean states of the encoded rows by the frozen model, to which nothing may be attached.

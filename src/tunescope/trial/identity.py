@@ -21,7 +21,7 @@ OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 def asked_with(bench: Bench) -> dict[str, str]:
     """What an answer depends on beside the base's weights: hashes of tokenizer, config and layers behind the base."""
-    if "asked with" not in bench.shown:
+    if not bench.asked_with:
         base = {id(value) for value in bench.model.base_model.parameters()}
         own = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
         behind = own if bench.task.needs_head is None else {}  # a new head stands in for what is there
@@ -31,8 +31,8 @@ def asked_with(bench: Bench) -> dict[str, str]:
             "config": json.dumps(config, sort_keys=True, default=str),
         }
         hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in parts.items()}
-        bench.shown["asked with"] = hashed | {"behind": hash_tensors(behind)}
-    return dict(bench.shown["asked with"])
+        bench.asked_with = hashed | {"behind": hash_tensors(behind)}
+    return dict(bench.asked_with)
 
 
 def tokenizer_state(tokenizer: Any) -> str:
@@ -45,9 +45,9 @@ def tokenizer_state(tokenizer: Any) -> str:
 
 def encoder_print(bench: Bench, encoder: str) -> str:
     """The fingerprint of another encoder, which a run that asks it what is alike depends on."""
-    if (key := f"fingerprint of {encoder}") not in bench.shown:
-        bench.shown[key] = fingerprint(load_model(encoder)[0])
-    return str(bench.shown[key])
+    if encoder not in bench.encoders:
+        bench.encoders[encoder] = fingerprint(load_model(encoder)[0])
+    return bench.encoders[encoder]
 
 
 def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.data.row import line_of
@@ -15,20 +15,12 @@ from tunescope.trial.demos import draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.order import ordered
-from tunescope.trial.demos.spec import Demos
+from tunescope.trial.demos.spec import Demos, Shown
 
 if TYPE_CHECKING:
     from tunescope.tasks.prompts.chain import Chain
     from tunescope.trial.arm import Ready
     from tunescope.trial.bench import Bench
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Training rows in the order in which they stand in front, and what trying orders has found."""
-
-    rows: tuple[int, ...]
-    orders: dict[str, Any] | None = None
 
 
 def asked(task: Any, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Any:
@@ -55,14 +47,13 @@ def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
 
     Tried once in a process: the same arm at other learning rates has the same.
     """
-    key = f"{demos} {chain} {seed}"
-    if key not in bench.shown:
+    key, kept = (demos, chain, seed), bench.demos.blocks
+    if key not in kept:
         rows = draw.drawn(demos, bench, seed)
-        bench.shown[key] = (
+        kept[key] = (
             _tried(demos, asked(bench.task, demos, chain, seed), bench, rows, seed) if demos.tries else Shown(rows)
         )
-    found: Shown = bench.shown[key]
-    return found
+    return kept[key]
 
 
 def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
@@ -140,7 +131,7 @@ def begun(arm: Ready, tuned: Any) -> bool:
     return is_block or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
 
 
-def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
+def demo_facts(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
     """What a result keeps of the demonstrations: their lines in the order shown, orders tried, and the prior."""
     if arm.demos is None:
         return None

@@ -9,8 +9,8 @@ import torch
 
 from tunescope.attachment.merge import merge
 from tunescope.errors import UserError
-from tunescope.exchange import Outgoing
 from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import checkpoint
 from tunescope.exchange.serving.refusals import check_only_changes
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
-from tunescope.trial.demos.spec import Demos, count
+from tunescope.trial.demos.spec import Demos, Set, Source, count
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from tunescope.trial.bench import Bench
 
 
@@ -23,18 +20,18 @@ def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
     Raises:
         UserError: there are not so many.
     """
-    from tunescope.tasks import choosing
+    from tunescope.tasks import demonstration_rows
     from tunescope.tasks.kinds.classification import Classification
 
     rows, number = bench.splits.train, count(demos, bench.task)
     if demos.each:
         return sets_of(demos, bench, "dev", 0, Random(seed))[0]
     if demos.choose == "diverse":
-        return tuple(choosing.diverse(bench.states("train", demos.encoder), number, seed))
+        return tuple(demonstration_rows.diverse(bench.states("train", demos.encoder), number, seed))
     if demos.choose == "random" or not isinstance(bench.task, Classification):
-        return tuple(choosing.uniform(len(rows), number, seed))
+        return tuple(demonstration_rows.uniform(len(rows), number, seed))
     labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
-    return tuple(choosing.balanced(labels, demos.k, seed))
+    return tuple(demonstration_rows.balanced(labels, demos.k, seed))
 
 
 def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
@@ -42,30 +39,13 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
 
-Set = tuple[int, ...]  # training rows in the order in which they are shown
-
-
-@dataclass(frozen=True)
-class Source:
-    """What sets are drawn from.
-
-    groups: what is drawn from -> training rows: each class, or all rows where classes do not count. take: rows of
-    each group in a set. states: part -> (rows, width), of length 1; empty where nothing is compared.
-    """
-
-    groups: Mapping[str, Sequence[int]]
-    take: int
-    states: Mapping[str, Tensor]
-
-
 def source(demos: Demos, bench: Bench) -> Source:
     """What the demonstrations of this bench are drawn from; compared once, with nothing attached to the model."""
-    from tunescope.tasks.choosing import unit
+    from tunescope.tasks.demonstration_rows import unit
     from tunescope.tasks.kinds.classification import Classification
     from tunescope.trial.plan import PARTS
 
-    key = f"source of {demos}"
-    if key not in bench.shown:
+    if demos not in bench.demos.sources:
         task, rows = bench.task, bench.splits.train
         groups: dict[str, list[int]] = {}
         by_class = isinstance(task, Classification) and demos.choose not in ("nearest", "random")
@@ -74,9 +54,8 @@ def source(demos: Demos, bench: Bench) -> Source:
                 index
             )
         states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
-        bench.shown[key] = Source(groups, demos.k if by_class else count(demos, task), states)
-    found: Source = bench.shown[key]
-    return found
+        bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states)
+    return bench.demos.sources[demos]
 
 
 def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -> list[Set]:
@@ -87,7 +66,7 @@ def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -
     Raises:
         UserError: a group has too few rows.
     """
-    from tunescope.tasks.choosing import closest
+    from tunescope.tasks.demonstration_rows import closest
 
     given = source(demos, bench)
     similar = given.states["train"] @ given.states[part][index] if given.states else None

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from tunescope.trial.demos.draw import Set, sets_of, text
-from tunescope.trial.demos.spec import Demos
+from tunescope.trial.demos.draw import sets_of, text
+from tunescope.trial.demos.spec import Demos, Set
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tunescope.tasks.prompts.template import Ids
+    from tunescope.tasks.prompts.templates import Ids
     from tunescope.tasks.task import Encoded
     from tunescope.trial.bench import Bench
 
@@ -38,35 +38,34 @@ class Asking:
 
     def fronts(self, part: str, seed: int) -> list[list[Ids]]:
         """set -> row -> the tokens of its demonstrations, drawn by the seed; the same whenever they are asked for."""
-        shown, key = self.bench.shown, f"{self.demos} {self.task!r} {part} {seed} {self.begun}"
-        if key not in shown:
+        kept, key = self.bench.demos.fronts, (self.demos, repr(self.task), part, seed, self.begun)
+        if key not in kept:
             random = Random(f"{seed} {part}")
             rows = range(len(self.bench.encoded(part, bos=False, room=None, task=self.task)))
             sets = [sets_of(self.demos, self.bench, part, index, random) for index in rows]
-            shown[key] = [[self._tokens(one) for one in some] for some in zip(*sets, strict=True)]
-        found: list[list[Ids]] = shown[key]
-        return found
+            kept[key] = [[self._tokens(one) for one in some] for some in zip(*sets, strict=True)]
+        return kept[key]
 
     def rows(self, part: str, seed: int) -> list[list[Encoded]]:
         """set -> the rows of a part behind its demonstrations, cut beside the longest of them."""
-        from tunescope.tasks.task import behind
+        from tunescope.tasks.task import with_front
 
         fronts = self.fronts(part, seed)
         rows = self.bench.encoded(part, bos=False, room=self.room(fronts), task=self.task)
-        return [[behind(front, row) for front, row in zip(one, rows, strict=True)] for one in fronts]
+        return [[with_front(front, row) for front, row in zip(one, rows, strict=True)] for one in fronts]
 
     def drawn_now(self, chosen: Sequence[int]) -> list[Encoded]:
         """Training rows behind demonstrations drawn by torch's generator, which a resumed run goes on with."""
         import torch
 
-        from tunescope.tasks.task import behind
+        from tunescope.tasks.task import with_front
 
         random = Random(int(torch.randint(2**62, ())))
         fronts = [self._tokens(sets_of(self.demos, self.bench, "train", index, random)[0]) for index in chosen]
         bench, some = self.bench, [self.bench.splits.train[index] for index in chosen]
         left = self.room([fronts])
         rows = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=left)
-        return [behind(front, row) for front, row in zip(fronts, rows, strict=True)]
+        return [with_front(front, row) for front, row in zip(fronts, rows, strict=True)]
 
     def priors(self, part: str, seed: int) -> Tensor:
         """(sets, rows, labels): what the model answers to inputs without content behind each set."""
@@ -84,10 +83,10 @@ class Asking:
 
     def _tokens(self, rows: Set) -> Ids:
         from tunescope.methods.contexts.text import token_ids
-        from tunescope.tasks.prompts import template
+        from tunescope.tasks.prompts import templates
 
         tokenizer, words = self.bench.tokenizer, text(self.bench, self.task, rows)
-        return template.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
+        return templates.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
 
 
 def passes(demos: Demos) -> int:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import Field, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
-    pass
+    from torch import Tensor
+
+    from tunescope.tasks.prompts.chain import Chain
+    from tunescope.tasks.prompts.templates import Ids
+
+Set = tuple[int, ...]  # training rows in the order in which they are shown
 
 NAME = "demos"
 ORDERS = 24  # tried where none are asked for: all of four demonstrations
@@ -113,3 +119,37 @@ def _typed(value: Any) -> str:
 
 def _is_said(demos: Demos, field: Field[Any]) -> bool:
     return field.name == "k" or getattr(demos, field.name) != field.default
+
+
+@dataclass(frozen=True)
+class Source:
+    """What sets are drawn from.
+
+    groups: what is drawn from -> training rows: each class, or all rows where classes do not count. take: rows of
+    each group in a set. states: part -> (rows, width), of length 1; empty where nothing is compared.
+    """
+
+    groups: Mapping[str, Sequence[int]]
+    take: int
+    states: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Training rows in the order in which they stand in front, and what trying orders has found."""
+
+    rows: tuple[int, ...]
+    orders: dict[str, Any] | None = None
+
+
+@dataclass
+class Kept:
+    """What was drawn on a bench, so that it is drawn once.
+
+    blocks: the block in front of all queries, by demonstrations, chain and seed. sources: what each query's own are
+    drawn from. fronts: set -> row -> tokens, by demonstrations, task, part, seed and whether the sequence has begun.
+    """
+
+    blocks: dict[tuple[Demos, Chain | None, int], Shown] = field(default_factory=dict)
+    sources: dict[Demos, Source] = field(default_factory=dict)
+    fronts: dict[tuple[Demos, str, str, int, bool], list[list[Ids]]] = field(default_factory=dict)

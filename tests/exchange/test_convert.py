@@ -13,14 +13,12 @@ import torch
 from safetensors.torch import save_file
 
 import tunescope as ts
-from tunescope import exchange
 from tunescope.attachment.fit import initialised
 from tunescope.attachment.saving import tokenizer_hash
 from tunescope.cli import app
-from tunescope.exchange import compare_outputs
-from tunescope.exchange import format as formats
-from tunescope.exchange import formats as folder
+from tunescope.exchange import compare_outputs, convert, formats, outgoing
 from tunescope.exchange.foreign_files import read_json, read_tensors
+from tunescope.exchange.format import find_format, format_lines, format_names, format_outline
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
 
@@ -29,7 +27,7 @@ OWN = '''
 import torch
 from tunescope.methods.artifact import Artifact
 from tunescope.errors import UserError
-from tunescope.exchange import Incoming, Outgoing
+from tunescope.exchange.outgoing import Incoming, Outgoing
 
 ABOUT = "made for the test"
 SERVES = "the test"
@@ -74,9 +72,9 @@ def _forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, text in (("made", OWN), ("checked", CHECKED), ("onlyread", READ)):
         (tmp_path / "forms").mkdir(exist_ok=True)
         (tmp_path / "forms" / f"{name}.py").write_text(text)
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path / "forms")])
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path / "forms")])
     yield
-    formats.told.cache_clear()
+    format_outline.cache_clear()
     for name in ("made", "checked", "onlyread"):
         sys.modules.pop(f"tunescope.exchange.formats.{name}", None)
 
@@ -93,23 +91,23 @@ def lora(model: Any, rank: int = 2) -> Artifact:
 def test_what_is_exported_comes_back_and_knows_its_base_and_tokenizer(tmp_path: Path) -> None:
     model, words = tiny.make("gpt2"), tiny.tokenizer()
     given = lora(model)
-    done = exchange.export(tmp_path / "out", given, to="made", model=model, tokenizer=words, about={"score": 1})
-    assert done == exchange.Exported(tmp_path / "out", None, "the test", ("about {'score': 1}",))
-    found = exchange.read(tmp_path / "out", form="made", model=model, tokenizer=words)
+    done = convert.export(tmp_path / "out", given, to="made", model=model, tokenizer=words, about={"score": 1})
+    assert done == outgoing.Exported(tmp_path / "out", None, "the test", ("about {'score': 1}",))
+    found = convert.read(tmp_path / "out", form="made", model=model, tokenizer=words)
     (artifact,) = found.artifacts
     assert found.notes == ["a note"]
     assert (artifact.base, artifact.tokenizer) == (fingerprint(model), tokenizer_hash(words))
     assert all(torch.equal(artifact.tensors[name], value) for name, value in given.tensors.items())
-    assert exchange.read(tmp_path / "out", form="made", model=model).artifacts[0].tokenizer is None
+    assert convert.read(tmp_path / "out", form="made", model=model).artifacts[0].tokenizer is None
 
 
 def test_the_form_for_inference_is_what_goes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.make("gpt2")
     seen: list[Any] = []
-    form = formats.find("checked", "write")
+    form = find_format("checked", "write")
     monkeypatch.setattr(form, "check", lambda given, folder: None)
     monkeypatch.setattr(form, "write", lambda given, folder: seen.append(given) or [])
-    exchange.export(
+    convert.export(
         tmp_path / "out", initialised(model, [ts.Prefix(length=2, mlp=5)], None, 0), to="checked", model=model
     )
     assert seen[0].artifacts[0].spec == ts.Prefix(length=2)
@@ -122,11 +120,11 @@ def test_too_large_a_difference_or_a_failure_leaves_nothing(tmp_path: Path) -> N
         folder = tmp_path / str(dtype)
         for apart in (refused, float("nan"), float("inf")):
             with pytest.raises(ts.UserError, match=r"'checked' differs from the attached model by .* nothing was kept"):
-                exchange.export(folder / "no", lora(model), to="checked", model=model, about={"apart": apart})
+                convert.export(folder / "no", lora(model), to="checked", model=model, about={"apart": apart})
         with pytest.raises(ts.UserError, match="made holds one artifact"):
-            exchange.export(folder / "no", [lora(model), lora(model)], to="made", model=model)
+            convert.export(folder / "no", [lora(model), lora(model)], to="made", model=model)
         assert list(folder.iterdir()) == []
-        done = exchange.export(folder / "yes", lora(model), to="checked", model=model, about={"apart": allowed})
+        done = convert.export(folder / "yes", lora(model), to="checked", model=model, about={"apart": allowed})
         assert done.difference == allowed
         assert [path.name for path in folder.iterdir()] == ["yes"]
 
@@ -135,14 +133,14 @@ def test_what_cannot_be_exported_or_read_is_refused_in_a_line(tmp_path: Path) ->
     model = tiny.make("gpt2")
 
     def export(*artifacts: Artifact, to: str = "made", model: Any = model) -> None:
-        exchange.export(tmp_path / "new", artifacts, to=to, model=model)
+        convert.export(tmp_path / "new", artifacts, to=to, model=model)
 
     with pytest.raises(ts.UserError, match=r"There is no format 'mode'. Did you mean 'made'\? Formats: .*checked"):
         export(lora(model), to="mode")
     with pytest.raises(ts.UserError, match=r"Format 'onlyread' is not written here. These are: .*checked, .*made"):
         export(lora(model), to="onlyread")
     with pytest.raises(ts.UserError, match=r"Format 'checked' is not read here. These are: .*made, onlyread"):
-        exchange.read(tmp_path, form="checked", model=model)
+        convert.read(tmp_path, form="checked", model=model)
     with pytest.raises(ts.UserError, match="export was given no artifact"):
         export()
     with pytest.raises(ts.UserError, match="does not fit this model"):
@@ -150,18 +148,18 @@ def test_what_cannot_be_exported_or_read_is_refused_in_a_line(tmp_path: Path) ->
     with ts.attach(model, ts.LoRA(rank=2)), pytest.raises(ts.UserError, match=r"attached: detach\(\) first"):
         export(lora(model))
     with ts.attach(model, ts.LoRA(rank=2)), pytest.raises(ts.UserError, match=r"attached: detach\(\) first"):
-        exchange.read(tmp_path, form="made", model=model)
+        convert.read(tmp_path, form="made", model=model)
     (tmp_path / "new").mkdir()
     with pytest.raises(ts.UserError, match=r"new exists: nothing is ever overwritten. Name a new folder"):
         export(lora(model))
     with pytest.raises(ts.UserError, match=r"There is no folder .*absent to read made files from"):
-        exchange.read(tmp_path / "absent", form="made", model=model)
+        convert.read(tmp_path / "absent", form="made", model=model)
 
 
 def test_what_is_read_is_checked_against_the_model(tmp_path: Path) -> None:
-    exchange.export(tmp_path / "out", lora(tiny.make("gpt2")), to="made", model=tiny.make("gpt2"))
+    convert.export(tmp_path / "out", lora(tiny.make("gpt2")), to="made", model=tiny.make("gpt2"))
     with pytest.raises(ts.UserError, match="does not fit this model"):
-        exchange.read(tmp_path / "out", form="made", model=tiny.make("llama"))
+        convert.read(tmp_path / "out", form="made", model=tiny.make("llama"))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "roberta", "t5", "bert"])
@@ -278,15 +276,15 @@ def test_a_disk_that_takes_nothing_is_told_in_a_line(tunescope: Any, tmp_path: P
 
 
 def test_help_lists_the_forms_that_a_verb_takes() -> None:
-    assert "made: made for the test" in formats.lines("write")
-    assert "onlyread: read alone" not in formats.lines("write")
-    assert "onlyread: read alone" in formats.lines("read")
+    assert "made: made for the test" in format_lines("write")
+    assert "onlyread: read alone" not in format_lines("write")
+    assert "onlyread: read alone" in format_lines("read")
 
 
-@pytest.mark.parametrize("name", formats.names())
+@pytest.mark.parametrize("name", format_names())
 def test_every_form_says_what_it_is_and_where_it_serves(name: str) -> None:
-    told = formats.told(name)
+    told = format_outline(name)
     assert told["ABOUT"] and told["SERVES"]
     assert "write" in told or "read" in told
     for does in {"write", "read"} & told.keys():
-        assert hasattr(formats.find(name, does), does)
+        assert hasattr(find_format(name, does), does)
