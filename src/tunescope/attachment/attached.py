@@ -32,7 +32,7 @@ from tunescope.methods.artifact import (
     SiteDelta,
     Spec,
 )
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 
 class Attached(Held):
@@ -46,7 +46,8 @@ class Attached(Held):
         self.artifacts = tuple(artifacts)
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
-            kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
+            anatomy(model).kind == "decoder"
+            and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
         self._beside = sum(value.numel() for value in model.parameters())
         self.positions = sum(positions_of(model, artifact) for artifact in contexts)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 
 def seen_by(given: Mapping[str, Any]) -> int:
@@ -29,7 +29,7 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: Any, takes: Sequen
     assert text is not None
     seen = seen_by(given)
     positions = given.get("position_ids")
-    first = first_position(model) if kind(model) == "encoder" else 0
+    first = first_position(model) if anatomy(model).kind == "encoder" else 0
     if positions is None:
         positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device) + first
     most = used if isinstance(used, int) else int(used.max())
@@ -62,7 +62,7 @@ def check_room(model: Any, n_tokens: int, used: int) -> None:
 
 def _most_positions(model: Any) -> int | None:
     limit = getattr(model.config, "max_position_embeddings", None)
-    return None if limit is None else int(limit) - (first_position(model) if kind(model) != "decoder" else 0)
+    return None if limit is None else int(limit) - (first_position(model) if anatomy(model).kind != "decoder" else 0)
 
 
 def _too_long(model: Any, n_tokens: int, used: int, limit: int, end: str) -> str:

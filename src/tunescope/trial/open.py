@@ -15,7 +15,7 @@ from tunescope.data.read import read, sha256
 from tunescope.data.row import value
 from tunescope.data.splits import split
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.tasks.kinds.classification import Classification
@@ -38,7 +38,7 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
         model, tokenizer = load_model(plan.model, in_words=by == "words")
     device = torch.device(plan.device)
     model = model.to(device).eval()
-    model_kind = kind(model)
+    model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
         _check_head(model, task)

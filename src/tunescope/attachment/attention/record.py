@@ -14,7 +14,7 @@ from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 KEPT = ("query", "key", "value", "scores", "weights", "sink", "output", "context_key", "context_value")
 
@@ -50,7 +50,7 @@ def record_calls(model: Any, inputs: Mapping[str, Any]) -> dict[str, Call]:
     Raises UserError for a family whose attention is not reached.
     """
     calls: dict[str, Call] = {}
-    without_cache = {} if kind(model) == "encoder" else {"use_cache": False}
+    without_cache = {} if anatomy(model).kind == "encoder" else {"use_cache": False}
 
     def caller(name: str) -> Any:
         def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.tasks.answers import choices
 from tunescope.tasks.answers.calibration import share
 from tunescope.tasks.kinds.classification import Classification
@@ -37,7 +37,7 @@ def averaged(
         sets: set -> the same rows, each behind that set's demonstrations.
         prior: (sets, rows, labels), what the probability of each label is divided by before (`priors`).
     """
-    words = list(task.word_ids(tokenizer, kind(model)).values())
+    words = list(task.word_ids(tokenizer, anatomy(model).kind).values())
     scores = torch.stack([choices.all_scores(model, rows, words, tokenizer) for rows in sets])
     return (scores if prior is None else scores - prior.to(scores).log()).mean(0)
 
@@ -51,7 +51,7 @@ def priors(
         fronts: set -> row -> the tokens of its demonstrations.
         asked: the rows without content (`calibrating.contentless`).
     """
-    words = list(task.word_ids(tokenizer, kind(model)).values())
+    words = list(task.word_ids(tokenizer, anatomy(model).kind).values())
     found = []
     for one in fronts:
         rows = [with_front(front, row) for front in one for row in asked]

@@ -219,9 +219,9 @@ class Classification(Task):
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
     def _words_of(self, model: Any, tokenizer: Any) -> list[templates.Ids]:
-        from tunescope.models.anatomy import kind
+        from tunescope.models.anatomy import anatomy
 
-        return list(self.word_ids(tokenizer, kind(model)).values())
+        return list(self.word_ids(tokenizer, anatomy(model).kind).values())
 
     def _place(self, tokenizer: Any, model_kind: str) -> mask.Place:
         if self.by == "head":
