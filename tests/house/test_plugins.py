@@ -65,8 +65,9 @@ class Repeated(TokenContext):
         return p["embedding"].expand(self.length, -1)
 ''',
         f"compare MODEL ROWS --arms repeated:length=2 {BRIEF} --out OUT",
-        written=lambda out: [(arm["spec"], arm["status"]) for arm in results(out)["arms"]]
-        == [("repeated:length=2", "done")],
+        written=lambda out: (
+            [(arm["spec"], arm["status"]) for arm in results(out)["arms"]] == [("repeated:length=2", "done")]
+        ),
     ),
     "methods/deltas": Case(
         "scaling",
@@ -90,8 +91,9 @@ class Scaling(SiteDelta):
         return h * p["by"]
 ''',
         f"compare MODEL ROWS --arms scaling:sites=ffn.in {BRIEF} --out OUT",
-        written=lambda out: [(arm["spec"], arm["status"]) for arm in results(out)["arms"]]
-        == [("scaling:sites=ffn.in", "done")],
+        written=lambda out: (
+            [(arm["spec"], arm["status"]) for arm in results(out)["arms"]] == [("scaling:sites=ffn.in", "done")]
+        ),
     ),
     "models/families": Case(
         "stablelm",
@@ -114,8 +116,8 @@ def rows(files):
     lines = [line.partition(" ") for line in files[0].read_text().splitlines()]
     return Found([Row({"text": text, "label": label}, files[0].name, at) for at, (label, _, text) in enumerate(lines)])
 ''',
-        "check lined:LINES --model MODEL",
-        shown="64 train",
+        "check lined:LINES --model MODEL --arms zero-shot",
+        shown="train: 64 rows",
     ),
     "data/metrics": Case(
         "length_share",
@@ -127,9 +129,11 @@ def share(output, references, lowercase):
 
 METRIC = Metric(compared="characters, {case}, 0 to 1", best=1.0, width=1, stats=per_row(share), score=mean)
 ''',
-        f"compare MODEL ROWS --task generation --metric length_share --template {{text}} --target {{label}} "
+        f"compare MODEL ROWS --task generation --metric length_share --template {{text}} --target label "
         f"--arms zero-shot {BRIEF} --out OUT",
-        written=lambda out: "length_share" in results(out)["arms"][0]["scores"],
+        written=lambda out: (
+            (results(out)["task"]["metric"], results(out)["arms"][0]["status"]) == ("length_share", "done")
+        ),
     ),
     "search/methods": Case(
         "known",
@@ -155,7 +159,7 @@ class Known(Search):
 from tunescope.report.finding import Finding
 
 def look(seen):
-    count = next(iter(seen.layers.values())).weights.shape[2]
+    count = next(iter(seen.along.values())).weights.shape[2]
     return Finding("Queries counted", "How many.", "Why.", ("count",), [(float(count),)], numbers={"count": count})
 ''',
         "probe counted --model MODEL --artifact SOFT --text film --out OUT",
@@ -171,7 +175,7 @@ ORDER = 9
 def measure(round):
     return {"rows": len(round.prompts)}
 
-def told(found):
+def finding(found):
     return Finding("Rows asked", "How many.", "Why.", ("rows",), [(float(one["rows"]),) for one in found], numbers={})
 ''',
         "anchors MODEL ROWS --only asked --rows 2 --seeds 1 --out OUT",
@@ -214,8 +218,9 @@ def table(settings, found):
     return Table(("score",), [("eighths", [Cell.of([outcome for _, outcome in found], "a")])])
 ''',
         "reproduce eighths-of-seeds --seeds 2 --workers 1 --out OUT",
-        written=lambda out: json.loads((out / "result.json").read_text())["table"]["rows"][0]["cells"][0]["values"]
-        == [0.0, 0.125],
+        written=lambda out: (
+            json.loads((out / "result.json").read_text())["table"]["rows"][0]["cells"][0]["values"] == [0.0, 0.125]
+        ),
     ),
 }
 
@@ -293,5 +298,7 @@ def test_every_folder_of_plugins_has_its_case() -> None:
     """A folder that the finder is asked for by name, anywhere in the package, holds plugins."""
     package = Path(ts.__file__).parent
     folders = {f"{path.parent.relative_to(package)}" for path in package.glob("*/*/*.py") if path.stem == "__init__"}
-    named = {name for path in package.rglob("*.py") for name in folders if f'"{name.replace("/", ".")}"' in path.read_text()}
+    named = {
+        name for path in package.rglob("*.py") for name in folders if f'"{name.replace("/", ".")}"' in path.read_text()
+    }
     assert named - {"tasks/kinds"} == set(CASES)
