@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test check bench bench-gpu
+.PHONY: setup demo test check rooms bench bench-gpu
 
 setup: $(STAMP)
 
@@ -26,6 +26,9 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+rooms:
+	$(PYTHON) -m scripts.rooms
 
 bench: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks

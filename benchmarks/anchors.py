@@ -142,7 +142,7 @@ def answer(model: Any, ids: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Whole:
-    """As much of `anchors.prompts.Batch` as saliency asks for: whole prompts of one length."""
+    """As much of `tunescope.probes.anchors.prompts.Batch` as saliency asks for: whole prompts of one length."""
 
     inputs: dict[str, Tensor]
     real: Tensor

@@ -162,6 +162,7 @@ def _notes(result: dict[str, Any]) -> list[str]:
         )
         .replace("Most inputs of a part: train 500, dev 100.", "At most 500 rows of train and 100 inputs of dev.")
         .replace("Most inputs of a part: dev 100.", "At most 100 inputs of dev.")
+        .replace("`tunescope.sites`", "`tunescope.models.sites`")
         .replace("Steps and rows of each, ours:", f"Steps at most ({STOPS}) and rows of each, ours:")
         for note in result["table"]["notes"]
     ]

@@ -70,6 +70,7 @@ def test_no_token_no_path_and_no_other_file_goes_up(server: Hub, saved: Path) ->
         assert str(saved.parent) not in text
         assert "mine alone" not in text
     card = server.newest("me/thing")["README.md"].decode()
+    assert "import AutoModelForCausalLM, AutoTokenizer" in card
     assert "Is it good?" not in card  # the template is in tunescope.json, where it is needed
 
 
@@ -256,3 +257,20 @@ def test_a_place_that_cannot_be_written_is_one_line(server: Hub, saved: Path, tm
     for place in ("/dev/null/x", tmp_path / ("x" * 300), tmp_path / "a\0b"):
         with pytest.raises(ts.UserError, match="cannot be written"):
             hub.pull("me/thing", place)
+
+
+@pytest.mark.parametrize(
+    ("family", "by", "auto"),
+    [
+        ("gpt2", "words", "AutoModelForCausalLM"),
+        ("t5", "words", "AutoModelForSeq2SeqLM"),
+        ("bart", None, "AutoModelForSeq2SeqLM"),
+        ("bart", "words", "AutoModelForSeq2SeqLM"),
+        ("bert", "words", "AutoModelForMaskedLM"),
+        ("distilbert", "head", "AutoModel"),
+        ("nobody_knows", None, "AutoModelForCausalLM"),
+    ],
+)
+def test_the_class_that_loads_the_base_is_that_of_its_kind(family: str, by: str | None, auto: str) -> None:
+    about = {"task": {"by": by}} if by else {}
+    assert hub.auto_class({"base": {"fingerprint": "ab", "model_type": family}, "about": about}) == auto

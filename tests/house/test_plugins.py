@@ -116,8 +116,8 @@ def rows(files):
     lines = [line.partition(" ") for line in files[0].read_text().splitlines()]
     return Found([Row({"text": text, "label": label}, files[0].name, at) for at, (label, _, text) in enumerate(lines)])
 ''',
-        "check lined:LINES --model MODEL --arms zero-shot",
-        shown="train: 64 rows",
+        "check lined:LINES --model MODEL",
+        shown="64 train",
     ),
     "data/metrics": Case(
         "length_share",
@@ -129,11 +129,9 @@ def share(output, references, lowercase):
 
 METRIC = Metric(compared="characters, {case}, 0 to 1", best=1.0, width=1, stats=per_row(share), score=mean)
 ''',
-        f"compare MODEL ROWS --task generation --metric length_share --template {{text}} --target label "
+        f"compare MODEL ROWS --task generation --metric length_share --template {{text}} --target {{label}} "
         f"--arms zero-shot {BRIEF} --out OUT",
-        written=lambda out: (
-            (results(out)["task"]["metric"], results(out)["arms"][0]["status"]) == ("length_share", "done")
-        ),
+        written=lambda out: "length_share" in results(out)["arms"][0]["scores"],
     ),
     "search/methods": Case(
         "known",
@@ -159,7 +157,7 @@ class Known(Search):
 from tunescope.report.finding import Finding
 
 def look(seen):
-    count = next(iter(seen.along.values())).weights.shape[2]
+    count = next(iter(seen.layers.values())).weights.shape[2]
     return Finding("Queries counted", "How many.", "Why.", ("count",), [(float(count),)], numbers={"count": count})
 ''',
         "probe counted --model MODEL --artifact SOFT --text film --out OUT",
@@ -175,7 +173,7 @@ ORDER = 9
 def measure(round):
     return {"rows": len(round.prompts)}
 
-def finding(found):
+def told(found):
     return Finding("Rows asked", "How many.", "Why.", ("rows",), [(float(one["rows"]),) for one in found], numbers={})
 ''',
         "anchors MODEL ROWS --only asked --rows 2 --seeds 1 --out OUT",
@@ -298,7 +296,6 @@ def test_every_folder_of_plugins_has_its_case() -> None:
     """A folder that the finder is asked for by name, anywhere in the package, holds plugins."""
     package = Path(ts.__file__).parent
     folders = {f"{path.parent.relative_to(package)}" for path in package.glob("*/*/*.py") if path.stem == "__init__"}
-    named = {
-        name for path in package.rglob("*.py") for name in folders if f'"{name.replace("/", ".")}"' in path.read_text()
-    }
+    code = "".join(path.read_text() for path in package.rglob("*.py"))
+    named = {name for name in folders if f'"{name.replace("/", ".")}"' in code}
     assert named - {"tasks/kinds"} == set(CASES)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tunescope.errors import UserError
-from tunescope.system import files
+from tunescope.system import files, tensor_files
 from tunescope.system.lock import locked
 
 
@@ -35,7 +35,7 @@ def test_a_failed_put_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch, s
 def test_tensor_files_have_the_mode_that_the_umask_says(tmp_path):
     old = os.umask(0o027)
     try:
-        files.put_tensors(tmp_path / "t.safetensors", {"a": torch.zeros(3)})
+        tensor_files.put(tmp_path / "t.safetensors", {"a": torch.zeros(3)})
     finally:
         os.umask(old)
     assert stat.S_IMODE((tmp_path / "t.safetensors").stat().st_mode) == 0o640

@@ -1,1 +1,1 @@
-"""The command line."""
+"""The door: each verb one thin function, and what is typed behind it."""

@@ -1,1 +1,1 @@
-"""A comparison: what was asked, the runs at one budget, what came of them, and the verdict."""
+"""Arms, rates and seeds at one budget: the runs, what came of them, the verdict."""

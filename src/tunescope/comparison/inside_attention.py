@@ -21,7 +21,7 @@ LONGEST = 32  # tokens of the pictured row
 
 
 def mechanism(bench: Bench, rows: Sequence[Any], tuned: Any) -> dict[str, Any]:
-    """`probing.mechanism` on the first rows that have room for it, input and target together as in training.
+    """`tunescope.probes.mechanism` on the first rows that have room for it, input and target together as in training.
 
     Where they cannot be looked at, None and the reason: the arm's score does not hang on it.
     """

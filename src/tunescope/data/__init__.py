@@ -1,1 +1,1 @@
-"""What the corpora share: official file names, entries with their lines, triples, parallel text, NAME:PATH."""
+"""Rows, references and scores, without torch: files and their splits, corpora, metrics of written texts."""

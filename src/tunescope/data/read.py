@@ -23,6 +23,6 @@ def read(path: str | Path) -> list[dict[str, Any]]:
 
 
 def sha256(path: str | Path) -> str:
-    """The hex SHA-256 of a file's bytes as they lie on the disk; of a part of a corpus, see `gathering.parts`."""
+    """The hex SHA-256 of a file's bytes as they lie on the disk; of a corpus, `tunescope.data.corpus.digest`."""
     named = corpus_name.parsed(path)
     return file_sha256(path) if named is None else corpus.digest(named)

@@ -1,1 +1,1 @@
-"""Artifacts to and from the files of other libraries; `formats/` has a file for each form of them."""
+"""Artifacts as files of others, on the hub, behind servers; `formats/` has a file for each form."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,8 @@ def push(
     if any(map(has_secret, said)):
         raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out before it is pushed.")
     count = sum(v.numel() for a in artifacts for v in a.tensors.values() if v.is_floating_point())
-    page = card(CardFacts(repo, json.loads(manifest), count, results, base, licence))
+    said_of = json.loads(manifest)
+    page = card(CardFacts(repo, said_of, count, results, base, licence, auto_class(said_of)))
     contents = {MANIFEST: manifest, TENSORS: (place / TENSORS).read_bytes(), "README.md": page.encode()}
     api = HfApi()
     with _named(repo):
@@ -128,6 +129,18 @@ def _loaded(beside: Path, repo: str) -> list[Any]:
 
 def _methods(artifacts: list[Any]) -> list[str]:
     return [show([artifact.spec]).partition(":")[0] for artifact in artifacts]
+
+
+def auto_class(manifest: Mapping[str, Any]) -> str:
+    """The class of transformers that loads the base as it was tuned."""
+    from transformers.models.auto import modeling_auto as auto
+
+    name, task = str(manifest["base"]["model_type"]), (manifest.get("about") or {}).get("task") or {}
+    if name in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:  # BART and its kin are masked language models too
+        return "AutoModelForSeq2SeqLM"
+    if name not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "AutoModelForCausalLM"
+    return "AutoModelForMaskedLM" if task.get("by") == "words" else "AutoModel"
 
 
 def _results(folder: Path) -> dict[str, Any] | None:

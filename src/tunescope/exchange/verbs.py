@@ -18,7 +18,7 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     """Write the saved artifact in the form `to` into a new folder; what was written, its difference, where it serves.
 
     Raises:
-        UserError: as `exchanging.export`, and where the artifact or the model cannot be read.
+        UserError: as `tunescope.exchange.convert.export`, and where the artifact or the model cannot be read.
     """
     find_format(to, "write")
     artifacts = saving.load(artifact)
@@ -38,7 +38,7 @@ def imported(folder: str, form: str, model: str, out: str) -> Iterator[str]:
     """Read a folder of the form and save what it holds as tunescope's own; its methods and what to know of them.
 
     Raises:
-        UserError: as `exchanging.read` and `save`, and where the model cannot be read.
+        UserError: as `tunescope.exchange.convert.read` and `save`, and where the model cannot be read.
     """
     find_format(form, "read")
     if Path(out).exists():

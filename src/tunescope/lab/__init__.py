@@ -1,1 +1,1 @@
-"""Synthetic worlds whose truth is known, and small models made for them from transformers configurations."""
+"""Small worlds whose truth is known, and models pretrained on them; the demo."""

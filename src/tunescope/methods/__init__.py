@@ -1,1 +1,1 @@
-"""What tuning makes: contexts and deltas, data and pure functions. Nothing here knows a model."""
+"""What tuning makes: contexts and deltas, data and pure functions. Knows no model."""

@@ -1,1 +1,1 @@
-"""What a transformers model is made of: loading, anatomy, sites, families. Nothing here changes one."""
+"""What a transformers model is made of: loading, anatomy, sites, families. Changes nothing."""

@@ -1,4 +1,4 @@
-"""results.json in, one self-contained page or a terminal table out. Nothing here imports torch."""
+"""results.json in; verdict, table, page and card out. Never torch."""
 
 from tunescope.report.page import html, write
 from tunescope.report.table import table

@@ -29,7 +29,7 @@ model: it is attached to the base model, whose weights stay as they are.
     from transformers import {auto}, AutoTokenizer
 
     model, tokenizer = {auto}.from_pretrained(BASE), AutoTokenizer.from_pretrained(BASE)
-    with attach(model, *load(FOLDER), tokenizer=tokenizer):
+    with ts.attach(model, *ts.load(FOLDER), tokenizer=tokenizer):
         ...
 
 Attaching checks that BASE has the weights it was made for. `tunescope.json` says how a row was asked (template, label
@@ -46,6 +46,7 @@ class CardFacts:
     """What a card is made of: where it goes, the artifact's manifest, the run's results, and what the user adds.
 
     base: the base model's name on the hub, or as it is known. licence: an identifier such as apache-2.0.
+    auto: the class of transformers that loads the base as it was tuned.
     """
 
     repo: str
@@ -54,6 +55,7 @@ class CardFacts:
     results: Mapping[str, Any] | None = None
     base: str | None = None
     licence: str | None = None
+    auto: str = "AutoModel"
 
 
 def card(facts: CardFacts) -> str:
@@ -84,7 +86,7 @@ def card(facts: CardFacts) -> str:
         if arm
         else "It was saved by itself, outside of a comparison.",
         repo=facts.repo,
-        auto=_auto(facts.manifest),
+        auto=facts.auto,
         holds=_holds(facts.manifest["artifacts"]),
         results=_results(shown) if shown else "",
         licence=f"{escaped(facts.licence)}." if facts.licence else "None was stated: ask before you use it.",
@@ -128,18 +130,6 @@ def _redacted(name: str) -> str:
 
 def _listed(methods: Sequence[str]) -> str:
     return " and ".join(methods).capitalize()
-
-
-def _auto(manifest: Mapping[str, Any]) -> str:
-    """The class that loads the base as it was tuned."""
-    from transformers.models.auto import modeling_auto as auto
-
-    name, task = str(manifest["base"]["model_type"]), (manifest.get("about") or {}).get("task") or {}
-    if name in auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES:  # BART and its kin are masked language models too
-        return "AutoModelForSeq2SeqLM"
-    if name not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        return "AutoModelForCausalLM"
-    return "AutoModelForMaskedLM" if task.get("by") == "words" else "AutoModel"
 
 
 def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:

@@ -1,1 +1,1 @@
-"""What recipes are made of and how they are run."""
+"""The papers again, a table a command: the recipes are in `recipes/`, what runs and shows them is here."""

@@ -1,1 +1,1 @@
-"""What searches share: what one is, what it costs, what it may write."""
+"""Prompts that a person can read, searched for: one loop, one objective, and the searches in `methods/`."""

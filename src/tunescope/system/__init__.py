@@ -1,1 +1,1 @@
-"""This machine and its disk: whole files, run folders, locks, cores and memory, the finder of plugin folders."""
+"""This machine and its disk: whole files, run folders, the lock, memory, the finder of plugin folders."""

@@ -13,13 +13,9 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tunescope.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 SAME_COMMAND = "type the same command again"
 
@@ -36,14 +32,6 @@ def write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:
-    """safetensors makes its files 0600; a folder shared by a group needs what the umask says."""
-    from safetensors.torch import save_file
-
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
-    os.chmod(path, 0o666 & ~umask())
-
-
 def sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -58,7 +46,20 @@ def rename(old: Path, new: Path) -> None:
 
 def put(path: Path, data: bytes) -> None:
     """`path` holds `data`, or what it held before, also after a power cut."""
-    _put(path, lambda beside: write(beside, data))
+    put_made(path, lambda beside: write(beside, data))
+
+
+def put_made(path: Path, make: Callable[[Path], None]) -> None:
+    """`path` is the file that `make` writes at the place it is handed, or what was there before."""
+    made = beside(path)
+    try:
+        make(made)
+        sync(made)
+        rename(made, path)
+    except BaseException:
+        remove(made)
+        raise
+    sync(path.parent)
 
 
 def put_json(path: Path, value: object) -> None:
@@ -75,10 +76,6 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(one) for one in value]
     return value
-
-
-def put_tensors(path: Path, tensors: Mapping[str, "Tensor"]) -> None:
-    _put(path, lambda beside: write_tensors(beside, tensors))
 
 
 def put_folder(beside: Path, path: Path) -> None:
@@ -193,18 +190,6 @@ def _text(value: object, line: str) -> str:
         inner = line + " "
         return "[" + ",".join(inner + _text(one, inner) for one in value) + line + "]"
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-
-
-def _put(path: Path, make: Callable[[Path], None]) -> None:
-    made = beside(path)
-    try:
-        make(made)
-        sync(made)
-        rename(made, path)
-    except BaseException:
-        remove(made)
-        raise
-    sync(path.parent)
 
 
 def umask() -> int:

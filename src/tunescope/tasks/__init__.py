@@ -1,4 +1,4 @@
-"""Tasks: rows from files, their split, what is asked of a model and how its answers are scored."""
+"""What is asked of a model and read from its answers: kinds of task, prompts, answers."""
 
 from tunescope.data.read import read, sha256
 from tunescope.data.row import Row

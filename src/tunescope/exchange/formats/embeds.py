@@ -17,7 +17,7 @@ from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import added_rows, checkpoint, embeddings
 from tunescope.exchange.serving.embeds_client import client
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
-from tunescope.system import files
+from tunescope.system import files, tensor_files
 
 ABOUT = "a soft prompt or words as embeddings, joined by the client with those of the text"
 SERVES = "vLLM (--enable-prompt-embeds, /v1/completions), SGLang (--disable-radix-cache, input_embeds of /generate)"
@@ -38,7 +38,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     rows = embeddings.rows(given, given.model)
     if not bool(rows.isfinite().all()):
         raise UserError("The context holds numbers that are not finite: its training diverged. Export another run.")
-    files.write_tensors(folder / TENSORS, {KEY: rows.cpu()})
+    tensor_files.write(folder / TENSORS, {KEY: rows.cpu()})
     files.write(folder / NUMBERS, json.dumps(rows.double().tolist()).encode())
     begun, by = embeddings.begins(given), added_rows.scale(given.model.get_input_embeddings())
     files.write(folder / CLIENT, client(embeddings.start(given), by).encode())

@@ -28,12 +28,12 @@ class LabelWords(Search):
     shortlist: for each class, the words of the highest mean log-probability over its training rows. Of the words on the
     shortlists those `keep` assignments are kept that get most training rows right without training, and of these the
     one that gets most development rows right is found; of equals the one that did better in training
-    (`searching.assigning` says how). rows: training rows of each class that are looked at, at most, drawn by the seed.
+    (`_assignment` says how). rows: training rows of each class that are looked at, at most, drawn by the seed.
 
     tune: with so many steps of full tuning each of the `finalists` (5) best on the development rows is tried, and the
     one that is best there after it is found, as in the paper; 0, what is found is best for the model as it is.
 
-    Every row goes forward once, and in tuning as often as it is trained on or scored (`searching.tuning`).
+    Every row goes forward once, and in tuning as often as it is trained on or scored (see `finalists`).
     """
 
     names_labels: ClassVar[bool] = True

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.system import files
+from tunescope.system import files, tensor_files
 
 Point = dict[str, float | int | None]
 
@@ -42,7 +42,7 @@ def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer
     if torch.cuda.is_available():
         tensors["rng/cuda"] = torch.cuda.get_rng_state()
     path = folder / f"state-{state.step:08d}.safetensors"
-    files.put_tensors(path, tensors)
+    tensor_files.put(path, tensors)
     plain = {name: value for name, value in vars(state).items() if name != "best"}
     files.put_json(
         folder / "state.json",
