@@ -89,9 +89,12 @@ def compare(
         arms: such as "zero-shot", "demos:k=4", "prefix", "lora:rank=4"; none means those for the model's kind.
         budget: stored parameters of each arm, met by its method's size; several repeat the arms.
         task: "classification", "generation", "reasoning", or a Task.
+        tokenizer: of a loaded model.
         seeds: how many, or which.
         trials: learning rates tried for each trained arm, from its method's own grid.
         learning_rates: these for every arm instead.
+        steps: updates of one run, at most.
+        batch_size: rows of one update.
         settings: all of the training, instead of `steps` and `batch_size` alone.
         k_shot: rows of each label that each seed draws to train on, and as many to choose by; needs data["test"].
         together: runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.
@@ -101,6 +104,8 @@ def compare(
         workers: processes; more than one need the model by name.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
         threads: of each arm run; results do not depend on `workers`, but their last bits may on this.
+        device: where the model is; None takes a GPU where there is one.
+        quiet: nothing is printed.
 
     Raises:
         UserError: something given cannot be used, or every arm was refused.
@@ -140,7 +145,13 @@ def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) 
 
 
 def resume(folder: str | Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
-    """Go on with a run from its folder; of one that is finished only the page is made again."""
+    """Go on with a run from its folder; of one that is finished only the page is made again.
+
+    folder: of the run. workers: processes. quiet: nothing is printed.
+
+    Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
+    Python with a loaded model or a task of its own, which `compare` goes on with.
+    """
     folder = Path(folder)
     config = run_folder.read_config(folder)
     if not config.pop("by_name", True):

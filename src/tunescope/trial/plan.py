@@ -36,8 +36,11 @@ class Whole:
 class Plan:
     """Everything that a run's numbers depend on, but for the contents of the files it names.
 
+    model: a folder or a hub id; of a loaded model, its name. data: part -> file or corpus, as typed, made absolute.
+    task: the kind of task and its options, as JSON. settings: how every arm is trained. device: as torch names it.
     arms: as typed; () means the default ones for the model's kind.
     budgets: stored parameters; () leaves every size as typed.
+    seeds: which. trials: learning rates tried for each trained arm, from its method's grid.
     rates: learning rates instead of each method's own grid; () means the grid.
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
     pilot_of: in a pilot, the comparison that it stands for.

@@ -48,7 +48,15 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How it is trained; fixed before the data and the same for every arm."""
+    """How it is trained; fixed before the data and the same for every arm.
+
+    steps: updates of one run, at most. batch_size: rows of one update. accumulate: parts that a batch is cut into, to
+    save memory. optimizer: "adamw" or "adafactor". schedule: "constant", "linear" or "cosine", of the learning rate.
+    warmup: share of the steps in which the rate rises. weight_decay: of the trained tensors. clip: the largest norm of
+    the gradient. precision: "auto" (bfloat16 on a GPU that has it), "float32" or "bfloat16".
+    eval_every: steps between development scores. patience: development scores in a row without a new best before a run
+    stops.
+    """
 
     steps: int = 500
     batch_size: int = 16
