@@ -7,3 +7,5 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 torch.set_num_threads(1)
+
+from extension import plugin_folder  # noqa: E402, F401

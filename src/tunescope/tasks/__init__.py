@@ -3,7 +3,7 @@
 from tunescope.data.read import read, sha256
 from tunescope.data.row import Row
 from tunescope.data.scores import aggregate, aggregate_many
-from tunescope.data.splitting import Splits, split
+from tunescope.data.splits import Splits, split
 from tunescope.tasks.facts import Facts, inspect
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
-from tunescope.tasks.choosing import balanced
+from tunescope.tasks.demonstration_rows import balanced
 from tunescope.tasks.prompts import mask
 from tunescope.tasks.prompts import template as prompts
 from tunescope.tasks.prompts.demonstrations import Demonstration, joined, solved
