@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import tunescope as ts
-from tunescope.attachment.guards import compiled as compiling
+from tunescope.attachment.guards import compiled
 
 # in how many graphs a pass is compiled: contexts and biases are put in place outside of them, and a head on a bare
 # encoder is a graph of its own
@@ -241,15 +241,15 @@ def test_attaching_resets_nothing_of_torchs_also_where_a_model_is_collected(monk
     resets: list[int] = []
     monkeypatch.setattr(torch._dynamo, "reset", lambda: resets.append(1))
     kept = ts.attach(tiny.make("llama"), ts.LoRA(rank=2))
-    before = len(compiling._IN_USE)
+    before = len(compiled._IN_USE)
     lost = tiny.make("llama")
     gone = weakref.ref(lost)
     ts.attach(lost, ts.LoRA(rank=2))
     del lost
     gc.collect()
-    assert gone() is None and len(compiling._IN_USE) == before + 1  # its code is kept until something is attached
+    assert gone() is None and len(compiled._IN_USE) == before + 1  # its code is kept until something is attached
     kept.detach()
     with pytest.raises(KeyError), ts.attach(kept.model, ts.LoRA(rank=2)):
         raise KeyError
-    assert len(compiling._IN_USE) == before - 1 and not compiling._COLLECTED
+    assert len(compiled._IN_USE) == before - 1 and not compiled._COLLECTED
     assert not resets

@@ -20,8 +20,7 @@ import transformers
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.comparison import arms, comparison, protocol
-from tunescope.comparison import run as run_arm
+from tunescope.comparison import arms, comparison, protocol, run
 from tunescope.comparison.comparison import ask, compare, resume
 from tunescope.comparison.standing import Standing, best_on_dev
 from tunescope.errors import UserError
@@ -432,7 +431,7 @@ def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
 
 def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monkeypatch):
     asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=1, settings=default_settings(2, 8))
-    monkeypatch.setattr(run_arm, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(run, "SAVE_EVERY", 0.0)
     calls, fail_at = 0, 0
 
     def counted(plain, *given, **named):

@@ -12,7 +12,7 @@ import tunescope as ts
 from tunescope.comparison import pilot
 from tunescope.comparison.comparison import compare
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.trial import rates as racing
+from tunescope.trial import rates
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan, check
 from tunescope.trial.train.loop import Settings
@@ -27,14 +27,14 @@ def plan(rates: int, steps: int = 90, every: int = 5) -> Plan:
 
 
 def test_the_rungs_are_thirds_at_steps_that_are_scored() -> None:
-    assert racing.rungs(plan(2).race) == racing.rungs(plan(3).race) == [(30, 1)]
-    assert racing.rungs(plan(4).race) == [(10, 2), (30, 1)]
-    assert racing.rungs(plan(9).race) == [(10, 3), (30, 1)]
-    assert racing.rungs(plan(3, every=40).race) == [(40, 1)]
-    assert racing.rungs(plan(9, every=30).race) == [(30, 1)]
-    assert racing.trial_steps(plan(3).race) == [30, 30, 90]
-    assert racing.trial_steps(plan(4).race) == [10, 10, 30, 90]
-    assert racing.halving_rule(plan(4).race) == (
+    assert rates.rungs(plan(2).race) == rates.rungs(plan(3).race) == [(30, 1)]
+    assert rates.rungs(plan(4).race) == [(10, 2), (30, 1)]
+    assert rates.rungs(plan(9).race) == [(10, 3), (30, 1)]
+    assert rates.rungs(plan(3, every=40).race) == [(40, 1)]
+    assert rates.rungs(plan(9, every=30).race) == [(30, 1)]
+    assert rates.trial_steps(plan(3).race) == [30, 30, 90]
+    assert rates.trial_steps(plan(4).race) == [10, 10, 30, 90]
+    assert rates.halving_rule(plan(4).race) == (
         "at step 10 the best 2 of 4 learning rates go on; at step 30 the best 1 of 4 learning rates go on"
     )
 

@@ -14,7 +14,7 @@ from tunescope.data.metrics import _coco
 from tunescope.data.scores import aggregate, statistics
 from tunescope.errors import UserError
 from tunescope.report.verdict import stats
-from tunescope.search import loop as driver
+from tunescope.search.loop import scored
 from tunescope.trial import command, plan
 from tunescope.trial.open import open_bench
 from tunescope.trial.train import loop
@@ -168,8 +168,7 @@ def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_a
     looked = [arm["runs"][0]["mechanism"] for arm in found.results["arms"]]
     assert all(one["reason"] == "" and one["content_pattern_shift"] is not None for one in looked), looked
     bench = open_bench(asked)
-    scored = driver.scored(bench, "film", (5,), [0, 1])
-    assert np.isfinite(scored.loss)
+    assert np.isfinite(scored(bench, "film", (5,), [0, 1]).loss)
 
 
 def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):

@@ -7,7 +7,7 @@ import pytest
 import tiny
 import tinyrun
 import torch
-from reference.reweighting import reweighted
+from reference.reweight import reweighted
 from torch import Tensor
 
 import tunescope as ts

@@ -16,7 +16,7 @@ from tunescope.probes import looks, names
 from tunescope.probes.looks import pattern, prefix_bias, second_layer
 from tunescope.probes.mechanism import mechanism
 from tunescope.probes.see import see
-from tunescope.report import findings_page as page
+from tunescope.report import findings_page
 from tunescope.report.finding import Finding
 from tunescope.reproduce.recipes._prefix_use import prefix_use
 from tunescope.system import plugins
@@ -60,7 +60,7 @@ def test_every_probe_finds_plain_data_or_says_in_one_line_why_not(family, arm):
         assert plain(asdict(found)), name
         assert all(len(row) == len(found.columns) for row in found.rows)
         assert found.rows and found.says.endswith(".") and found.not_said.endswith(".")
-        assert page.page([found], {"model": family, "attached": arm}).endswith("</html>")
+        assert findings_page.page([found], {"model": family, "attached": arm}).endswith("</html>")
 
 
 @pytest.mark.parametrize("name", NAMES)

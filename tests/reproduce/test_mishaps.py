@@ -10,27 +10,19 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import toy_recipe
-from tunescope.reproduce import run
-run.find = lambda name: toy_recipe
-from tunescope.cli.app import main
-main()
-"""
+COMMAND = Path(__file__).with_name("toy_command.py")
 
 
 @pytest.fixture
 def start(tmp_path):
-    """A `tunescope reproduce toy` in a process of its own."""
+    """A `tunescope reproduce toy-recipe` in a process of its own."""
     begun = []
 
     def reproduce(seeds=3, workers=2):
-        words = ["reproduce", "toy", "--seeds", seeds, "--workers", workers, "--out", tmp_path / "run"]
+        words = ["reproduce", "toy-recipe", "--seeds", seeds, "--workers", workers, "--out", tmp_path / "run"]
         begun.append(
             subprocess.Popen(
-                [sys.executable, "-c", COMMAND, *map(str, words)],
+                [sys.executable, COMMAND, *map(str, words)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

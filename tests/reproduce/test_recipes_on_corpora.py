@@ -16,8 +16,7 @@ import tunescope as ts
 from tunescope.comparison.protocol import AllRefused
 from tunescope.methods.typed import parse
 from tunescope.models.load import load_model
-from tunescope.reproduce import corpus_line, corpus_table, published
-from tunescope.reproduce import run as running
+from tunescope.reproduce import corpus_line, corpus_table, published, run
 from tunescope.reproduce.recipe import Ask, check, find, recipes
 from tunescope.reproduce.recipes import _curve
 from tunescope.reproduce.run import command, reproduce
@@ -574,12 +573,12 @@ def test_languages_of_a_corpus_reach_a_tokenizer_that_marks_them(tmp_path):
 
 def test_a_recipe_s_folder_names_its_model_and_data_and_processes_are_as_many_as_have_room(tmp_path):
     ask = Ask("prefix-main", "paper", model="/x/gpt2-medium", data="e2e:/y/e2e")
-    assert str(running.default_folder(ask)).endswith("reproduce/prefix-main-paper-gpt2-medium-e2e")
+    assert str(run.default_folder(ask)).endswith("reproduce/prefix-main-paper-gpt2-medium-e2e")
     other = replace(ask, steps=40, seeds=2, precision="bfloat16", accumulate=4)
     name = "prefix-main-paper-gpt2-medium-e2e-40-steps-2-seeds-4-parts-bfloat16"
-    assert running.default_folder(other).name == name
-    assert running.default_workers(ask) == 1  # its size is not known
-    assert running.default_workers(Ask("petrov-table1")) == machine.cores()
+    assert run.default_folder(other).name == name
+    assert run.default_workers(ask) == 1  # its size is not known
+    assert run.default_workers(Ask("petrov-table1")) == machine.cores()
 
 
 def test_what_is_published_stands_beside_its_own_corpus_alone(tmp_path):

@@ -1,4 +1,4 @@
-"""A recipe whose pieces do what files in $TOY say: for what befalls processes, which import it by its name.
+"""A recipe whose pieces do what files in $TOY say: for what befalls processes, which find it by its name.
 
 SEED.dies    as many kills of the process that works on the piece as it has letters
 SEED.full    the disk is full

@@ -6,7 +6,7 @@ import pytest
 from tunescope.errors import UserError
 from tunescope.search.methods._layouts import layouts, spoken, text_tokens
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.prompts.template import fill
+from tunescope.tasks.prompts.templates import fill
 
 
 def test_one_text_has_the_answer_behind_it_or_before():

@@ -7,7 +7,7 @@ import torch
 from search_tools import bench
 
 import tunescope as ts
-from tunescope.data import scores as metrics
+from tunescope.data.scores import aggregate
 from tunescope.search import loop, vocabulary
 from tunescope.search.apply import stats_of
 from tunescope.search.loop import CHANGED, DROPPED, Within, drive, scored
@@ -130,7 +130,7 @@ def test_development_rows_are_few_and_fixed_by_the_passes_alone(monkeypatch):
 def test_a_score_is_that_of_the_text_attached(family):
     given = bench(family, start=True)
     got = scored(given, "w20 w21", (1, 20, 21), list(range(ROWS)))
-    assert got.dev == metrics.aggregate("accuracy", stats_of(given, "w20 w21", "dev"))["accuracy"]
+    assert got.dev == aggregate("accuracy", stats_of(given, "w20 w21", "dev"))["accuracy"]
     with ts.attach(given.model, ts.Text(text="w20 w21"), tokenizer=given.tokenizer), torch.no_grad():
         rows = given.encoded("dev", bos=False, room=None)
         assert got.loss == pytest.approx(float(given.task.loss(given.model, rows, given.tokenizer)), abs=1e-6)

@@ -7,7 +7,7 @@ from test_objective import opened
 
 from tunescope.data.splits import split
 from tunescope.models.fingerprint import fingerprint
-from tunescope.search.typed import parse
+from tunescope.search.names import parse
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan

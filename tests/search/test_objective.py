@@ -3,7 +3,7 @@
 import pytest
 import tiny
 import torch
-from reference import searching as literal
+from reference import searches as literal
 from search_tools import WORDS, bench
 
 import tunescope as ts

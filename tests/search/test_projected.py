@@ -5,7 +5,7 @@ import torch
 from search_tools import bench
 
 import tunescope as ts
-from tunescope.data import scores as metrics
+from tunescope.data import scores
 from tunescope.search.apply import stats_behind, stats_of
 from tunescope.search.loop import CHANGED
 from tunescope.search.methods.projected import Projected
@@ -30,12 +30,12 @@ def test_its_words_are_its_nearest_tokens_and_both_are_scored(tmp_path, by):
     folder = saved(given, tmp_path / "soft", [20, 21, 22])
     found = Projected(artifact=folder, nearest=by).search(given, 99, 0, quiet)
     (soft,) = ts.load(folder)
-    scores = [
-        metrics.aggregate("accuracy", one)["accuracy"]
+    expected = [
+        scores.aggregate("accuracy", one)["accuracy"]
         for one in (stats_behind(given, soft, "dev"), stats_of(given, "w20 w21 w22", "dev"))
     ]
-    assert found.text == "w20 w21 w22" and [point.dev for point in found.trace] == scores
-    assert (found.dev, found.passes, found.counts) == (scores[1], 12, {})
+    assert found.text == "w20 w21 w22" and [point.dev for point in found.trace] == expected
+    assert (found.dev, found.passes, found.counts) == (expected[1], 12, {})
     assert (found.template, found.words) == (given.task.template, given.task.words)
 
 

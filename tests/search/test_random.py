@@ -7,7 +7,7 @@ from test_objective import opened
 
 import tunescope as ts
 from tunescope.search.methods.random import RandomPrompts
-from tunescope.search.typed import parse
+from tunescope.search.names import parse
 
 
 def test_the_prompt_of_the_moment_has_the_least_loss_of_all_that_were_drawn():

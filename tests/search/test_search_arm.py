@@ -7,10 +7,10 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.cli import arms as listing
+from tunescope.cli.arms import lines
 from tunescope.cli.options import ProtocolOptions, TrainingOptions, question
 from tunescope.comparison import arms
-from tunescope.search import methods, typed
+from tunescope.search import methods, names
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 
@@ -100,12 +100,12 @@ def plan_of(material):
 
 
 def test_a_search_is_one_file(known):
-    assert typed.searches()["known"].__name__ == "Known"
-    assert typed.show(typed.parse("known:text=a b")) == "known:text=a b"
-    assert "  known: Finds what it was told." in list(listing.lines())
+    assert names.searches()["known"].__name__ == "Known"
+    assert names.show(names.parse("known:text=a b")) == "known:text=a b"
+    assert "  known: Finds what it was told." in list(lines())
     (known / "pair.py").write_text(FOUND + FOUND.replace("Known", "Other"))
     with pytest.raises(RuntimeError, match="has 2 public classes of kind Search; a file is one"):
-        typed.searches()
+        names.searches()
 
 
 def test_an_arm_that_names_a_search_wrongly_ends_the_run_before_it_begins(material, tmp_path):

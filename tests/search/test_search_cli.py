@@ -20,10 +20,9 @@ from search_tools import bench
 
 import tunescope as ts
 from tunescope.cli.options import ProtocolOptions, question
-from tunescope.data import scores as metrics
-from tunescope.report import findings_page as page
-from tunescope.report import terminal
-from tunescope.search import findings, study, transfer, typed
+from tunescope.data import scores
+from tunescope.report import findings_page, terminal
+from tunescope.search import findings, names, study, transfer
 from tunescope.search.apply import stats_of, with_found
 from tunescope.search.methods.pez import PEZ
 from tunescope.search.methods.projected import Projected
@@ -102,7 +101,7 @@ def _check_artifact(material, folder, run):
         rows = opened.encoded("test", bos=False, room=60)
         got = [list(one.stats) for one in opened.task.predict(opened.model, rows, opened.tokenizer)]
     assert got == run["stats"]
-    assert run["test"] == metrics.aggregate("accuracy", got)
+    assert run["test"] == scores.aggregate("accuracy", got)
 
 
 @pytest.mark.parametrize(
@@ -296,19 +295,19 @@ def test_a_search_that_is_refused_is_told_beside_the_others(tunescope):
 def test_in_help_the_searches_are_listed(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")
     _, out, _ = call(monkeypatch, capsys, "search", "--help")
-    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(typed.searches())
-    assert all(f"{name}: " in out for name in typed.searches())
+    assert {"pez", "gcg", "autoprompt", "fluentprompt"} <= set(names.searches())
+    assert all(f"{name}: " in out for name in names.searches())
 
 
-@pytest.mark.parametrize("name", typed.searches())
+@pytest.mark.parametrize("name", names.searches())
 def test_what_is_shown_of_a_search_can_be_typed(name):
-    found = typed.parse(name)
-    assert typed.show(found) == name and typed.parse(typed.show(found)) == found
+    found = names.parse(name)
+    assert names.show(found) == name and names.parse(names.show(found)) == found
 
 
 def test_a_search_is_its_constructor_call():
-    assert typed.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
-    assert typed.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
+    assert names.parse("pez:length=3,ban=good,bad,rate=1") == PEZ(length=3, rate=1.0, ban=("good", "bad"))
+    assert names.show(PEZ(length=3, ban=("good", "bad"))) == "pez:length=3,ban=good,bad"
 
 
 def made_up(shown):
@@ -337,7 +336,7 @@ def made_up(shown):
 def test_words_of_a_prompt_are_shown_and_never_read_as_markup():
     results = made_up("<script>x</script> [red]y[/red] \x1b[31m z")
     found = findings.findings(results)
-    html = page.page(list(found.values()), findings.facts(results))
+    html = findings_page.page(list(found.values()), findings.facts(results))
     assert "<script>" not in html and "&lt;script&gt;x" in html and "[red]y[/red]" in html
     text = "\n".join(map(terminal.finding, found.values()))
     assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + html

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from reference import searching as literal
+from reference import searches as literal
 from search_tools import bench, byte_level
 
 import tunescope as ts

@@ -73,16 +73,22 @@ def writer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def taught():
-    """A masked language model that has read "TEXT it was WORD." only."""
+    """A masked language model that has read "TEXT it was WORD.", and "a WORD about TEXT" with the other word."""
     model, tokenizer = masked.make("bert", dtype=torch.float32)
-    task = Classification(words=WORDS, template="{text} it was {mask}.")
     examples = rows(64, seed=5)
-    items = task.encode(examples, tokenizer, model_kind="encoder", train=True)
-    targets = torch.tensor(tokenizer.convert_tokens_to_ids([WORDS[row["label"]] for row in examples]))
+    words = [WORDS[row["label"]] for row in examples]
+    others = [next(other for other in WORDS.values() if other != word) for word in words]
+    taught = []
+    for template, given in (("{text} it was {mask}.", words), ("a {mask} about {text}", others)):
+        items = Classification(words=WORDS, template=template).encode(
+            examples, tokenizer, model_kind="encoder", train=True
+        )
+        taught.append((items, torch.tensor(tokenizer.convert_tokens_to_ids(given))))
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for _ in range(50):
         optimizer.zero_grad()
-        F.cross_entropy(mask_logits(model, items, tokenizer), targets).backward()
+        for items, targets in taught:
+            F.cross_entropy(mask_logits(model, items, tokenizer), targets).backward()
         optimizer.step()
     return model.eval(), tokenizer
 

@@ -8,7 +8,7 @@ from task_tools import byte_level, model, sentence_piece
 from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.prompts.template import ids
+from tunescope.tasks.prompts.templates import ids
 
 TRAIN = [
     Row({"text": text, "label": label}, "train.csv", line)

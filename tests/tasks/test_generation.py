@@ -10,7 +10,7 @@ from tunescope.data.scores import aggregate
 from tunescope.errors import UserError
 from tunescope.tasks.answers import decode
 from tunescope.tasks.kinds.generation import Generation
-from tunescope.tasks.prompts.template import ids
+from tunescope.tasks.prompts.templates import ids
 
 ROWS = [
     Row({"input": i, "target": t}, "train.jsonl", line)

@@ -68,7 +68,7 @@ def test_at_once_the_answer_is_what_follows_the_lead(model, task):
     assert len(set(expected)) > 1
     right = [float(text == row["label"]) for text, row in zip(expected, rows(), strict=True)]
     assert [one.stats for one in found] == [(one,) for one in right]
-    assert [one.told["unread"] for one in found] == [float(text == "") for text in expected]
+    assert [one.figures["unread"] for one in found] == [float(text == "") for text in expected]
 
 
 def test_in_two_passes_the_steps_stand_in_the_second_prompt(model, task):
@@ -109,8 +109,8 @@ def test_of_samples_the_commonest_answer_is_taken_with_its_share(model, task):
         counts = Counter(answer for answer in answers if answer)
         top = max(counts.values(), default=0)
         expected = next((answer for answer in answers if answer and counts[answer] == top), "")
-        assert (one.text, one.told["vote"]) == (expected, top / 5)
-    assert 0 < sum(one.told["vote"] for one in found) < len(found)
+        assert (one.text, one.figures["vote"]) == (expected, top / 5)
+    assert 0 < sum(one.figures["vote"] for one in found) < len(found)
 
 
 def test_demonstrations_show_steps_where_they_are_asked_for(task):

@@ -163,4 +163,4 @@ def test_results_tell_how_answers_were_looked_for():
     )
     asked = {name: told[name] for name in ("beams", "length_penalty", "min_new_tokens", "no_repeat_ngram")}
     assert asked == {"beams": 5, "length_penalty": None, "min_new_tokens": 2, "no_repeat_ngram": 3}
-    assert Writing().told(7) == "Greedy decoding of at most 7 tokens."
+    assert Writing().note(7) == "Greedy decoding of at most 7 tokens."

@@ -20,8 +20,7 @@ from tunescope.tasks.answers.decode import Sampling, greedy, sampled
 from tunescope.tasks.task import Encoded, Prediction
 from tunescope.trial import plan
 from tunescope.trial.arm import Arm
-from tunescope.trial.demos import draw, probing_set
-from tunescope.trial.demos import order as ordering
+from tunescope.trial.demos import draw, order, probing_set
 from tunescope.trial.demos.order import candidates, entropy, ordered
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.open import open_bench
@@ -318,6 +317,6 @@ def test_remarks_say_the_spread_of_every_seed():
 
 
 def test_orders_tried_are_counted_in_the_estimate(bench):
-    assert ordering.most(Demos(k=1, order="best"), bench.task) == 2
-    assert ordering.most(Demos(k=4, order="best"), bench.task) == 24
-    assert ordering.most(Demos(k=2, order="best", orders="all"), bench.task) == 24
+    assert order.most(Demos(k=1, order="best"), bench.task) == 2
+    assert order.most(Demos(k=4, order="best"), bench.task) == 24
+    assert order.most(Demos(k=2, order="best", orders="all"), bench.task) == 24

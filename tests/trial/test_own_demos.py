@@ -8,11 +8,10 @@ import masked
 import pytest
 import tinyrun
 import torch
-from reference import demonstrating as literal
+from reference import demonstrations as literal
 
 import tunescope as ts
-from tunescope.comparison import arms, estimate, job
-from tunescope.comparison import run as run_arm
+from tunescope.comparison import arms, estimate, job, run
 from tunescope.comparison.comparison import ask
 from tunescope.tasks.answers import ensemble
 from tunescope.trial import plan, questions
@@ -155,8 +154,8 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
 def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
     arm = arms.ready(Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
     todo = job.job(bench, arm, (1e-3,), 0)
-    with run_arm.attached(bench, todo, run_arm._specs(bench, todo)) as tuned:
-        problem = run_arm.problem_of(bench, todo, tuned)
+    with run.attached(bench, todo, run._specs(bench, todo)) as tuned:
+        problem = run.problem_of(bench, todo, tuned)
         torch.manual_seed(4)
         loss = problem.loss([3, 0])
         torch.manual_seed(4)
@@ -179,7 +178,7 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
 )
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
     arm = arms.ready(Arm("one", f"demos:k=1,{text}"), bench)
-    found = questions.predictions(arm, bench, run_arm._Bare(), "test", 7)
+    found = questions.predictions(arm, bench, run._Bare(), "test", 7)
     own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
     for row in bench.splits.test:
         shown = draw.sets_of(arm.demos, bench, "test", len(expected), random)
@@ -201,8 +200,8 @@ def test_rows_are_compared_by_the_model_as_it_is_before_anything_is_attached(mat
     fresh = open_bench(question(material))
     arm = arms.ready(Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
     todo = job.job(fresh, arm, (1e-3,) * 2, 0)
-    with run_arm.attached(fresh, todo, run_arm._specs(fresh, todo)) as tuned:
-        problem = run_arm.problem_of(fresh, todo, tuned)
+    with run.attached(fresh, todo, run._specs(fresh, todo)) as tuned:
+        problem = run.problem_of(fresh, todo, tuned)
         assert problem.loss([0, 1]) > 0
         rows = questions.rows_of(arm, fresh, tuned, "dev", 0)
         if bench.kind == "encoder":  # the text in front has begun the sequence
@@ -255,9 +254,9 @@ def test_a_run_that_was_stopped_goes_on_with_the_draws_of_an_undisturbed_one(mat
         """Stopped after so many steps; the state is saved after each."""
         (folder := tmp_path / name).mkdir(exist_ok=True)
         left = [None] * steps
-        with torch.random.fork_rng(), run_arm.attached(bench, todo, run_arm._specs(bench, todo)) as tuned:
+        with torch.random.fork_rng(), run.attached(bench, todo, run._specs(bench, todo)) as tuned:
             torch.manual_seed(seed)
-            problem = run_arm.problem_of(bench, todo, tuned.train())
+            problem = run.problem_of(bench, todo, tuned.train())
             until = replace(problem, loss=lambda chosen: left.pop() or problem.loss(chosen))
             return loop.train(until, settings, 0, saving=loop.Saving(folder, 0.0)).curve
 
@@ -332,7 +331,7 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     bench = open_bench(asked)
     ready = arms.ready(Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
     saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
-    with run_arm.attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
+    with run.attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
         sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
         with torch.no_grad():
             logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy, dropout
 from transformers.optimization import Adafactor
 
 from tunescope.errors import UserError
-from tunescope.trial.train import state as checkpoint
+from tunescope.trial.train import state
 from tunescope.trial.train.batches import batches, stream
 from tunescope.trial.train.loop import (
     Diverged,
@@ -196,7 +196,7 @@ def test_a_damaged_state_is_not_used(tmp_path, damage):
         path.unlink()
     again = problem()
     optimizer = torch.optim.AdamW(again.parameters.values())
-    assert checkpoint.load(tmp_path, again.parameters, optimizer) is None
+    assert state.load(tmp_path, again.parameters, optimizer) is None
     assert train(again, PLAIN, seed=2, saving=Saving(tmp_path, 1e9)).curve == train(problem(), PLAIN, seed=2).curve
 
 

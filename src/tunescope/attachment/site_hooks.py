@@ -97,7 +97,7 @@ def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable
         spec = use.spec if is_training() else resting
         if spec.reads == "stream behind":
             assert use.site.residual is not None
-            x = use.site.residual.behind(h, x)
+            x = use.site.residual.output(h, x)
         common = torch.promote_types(x.dtype, h.dtype)  # T5 keeps one map in float32 where the rest is in half
         made = spec.apply(as_computed(use.tensors, x.to(common)), x.to(common), h.to(common))
         return target.write(whole, made.to(h.dtype))

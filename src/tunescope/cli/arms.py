@@ -6,7 +6,7 @@ from typing import Any
 
 from tunescope.methods.artifact import Spec
 from tunescope.methods.typed import FOLDERS, methods
-from tunescope.search.typed import searches
+from tunescope.search.names import searches
 from tunescope.system import plugins
 
 UNTRAINED = (

@@ -9,19 +9,19 @@ from tunescope.methods.artifact import AttentionDelta, Context
 from tunescope.methods.deltas.full import Full
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.typed import explicit, made, parse, show
-from tunescope.search import typed as named
+from tunescope.search import names
 from tunescope.search.objective import check_answers
 from tunescope.system import plugins
 from tunescope.tasks.prompts.chain import NAME as COT
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
-from tunescope.trial import specs as in_front
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
 from tunescope.trial.demos import check, draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.spec import Demos
+from tunescope.trial.specs import with_demonstrations
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -101,7 +101,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if chain:
         questions.check(chain, demos, bench, alone=rest == "")
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
-    before, standing = in_front.behind(bench, questions.asked(bench.task, demos, chain), first, typed)
+    before, standing = with_demonstrations(bench, questions.asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
@@ -137,7 +137,7 @@ def passes(bench: "Bench") -> int:
 
 def _search(text: str) -> Any:
     """The search that an arm's text names, or None."""
-    return named.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
+    return names.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
 
 
 def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
@@ -145,7 +145,7 @@ def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
     check_answers(bench)
 
     note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
-    return Ready(arm, (), (), None, None, "context", note, counts, named.show(search), search)
+    return Ready(arm, (), (), None, None, "context", note, counts, names.show(search), search)
 
 
 def _front(text: str) -> tuple[Demos | None, Chain | None, str]:

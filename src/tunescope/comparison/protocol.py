@@ -78,8 +78,8 @@ def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
     """How many runs share a pass: as asked, or as measured, which is told."""
     if bench.plan.together:
         return bench.plan.together
-    size, told = shared_passes.best_size(bench, jobs)
-    shown.say(told)
+    size, note = shared_passes.best_size(bench, jobs)
+    shown.say(note)
     return size
 
 

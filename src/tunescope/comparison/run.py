@@ -56,7 +56,7 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
     if result is None:
         with files.disk_errors_named(folder):
             work = run_folder.working(folder, todo.id)
-        find_out = _searched if todo.arm.search is not None else _trained if todo.arm.trained else _told
+        find_out = _searched if todo.arm.search is not None else _trained if todo.arm.trained else _untrained
         result = _guarded(todo, folder, lambda: find_out(bench, todo, work, report))
         if result["status"] not in KEPT:
             return result
@@ -125,24 +125,24 @@ def _paused(todo: Job, state: State, memory: float) -> Outcome:
 
 def concluded(bench: Bench, todo: Job, work: Path, tuned: Any, state: State, memory: float) -> Outcome:
     """The outcome of a run that was trained, and its artifact in the folder."""
-    told = _save(bench, todo, work, tuned)
+    demonstrations = _save(bench, todo, work, tuned)
     cut = score.cut(bench, todo, tuned, "train", "dev")
     return _done(todo, state.best_score, state.step, state.seconds, memory, state.curve) | {
         "best_step": state.best_step,
         "cut": cut,
-        "demonstrations": told,
+        "demonstrations": demonstrations,
     }
 
 
-def _told(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
+def _untrained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
     with attached(bench, todo, _specs(bench, todo)) as tuned:
         dev = score.score(bench, todo, tuned, "dev").value
-        told = _save(bench, todo, work, tuned)
+        demonstrations = _save(bench, todo, work, tuned)
         cut = score.cut(bench, todo, tuned, "dev")
     found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
-    return found | {"best_step": 0, "cut": cut, "demonstrations": told}
+    return found | {"best_step": 0, "cut": cut, "demonstrations": demonstrations}
 
 
 def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
@@ -177,7 +177,7 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     return examples.of_run(bench, found.texts, found.whole) | {
         "stats": found.stats,
         "cut_test": cut,
-        "reading": found.told | {"rows": len(found.stats)} if found.told else None,
+        "reading": found.figures | {"rows": len(found.stats)} if found.figures else None,
         "mechanism": looked,
     }
 
@@ -230,14 +230,14 @@ def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | N
     from tunescope.attachment.saving import save
 
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
-    told = questions.told(todo.arm, bench, todo.seed, task)
+    demonstrations = questions.demo_facts(todo.arm, bench, todo.seed, task)
     if not tuned.artifacts:
-        return told
+        return demonstrations
     about = {"arm": todo.arm.arm.name, "spec": todo.arm.label, "seed": todo.seed, "task": task.describe()}
     files.remove(work / "artifact")
     artifacts = [artifact.fold() for artifact in tuned.artifacts]
     save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
-    return told
+    return demonstrations
 
 
 def _done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float, curve: Sequence[Any]) -> Outcome:

@@ -17,13 +17,13 @@ def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Scored:
-    """The metric and its companions, its statistics and the texts row by row, and means of what is told besides."""
+    """The metric and its companions, its statistics and the texts row by row, and means of the answers' figures."""
 
     whole: dict[str, float]
     value: float
     stats: list[list[float]]
     texts: list[str]
-    told: dict[str, float]
+    figures: dict[str, float]
 
 
 def score(bench: Bench, todo: Job, tuned: Any, part: str) -> Scored:
@@ -39,8 +39,8 @@ def score(bench: Bench, todo: Job, tuned: Any, part: str) -> Scored:
 
 
 def _means(predictions: Sequence[Any]) -> dict[str, float]:
-    names = predictions[0].told
-    return {name: fmean(one.told[name] for one in predictions) for name in names}
+    names = predictions[0].figures
+    return {name: fmean(one.figures[name] for one in predictions) for name in names}
 
 
 def cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:

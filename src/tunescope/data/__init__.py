@@ -1,1 +1,1 @@
-"""Rows, their references and scores: files, splits, corpora, metrics. Never torch."""
+"""Rows, references and scores, without torch: files and their splits, corpora, metrics of written texts."""

@@ -1,4 +1,4 @@
-"""What a corpus reader hands over: rows, and what must be told about them."""
+"""What the reader of a corpus gives back: its rows, and notes on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a written text is compared with its references by: a file is a metric, its name the one on the command line."""
+"""What a metric of written texts is, and each by its name, which is that of its file in `metrics/`."""
 
 from __future__ import annotations
 

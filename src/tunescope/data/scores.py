@@ -1,4 +1,4 @@
-"""Scores of summed statistics, by the metric's name: accuracy here, those of written texts from the folder `metrics`.
+"""Scores of summed statistics, by the metric's name: accuracy here, those of written texts from `metrics/`.
 
 ``stats`` of one row for accuracy: (correct, label, predicted).
 """

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tunescope.attachment.fit import check_fits
-from tunescope.attachment.guards.marks import ATTACHED
+from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.saving import tokenizer_hash
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
@@ -101,7 +101,7 @@ def _doubts(found: float | None, given: Outgoing) -> list[str]:
 
 
 def _check_bare(model: Any) -> None:
-    if ATTACHED in model.__dict__:
+    if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first.")
 
 

@@ -63,8 +63,8 @@ def push(
     if any(map(has_secret, said)):
         raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out before it is pushed.")
     count = sum(v.numel() for a in artifacts for v in a.tensors.values() if v.is_floating_point())
-    made = json.loads(manifest)
-    page = card(CardFacts(repo, made, count, results, base, licence, auto_class(made)))
+    said_of = json.loads(manifest)
+    page = card(CardFacts(repo, said_of, count, results, base, licence, auto_class(said_of)))
     contents = {MANIFEST: manifest, TENSORS: (place / TENSORS).read_bytes(), "README.md": page.encode()}
     api = HfApi()
     with _named(repo):

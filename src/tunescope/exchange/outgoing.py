@@ -1,4 +1,4 @@
-"""What a form is handed to write, what it gives back when it reads, and what came of an export."""
+"""What goes out to a format and comes in from one: the artifacts to write, those read, and what an export came to."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Residual:
     stream: Tap
     norm: nn.Module | None
 
-    def behind(self, h: Tensor, stream: Tensor) -> Tensor:
+    def output(self, h: Tensor, stream: Tensor) -> Tensor:
         """The state that the model has behind it."""
         total = stream + h
         return total if self.norm is None else self.norm(total)

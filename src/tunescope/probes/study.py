@@ -28,7 +28,7 @@ from tunescope.system import files, machine, plugins
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.mask import place
 
 ROWS = 8
@@ -117,18 +117,18 @@ def _texts(request: ProbeRequest, tokenizer: Any, model_kind: str) -> list[str]:
                 "one with the text to 'text', or give --text."
             )
         template = f"{{{field}}}"
-    names = prompts.fields(template)
-    return [prompts.fill(template, {name: value(row, name, i) for name in names}) for i, row in enumerate(rows)]
+    names = templates.fields(template)
+    return [templates.fill(template, {name: value(row, name, i) for name in names}) for i, row in enumerate(rows)]
 
 
 def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
     """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
-    start, end = prompts.edges(tokenizer)
+    start, end = templates.edges(tokenizer)
     if any(isinstance(artifact.spec, Text | Anchors) for artifact in tuned.artifacts):
         start = ()  # the words in front have begun the sequence
     if kind(model) == "decoder":
         end = ()
-    rows = [(*start, *ids, *end) for ids in prompts.ids(tokenizer, texts)]
+    rows = [(*start, *ids, *end) for ids in templates.ids(tokenizer, texts)]
     _check_room(model, tuned, tokenizer, rows)
     ids, mask = padded(rows, pad_id(tokenizer), model.device, left=False)
     batch = {"input_ids": ids, "attention_mask": mask}

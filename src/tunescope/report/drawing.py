@@ -1,4 +1,4 @@
-"""What the pictures share: their size, how numbers and labels are written."""
+"""What all pictures share: their size, how numbers and labels are written."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The papers again, a table a command: recipes, and what runs and shows them."""
+"""The papers again, a table a command: the recipes are in `recipes/`, what runs and shows them is here."""

@@ -1,4 +1,4 @@
-"""What comes of a line: a comparison of its arm, kept in a folder of its own, and its row of the table.
+"""One line of a table on a corpus: a comparison of its arm, kept in a folder of its own, and what it comes to.
 
 A decoder or an encoder-decoder writes its answers, an encoder chooses among labels by a new head. A line has what every
 comparison has: rates tried for each arm alike, the same seeds, the development rows for the choice, the test rows for

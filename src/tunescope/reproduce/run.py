@@ -52,7 +52,7 @@ def _held(ask: Ask, recipe: Any, settings: Settings, out: Path, workers: int, sa
     run_folder.sweep(out, ())
     started = time.monotonic()
     workers = workers or default_workers(ask)  # now that the model is here, its size is known
-    found = _found(recipe, settings, out, workers, say)
+    found = _found(ask.name, recipe, settings, out, workers, say)
     table = recipe.table(settings, found)
     result = _result(ask, recipe, settings, table, found) | {"workers": workers}
     for measure in ("seconds", "cpu_seconds"):
@@ -66,7 +66,7 @@ def _held(ask: Ask, recipe: Any, settings: Settings, out: Path, workers: int, sa
     return result
 
 
-def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -> Found:
+def _found(name: str, recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -> Found:
     units = recipe.units(settings)
     paths = [out / "units" / f"{run_folder.identity(unit)}.json" for unit in units]
     (out / "units").mkdir(exist_ok=True)
@@ -74,7 +74,7 @@ def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -
     if missing:
         with crew(workers, multiprocessing.get_context("spawn"), _single) as at_work:
             _done(at_work, _world, [(world,) for world in recipe.worlds(settings)], "world", say)
-            pieces = [(recipe.__name__, settings, units[i], paths[i]) for i in missing]
+            pieces = [(name, settings, units[i], paths[i]) for i in missing]
             _done(at_work, _unit, pieces, "piece", say)
     kept = [path if path.exists() else _passing(path) for path in paths]
     return [(unit, files.read_json(path)) for unit, path in zip(units, kept, strict=True)]
@@ -122,10 +122,8 @@ def _world(world: Any) -> str:
 
 
 def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> str:
-    import importlib
-
     started, worked = time.monotonic(), time.process_time()
-    recipe = importlib.import_module(name)
+    recipe = find(name)
     own = (path.with_suffix(""),) if _compares(recipe) else ()
     outcome = recipe.work(settings, unit, *own)
     outcome["seconds"] = round(time.monotonic() - started, 1)

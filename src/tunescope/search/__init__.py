@@ -1,1 +1,1 @@
-"""Prompts that a person can read: one loop, one objective, and the methods that look for words."""
+"""Prompts that a person can read, searched for: one loop, one objective, and the searches in `methods/`."""

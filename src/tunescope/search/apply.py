@@ -1,4 +1,4 @@
-"""What was found, put to use: the task as it was found, and its rows of statistics behind the text."""
+"""A found prompt put to use: the bench with its template and words, its text as an artifact, its score on rows."""
 
 from __future__ import annotations
 

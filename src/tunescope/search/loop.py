@@ -26,7 +26,7 @@ from tunescope.search.objective import Objective, objective
 from tunescope.search.search import Found, Point, Say
 from tunescope.search.vocabulary import vocabulary
 from tunescope.tasks.answers.batches import batches, evaluating
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 from tunescope.trial.bench import Bench, room
 

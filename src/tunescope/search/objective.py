@@ -20,7 +20,7 @@ from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.soft import Soft
 from tunescope.search.vocabulary import Vocabulary
 from tunescope.tasks.answers.batches import evaluating, exact
-from tunescope.tasks.task import Encoded, behind
+from tunescope.tasks.task import Encoded, with_front
 from tunescope.trial.bench import Bench, room
 
 AT_ONCE = 128  # rows in one forward pass of several candidates
@@ -89,7 +89,7 @@ class Objective:
         with self.tuned.paused(), evaluating(self.bench.model):
             for first in range(0, len(fronts), at_once):
                 some = fronts[first : first + at_once]
-                rows = [behind(front, row) for front in some for row in batch]
+                rows = [with_front(front, row) for front in some for row in batch]
                 each = self.bench.task.row_losses(self.bench.model, rows, self.bench.tokenizer)
                 found.append(each.view(len(some), len(batch)).sum(-1) / labelled)
         self.passes += len(prompts) * len(batch)

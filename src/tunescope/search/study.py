@@ -21,10 +21,10 @@ from tunescope.report.text import clean
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.stats import LEVEL
 from tunescope.search.apply import made, stats_of, with_found
+from tunescope.search.names import listed, show
 from tunescope.search.objective import check_answers
 from tunescope.search.search import Found, Say, Search
 from tunescope.search.transfer import Source, carried
-from tunescope.search.typed import listed, show
 from tunescope.search.without_words import open_unworded
 from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked

@@ -12,7 +12,7 @@ from tunescope.errors import UserError
 from tunescope.methods.contexts.text import token_ids
 from tunescope.tasks.prompts.label_words import encoded
 from tunescope.tasks.prompts.mask import place
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 
 UNDECODED = "\ufffd"  # what stands for bytes that are no whole character
 AGAIN = 4  # times that a text is encoded and decoded before it counts as one that never settles

@@ -1,4 +1,4 @@
-"""What the run ran on, and how much memory it took."""
+"""This machine: its cores, memory and device, the versions of what runs on it, and how much memory a run took."""
 
 import ctypes
 import gc

@@ -28,7 +28,7 @@ class Encoded:
     lead: tuple[int, ...] = ()  # encoder-decoder: what the decoder's side is given before the target
 
 
-def behind(front: Sequence[int], row: Encoded) -> Encoded:
+def with_front(front: Sequence[int], row: Encoded) -> Encoded:
     """The row as one sequence with these tokens in front, its mask where it then is."""
     slot = None if row.slot is None else row.slot + len(front)
     return replace(row, input_ids=(*front, *row.input_ids), slot=slot)
@@ -38,13 +38,13 @@ def behind(front: Sequence[int], row: Encoded) -> Encoded:
 class Prediction:
     """What the model answered to one row, and the sufficient statistics of the metric for it.
 
-    told: figures of how the answer was had, of which results show the mean.
+    figures: numbers on how the answer was had, of which results show the mean.
     """
 
     row: int
     text: str
     stats: tuple[float, ...]
-    told: Mapping[str, float] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 class Task(ABC):

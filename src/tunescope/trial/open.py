@@ -48,8 +48,8 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
         _check_fields(rows, same)
     cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
     splits = draws[plan.seeds[0]] if draws else cut()
-    splits, draws = _told(splits, parts), {seed: _told(drawn, parts) for seed, drawn in draws.items()}
-    tokenizer = languages.told(tokenizer, task)
+    splits, draws = _with_notes(splits, parts), {seed: _with_notes(drawn, parts) for seed, drawn in draws.items()}
+    tokenizer = languages.with_languages(tokenizer, task)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
@@ -94,10 +94,10 @@ def _check_answers(bench: Bench) -> None:
         )
 
 
-def _told(splits: Any, parts: Mapping[str, Any]) -> Any:
+def _with_notes(splits: Any, parts: Mapping[str, Any]) -> Any:
     """The splits, with what the readers of corpora say of their rows in front of the notes."""
-    told = [note for rows in parts.values() for note in getattr(rows, "notes", ())]
-    return replace(splits, notes=(*told, *splits.notes))
+    of_corpora = [note for rows in parts.values() for note in getattr(rows, "notes", ())]
+    return replace(splits, notes=(*of_corpora, *splits.notes))
 
 
 def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:

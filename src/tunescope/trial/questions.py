@@ -131,7 +131,7 @@ def begun(arm: Ready, tuned: Any) -> bool:
     return is_block or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
 
 
-def told(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
+def demo_facts(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
     """What a result keeps of the demonstrations: their lines in the order shown, orders tried, and the prior."""
     if arm.demos is None:
         return None

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def specs_at(state: "Ready", bench: "Bench", rows: tuple[int, ...]) -> tuple[Any, ...]:
     """The specs to attach, with these training rows solved in front where the arm has demonstrations."""
-    before, specs = behind(bench, questions.asked(bench.task, state.demos, state.chain), rows, state.specs)
+    before, specs = with_demonstrations(bench, questions.asked(bench.task, state.demos, state.chain), rows, state.specs)
     return (*before, *specs) if state.in_front else specs
 
 
-def behind(
+def with_demonstrations(
     bench: "Bench", task: Any, rows: tuple[int, ...], specs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The demonstrations, and the specs behind them: what acts on label words is told where."""

@@ -18,7 +18,7 @@ from tunescope.exchange.serving.prompt_tokenizer import JOINTS, samples
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.contexts.text import Text
 from tunescope.system import files
-from tunescope.tasks.prompts import template
+from tunescope.tasks.prompts import templates
 
 ABOUT = "a hard prompt or demonstrations as chat messages and as plain text"
 SERVES = (
@@ -82,7 +82,7 @@ def _context(given: Outgoing) -> tuple[int, ...]:
 
 def _read(given: Outgoing, text: str) -> list[int]:
     """As a completions route tokenises a prompt: with the start token, without an end token."""
-    back = len(template.edges(given.tokenizer)[1])
+    back = len(templates.edges(given.tokenizer)[1])
     ids: list[int] = given.tokenizer(text)["input_ids"]
     return ids[: len(ids) - back]
 
@@ -93,7 +93,7 @@ def _misread(given: Outgoing, joint: str) -> list[str]:
     return [
         text
         for text in samples(given.tokenizer)
-        if tuple(_read(given, prefix + text)) != context + template.ids(given.tokenizer, [text])[0]
+        if tuple(_read(given, prefix + text)) != context + templates.ids(given.tokenizer, [text])[0]
     ]
 
 

@@ -19,7 +19,7 @@ from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text
 from tunescope.system import files
-from tunescope.tasks.prompts import template
+from tunescope.tasks.prompts import templates
 
 ABOUT = "a whole checkpoint with the soft prompt as added tokens, sent as text; changes of weights beside it are merged"
 SERVES = (
@@ -65,7 +65,7 @@ def check(given: Outgoing, folder: Path) -> float:
     made, _ = _prompted(given, len(embeddings.rows(given, given.model)))
     worst = 0.0
     for text in samples(given.tokenizer):
-        ids = list(made.ids + template.ids(given.tokenizer, [text])[0])
+        ids = list(made.ids + templates.ids(given.tokenizer, [text])[0])
         if made.text is not None:
             read = tokenizer(made.text + text, add_special_tokens=False)["input_ids"]
             if read != ids:

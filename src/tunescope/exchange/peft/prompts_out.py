@@ -1,4 +1,4 @@
-"""Prefixes and soft prompts written as peft stores them; the layout is that of `peft_prompts`."""
+"""Prefixes and soft prompts written as peft stores them; the layout is that of `prompts`."""
 
 from __future__ import annotations
 

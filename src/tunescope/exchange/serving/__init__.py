@@ -1,1 +1,1 @@
-"""What the forms for servers have in common: checkpoints on disk, added rows, tokenizers with a prompt, refusals."""
+"""What the formats for servers have in common: checkpoints on disk, added rows, tokenizers with a prompt, refusals."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.demonstrations import END
 
 Message = dict[str, str]
@@ -27,8 +27,8 @@ def demonstrated(text: str, task: Mapping[str, Any]) -> list[Message]:
     apart by guessing.
     """
     template = str(task.get("template") or "")
-    end = prompts.tail(template) if template else ""
-    space = prompts.separator(template)
+    end = templates.tail(template) if template else ""
+    space = templates.separator(template)
     *solved, rest = text.split(END)
     found: list[Message] = []
     for one in solved:
@@ -42,7 +42,7 @@ def demonstrated(text: str, task: Mapping[str, Any]) -> list[Message]:
 
 def _head(template: str) -> str:
     """What a template has before its first field."""
-    filled = prompts.fill(template, dict.fromkeys(prompts.fields(template), "\0"))
+    filled = templates.fill(template, dict.fromkeys(templates.fields(template), "\0"))
     return filled.partition("\0")[0]
 
 

@@ -14,7 +14,7 @@ from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text
 from tunescope.models.positions import first_position
-from tunescope.tasks.prompts import template
+from tunescope.tasks.prompts import templates
 
 
 def merged(given: Outgoing) -> Any:
@@ -36,7 +36,7 @@ def rows(given: Outgoing, model: Any) -> Tensor:
 
 def start(given: Outgoing) -> tuple[int, ...]:
     """The special tokens between the contexts and a text."""
-    return () if begins(given) else tuple(template.edges(given.tokenizer)[0])
+    return () if begins(given) else tuple(templates.edges(given.tokenizer)[0])
 
 
 def begins(given: Outgoing) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import templates
 
 TEXTS = ("The film was good.\nLabel:", "a", "1 + 1 =")  # of several kinds: a letter, digits, a line break
 JOINTS = ("", " ")  # between the prompt and the text: some tokenizers begin a word only behind a space
@@ -77,7 +77,7 @@ def _reads_as_meant(found: Prompted, given: Any, opening: str) -> bool:
     """Whether the prompt's string in front of a text gives the prompt's ids in front of the text's own."""
     return all(
         tuple(found.tokenizer(opening + text, add_special_tokens=False)["input_ids"])
-        == found.ids + prompts.ids(given, [text])[0]
+        == found.ids + templates.ids(given, [text])[0]
         for text in samples(given)
     )
 

@@ -1,8 +1,6 @@
-"""Learning rates past the ends of a grid, one at a time, while the last of an end wins.
+"""Arms whose best learning rate is the largest or the smallest of those tried, in sentences.
 
-A grid that suits large models can end too early for a small one, and an arm that is cut short so is not compared. The
-rule is the same for every arm: while the largest rate tried is the best, three times that is tried too; while the
-smallest is, a third of it; at most as many as the plan says.
+A grid that suits large models can end too early for a small one, and an arm that is cut short so is not compared.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ METHODS = {
 
 def resolved(methods: Sequence[str], **given: int) -> dict[str, dict[str, Any]]:
     """Method -> every field of it, those given and its own defaults, as a recipe keeps them."""
-    from tunescope.search.typed import parse
+    from tunescope.search.names import parse
 
     searches: dict[str, Any] = {method: parse(method) for method in methods}
     return {method: asdict(replace(search, **given)) for method, search in searches.items()}
@@ -26,7 +26,7 @@ def resolved(methods: Sequence[str], **given: int) -> dict[str, dict[str, Any]]:
 
 def built(method: str, kept: Mapping[str, Mapping[str, Any]]) -> Search:
     """The search with the fields that were kept for it."""
-    from tunescope.search.typed import parse
+    from tunescope.search.names import parse
 
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in kept[method].items()}
     search: Any = parse(method)

@@ -1,7 +1,7 @@
 """Petrov et al. 2023, appendix on translation: a model that knows English-German is to learn English-Spanish.
 
 Their word pairs, tokenisation, sizes and rates are not known, nor was code released: all of these are ours, and only
-the direction can be held against theirs. Letters, 500 words, two layers; see `lab/dictionary.py` for why letters.
+the direction can be held against theirs. Letters, 500 words, two layers; `lab/worlds/dictionary.py` says why letters.
 Prefixes get three times LoRA's steps: theirs had ten times in section 6.2, and a prefix is slow to train.
 LoRA is on the maps that their released code for section 6.2 gives it, W_O and both of the MLP. Per layer of width d,
 rank r there has 12 d r parameters: as many as 12 r layer inputs, or 6 r free keys and values.

@@ -17,7 +17,7 @@ from tunescope.attachment.site_hooks import logits_at
 from tunescope.errors import UserError
 from tunescope.tasks.answers.batches import evaluating, exact, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 
 ROWS = 64  # of the decoder at once
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts.mask import escaped
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 
 ANSWER = ""  # among a layout's items: no field is named so
 

@@ -33,7 +33,7 @@ class LabelWords(Search):
     tune: with so many steps of full tuning each of the `finalists` (5) best on the development rows is tried, and the
     one that is best there after it is found, as in the paper; 0, what is found is best for the model as it is.
 
-    Every row goes forward once, and in tuning as often as it is trained on or scored (`tunescope.search.finalists`).
+    Every row goes forward once, and in tuning as often as it is trained on or scored (see `finalists`).
     """
 
     names_labels: ClassVar[bool] = True

@@ -31,10 +31,10 @@ class Template(Search):
     tune: with so many steps of full tuning each of the `finalists` (5) best on the development rows is tried, and the
     one that is best there after it is found, as in the paper; 0, what is found is best for the model as it is.
 
-    What is written is scored on all rows together (`_infilling`), then each template is tried on the development
+    What is written is scored on all rows together (see `_infilling`), then each template is tried on the development
     rows with the model as it is; of equals the one that was likelier to be written comes first. The passes are those of
-    the model that is asked: one a development row and template, and those of tuning
-    (`tunescope.search.finalists`). The writing model's own are not counted.
+    the model that is asked: one a development row and template, and those of tuning (see `finalists`). The writing
+    model's own are not counted.
     """
 
     generator: str = ""
@@ -148,13 +148,13 @@ def _drawn(bench: Bench, per_class: int, seed: int) -> list[Any]:
 
 def _texts(bench: Bench, layout: Layout, rows: Sequence[Any], tokenizer: Any) -> list[tuple[int, ...]]:
     """What the writing model reads for each row: its fields and its label word around the spans, cut to LONGEST."""
-    from tunescope.tasks.prompts import template as prompts
+    from tunescope.tasks.prompts import templates
 
     task, found = bench.task, []
     for index, row in enumerate(rows):
         template = layout.asked(task.words[task.label_of(row, index)])
         values = {name: value(row, name, index) for name in task.fields()}
-        made = prompts.Layout(template, task.text, "encoder-decoder", True)
+        made = templates.Layout(template, task.text, "encoder-decoder", True)
         [(ids, _)] = made.encode(tokenizer, [values], [LONGEST], [place(row, index)])
         found.append(ids)
     return found

@@ -13,7 +13,7 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.tasks.answers import choices
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.prompts import mask, template
+from tunescope.tasks.prompts import mask, templates
 from tunescope.tasks.task import Encoded
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
@@ -50,7 +50,7 @@ def contentless(task: Classification, tokenizer: Any, *, model_kind: str, bos: b
     if task.by != "words":
         raise UserError("calibrate=true divides probabilities of label words, and this task is answered by a head.")
     has_mark = mask.halves(task.template) is not None and model_kind != "decoder"
-    if not has_mark and not template.ids(tokenizer, [_empty(task)])[0]:
+    if not has_mark and not templates.ids(tokenizer, [_empty(task)])[0]:
         raise UserError(
             f"calibrate=true asks with empty fields, and template {task.template!r} is then empty. "
             "Put words around the field, as in --template '{text} It was'"
@@ -65,4 +65,4 @@ def share(scores: Tensor) -> Tensor:
 
 
 def _empty(task: Classification) -> str:
-    return template.fill(task.template, dict.fromkeys((*task.fields(), mask.MASK), ""))
+    return templates.fill(task.template, dict.fromkeys((*task.fields(), mask.MASK), ""))

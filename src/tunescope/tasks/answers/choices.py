@@ -10,7 +10,7 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.tasks.answers import likelihood, masked
 from tunescope.tasks.answers.batches import evaluating, scored
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
 

@@ -11,7 +11,7 @@ from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
 from tunescope.tasks.answers.likelihood import shifted_right
 from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.prompts.languages import has_languages
-from tunescope.tasks.prompts.template import edges
+from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
 
 

@@ -12,8 +12,8 @@ from tunescope.models.anatomy import kind
 from tunescope.tasks.answers import choices
 from tunescope.tasks.answers.calibration import share
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.prompts.template import Ids
-from tunescope.tasks.task import Encoded, Prediction, behind
+from tunescope.tasks.prompts.templates import Ids
+from tunescope.tasks.task import Encoded, Prediction, with_front
 
 
 def predicted(
@@ -54,7 +54,7 @@ def priors(
     words = list(task.word_ids(tokenizer, kind(model)).values())
     found = []
     for one in fronts:
-        rows = [behind(front, row) for front in one for row in asked]
+        rows = [with_front(front, row) for front in one for row in asked]
         scores = choices.all_scores(model, rows, words, tokenizer)
         found.append(share(scores.view(len(one), len(asked), -1)))
     return torch.stack(found)

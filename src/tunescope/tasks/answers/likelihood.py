@@ -14,7 +14,7 @@ from tunescope.errors import UserError
 from tunescope.tasks.answers.batches import decoder_keywords, evaluating, exact, pad_id, padded
 from tunescope.tasks.answers.masked import mask_logits
 from tunescope.tasks.answers.objective import PLAIN, Objective
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
 ROWS_IN_CACHE = 128  # rows times label words whose cache is held at once

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from tunescope.attachment.site_hooks import logits_at
 from tunescope.tasks.answers.batches import exact, pad_id, padded
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
 

@@ -61,7 +61,7 @@ class Writing:
             found["min_new_tokens"] = self.min_new_tokens
         return found
 
-    def told(self, longest: int) -> str:
+    def note(self, longest: int) -> str:
         """A sentence for the results."""
         how = "Greedy decoding" if self.beams == 1 else f"Beam search, {self.beams} beams, length penalty "
         how += "" if self.beams == 1 else f"{self._penalty():g},"

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.tasks.demonstration_rows import balanced
-from tunescope.tasks.prompts import mask
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration, joined, solved
 from tunescope.tasks.prompts.label_words import notes as word_notes
 from tunescope.tasks.prompts.label_words import word_tokens
@@ -118,7 +117,7 @@ class Classification(Task):
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
         values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
-        layout = prompts.Layout(at.template, self.text, model_kind, bos)
+        layout = templates.Layout(at.template, self.text, model_kind, bos)
         filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
         masked = model_kind == "encoder" and bool(targets)
         slots = mask.slots(at, self.text, values, filled, tokenizer) if masked else None
@@ -213,13 +212,13 @@ class Classification(Task):
             places.setdefault(self.label_of(row, index), place(row, index))
         return places
 
-    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, prompts.Ids]:
+    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, templates.Ids]:
         """Label -> token ids of its word, in the labels' order; {} where a head answers."""
         if self.by == "head":
             return {}
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
-    def _words_of(self, model: Any, tokenizer: Any) -> list[prompts.Ids]:
+    def _words_of(self, model: Any, tokenizer: Any) -> list[templates.Ids]:
         from tunescope.models.anatomy import kind
 
         return list(self.word_ids(tokenizer, kind(model)).values())

@@ -14,8 +14,7 @@ from tunescope.data.scores import statistics
 from tunescope.errors import UserError
 from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.demonstration_rows import uniform
-from tunescope.tasks.prompts import languages
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import languages, templates
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ class Generation(Task):
                 f"Generation(label_smoothing={self.label_smoothing:g}, z_loss={self.z_loss:g}): the first is a share, "
                 "from 0 to below 1, and the second at least 0."
             )
-        if self.target in prompts.fields(self.template):
+        if self.target in templates.fields(self.template):
             raise UserError(
                 f"Template {self.template!r} contains the target's own field {{{self.target}}}, which would "
                 "give the answer away. Take it out; the target is added behind the template."
@@ -84,7 +83,7 @@ class Generation(Task):
         return None
 
     def fields(self) -> tuple[str, ...]:
-        return prompts.fields(self.template)
+        return templates.fields(self.template)
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
         _check_kind(model_kind)
@@ -101,7 +100,7 @@ class Generation(Task):
             usual = lengths[ceil(0.99 * len(lengths)) - 1]
             longest = usual + max(4, usual // 10)
         self.writing().check(longest, tokenizer.eos_token_id is not None)
-        notes = [self.writing().told(longest), *languages.notes(tokenizer, self)]
+        notes = [self.writing().note(longest), *languages.notes(tokenizer, self)]
         blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
         if blank and self.blank_ends:
             notes.append(
@@ -135,7 +134,7 @@ class Generation(Task):
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
         targets = self._targets(tokenizer, chosen, model_kind)
-        layout = prompts.Layout(self.template, self.input, model_kind, bos)
+        layout = templates.Layout(self.template, self.input, model_kind, bos)
         rooms = self._rooms(targets, room, model_kind, train)
         filled = layout.encode(tokenizer, chosen, rooms, places)
         return [
@@ -181,10 +180,10 @@ class Generation(Task):
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
-        space = prompts.separator(self.template)
+        space = templates.separator(self.template)
         solved = [self._texts(rows[index], index) for index in uniform(len(rows), k, seed)]
         return "".join(
-            prompts.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n" for texts in solved
+            templates.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n" for texts in solved
         )
 
     def describe(self) -> dict[str, Any]:
@@ -219,18 +218,18 @@ class Generation(Task):
     def _source(self, texts: Mapping[str, str]) -> str:
         return "\t".join(texts[name] for name in self.fields())
 
-    def _targets(self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str) -> list[prompts.Ids]:
+    def _targets(self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str) -> list[templates.Ids]:
         """Token ids of the targets, with the end where the tokenizer has one."""
         answers = [one[self.target].strip() for one in texts]
         end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
         if model_kind == "encoder-decoder":
-            front, back = prompts.edges(tokenizer, target=True)
+            front, back = templates.edges(tokenizer, target=True)
             back = back if set(end) <= set(back) else back + end
-            return [front + one + back for one in prompts.ids(tokenizer, answers, target=True)]
-        return [one + end for one in prompts.continuations(tokenizer, self.template, answers)]
+            return [front + one + back for one in templates.ids(tokenizer, answers, target=True)]
+        return [one + end for one in templates.continuations(tokenizer, self.template, answers)]
 
     def _rooms(
-        self, targets: Sequence[prompts.Ids], room: int | None, model_kind: str, train: bool
+        self, targets: Sequence[templates.Ids], room: int | None, model_kind: str, train: bool
     ) -> list[int | None]:
         """Positions left for each input: in a decoder the answer takes its share, but for its last token."""
         if room is None or model_kind == "encoder-decoder":

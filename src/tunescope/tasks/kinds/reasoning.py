@@ -12,7 +12,7 @@ from tunescope.errors import UserError
 from tunescope.tasks.answers.extract import Extraction, vote
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.kinds.generation import Generation
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
@@ -53,7 +53,7 @@ class Reasoning(Task):
     def __post_init__(self) -> None:
         self._rule()
         for name in (self.target, self.steps):
-            if name in prompts.fields(self.template):
+            if name in templates.fields(self.template):
                 raise UserError(f"Template {self.template!r} contains the field {{{name}}}, which tells the answer.")
 
     @property
@@ -61,7 +61,7 @@ class Reasoning(Task):
         return None
 
     def fields(self) -> tuple[str, ...]:
-        return prompts.fields(self.template)
+        return templates.fields(self.template)
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Reasoning:
         for rows in splits.values():
@@ -69,7 +69,7 @@ class Reasoning(Task):
                 self._gold(row, index)
         ready = self._generation(self._asked()).prepare(splits, tokenizer, model_kind=model_kind)
         shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
-        longest = max(map(len, prompts.ids(tokenizer, shown)), default=STEPS)
+        longest = max(map(len, templates.ids(tokenizer, shown)), default=STEPS)
         notes = (*ready.notes, f"{len(shown)} of {len(splits['train'])} training rows show their steps.")
         return replace(self, max_new_tokens=ready.max_new_tokens, step_tokens=longest, notes=notes)
 
@@ -100,15 +100,15 @@ class Reasoning(Task):
         return likelihood.target_losses(model, batch, tokenizer)
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
-        """``told``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
+        """``figures``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
         drawn = range(self.chain.samples if self.chain else 1)
         answers = [self._answers(model, rows, tokenizer, batch_size, sample) for sample in drawn]
         found = []
         for row, given in zip(rows, zip(*answers, strict=True), strict=True):
             answer, share = vote(given)
             (right,) = statistics(self.metric, [answer or ""], [row.references], lowercase=self.lowercase)
-            told = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
-            found.append(Prediction(row.row, answer or "", right, told))
+            figures = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
+            found.append(Prediction(row.row, answer or "", right, figures))
         return found
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
@@ -157,8 +157,8 @@ class Reasoning(Task):
     def _asked_again(self, rows: Sequence[Encoded], texts: Sequence[str], tokenizer: Any) -> list[Encoded]:
         """The prompts, the steps that were written behind them, and the words that ask for the answer."""
         assert self.chain is not None
-        steps = prompts.continuations(tokenizer, self._asked(), texts)
-        (words,) = prompts.continuations(tokenizer, "{x}.", [self.chain.then])
+        steps = templates.continuations(tokenizer, self._asked(), texts)
+        (words,) = templates.continuations(tokenizer, "{x}.", [self.chain.then])
         pairs = zip(rows, steps, strict=True)
         return [replace(row, input_ids=row.input_ids + ids[: self._step_tokens()] + words) for row, ids in pairs]
 
@@ -169,7 +169,7 @@ class Reasoning(Task):
         if self.chain is None:
             return self.max_new_tokens, 0
         words = self.lead if self.shown else self.chain.then
-        asking = len(prompts.continuations(tokenizer, "{x}.", [words])[0])
+        asking = len(templates.continuations(tokenizer, "{x}.", [words])[0])
         if self.shown:
             return self._step_tokens() + asking + self.max_new_tokens, 0
         return self._step_tokens(), asking + self.max_new_tokens
@@ -182,7 +182,7 @@ class Reasoning(Task):
         if self.chain and self.shown:
             return self.template
         words = self.chain.think if self.chain else self.lead
-        return self.template + prompts.separator(self.template) + words.replace("{", "{{").replace("}", "}}")
+        return self.template + templates.separator(self.template) + words.replace("{", "{{").replace("}", "}}")
 
     def _generation(self, template: str, longest: int | None = None) -> Generation:
         return Generation(
@@ -208,5 +208,5 @@ class Reasoning(Task):
         names = (*self.fields(), self.target, *((self.steps,) if self.chain else ()))
         texts = {name: value(row, name, index).strip() for name in names}
         steps = f"{texts[self.steps]} " if self.chain else ""
-        filled = prompts.fill(self.template, texts) + prompts.separator(self.template)
+        filled = templates.fill(self.template, texts) + templates.separator(self.template)
         return f"{filled}{steps}{self.lead} {texts[self.target]}{END}"

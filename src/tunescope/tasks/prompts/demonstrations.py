@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 
-from tunescope.tasks.prompts import mask
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import mask, templates
 
 PARTS = ("prefix", "text", "separator", "label", "end")
 END = "\n\n"
@@ -40,15 +39,15 @@ def solved(template: str, values: Mapping[str, str], name: str, word: str) -> De
     pieces = list(Formatter().parse(front))
     fields = [index for index, piece in enumerate(pieces) if piece[1] is not None]
     if not fields:
-        return Demonstration(name, prompts.fill(front, values), "", "", word, prompts.fill(rest, values) + END)
+        return Demonstration(name, templates.fill(front, values), "", "", word, templates.fill(rest, values) + END)
     first, last = fields[0], fields[-1]
     text = "".join(
         (literal if index > first else "") + values[str(field)]
         for index, (literal, field, _, _) in enumerate(pieces)
         if first <= index <= last
     )
-    separator = prompts.tail(front) + (prompts.separator(front) if parts is None else "")
-    return Demonstration(name, pieces[first][0], text, separator, word, prompts.fill(rest, values) + END)
+    separator = templates.tail(front) + (templates.separator(front) if parts is None else "")
+    return Demonstration(name, pieces[first][0], text, separator, word, templates.fill(rest, values) + END)
 
 
 def joined(demonstrations: Sequence[Demonstration]) -> str:

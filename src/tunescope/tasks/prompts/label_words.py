@@ -8,7 +8,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts.mask import Place, answers, place
-from tunescope.tasks.prompts.template import Ids, continuations, ids
+from tunescope.tasks.prompts.templates import Ids, continuations, ids
 
 
 def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_kind: str) -> dict[str, Ids]:

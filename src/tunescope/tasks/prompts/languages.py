@@ -13,7 +13,7 @@ CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]+")  # ro_RO of mBART, ron_Latn of N
 SIDES = {"source_language": "src_lang", "target_language": "tgt_lang"}
 
 
-def told(tokenizer: Any, task: Any) -> Any:
+def with_languages(tokenizer: Any, task: Any) -> Any:
     """The tokenizer, or a copy that knows the task's languages.
 
     Raises:

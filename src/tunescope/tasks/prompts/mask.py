@@ -8,8 +8,8 @@ from string import Formatter
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts import template as prompts
-from tunescope.tasks.prompts.template import Ids
+from tunescope.tasks.prompts import templates
+from tunescope.tasks.prompts.templates import Ids
 
 MASK = "mask"  # no field of the rows can have this name in a classification's template
 SENTINEL = "<extra_id_0>"  # what T5 was pretrained to fill
@@ -39,7 +39,7 @@ def fields(template: str) -> tuple[str, ...]:
     """
     if (count := sum(name == MASK for _, name, _, _ in Formatter().parse(template))) > 1:
         raise UserError(f"Template {template!r} holds {{mask}} {count} times; it is the one place of the answer.")
-    found = tuple(name for name in prompts.fields(template) if name != MASK)
+    found = tuple(name for name in templates.fields(template) if name != MASK)
     if not found:
         raise UserError(
             f"Template {template!r} must name a field of the rows beside {{mask}}, the place of the answer."
@@ -124,9 +124,9 @@ def slots(
     """
     where = []
     for values, (ids, cut) in zip(rows, encoded, strict=True):
-        field = prompts.cut_field(found.template, cut_first, values)
+        field = templates.cut_field(found.template, cut_first, values)
         kept = {**values, field: values[field][: len(values[field]) - cut]}
-        before = prompts.fill(found.front, kept).count(found.mark)
+        before = templates.fill(found.front, kept).count(found.mark)
         masks = [index for index, token in enumerate(ids) if token == tokenizer.mask_token_id]
         if len(masks) <= before:
             raise UserError(
@@ -139,6 +139,6 @@ def slots(
 
 def answers(tokenizer: Any, found: Place, words: Sequence[str]) -> list[Ids]:
     """Token ids of each word at an encoder's mask: behind a space, or as the text begins, as the template has it."""
-    end = prompts.tail(found.front)
+    end = templates.tail(found.front)
     space = " " if end.endswith(" ") else ""
-    return prompts.behind(tokenizer, end[:-1] if space else end, space, words)
+    return templates.ids_behind(tokenizer, end[:-1] if space else end, space, words)

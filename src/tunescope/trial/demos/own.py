@@ -18,7 +18,7 @@ from tunescope.trial.demos.spec import Demos, Set
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from tunescope.tasks.prompts.template import Ids
+    from tunescope.tasks.prompts.templates import Ids
     from tunescope.tasks.task import Encoded
     from tunescope.trial.bench import Bench
 
@@ -48,24 +48,24 @@ class Asking:
 
     def rows(self, part: str, seed: int) -> list[list[Encoded]]:
         """set -> the rows of a part behind its demonstrations, cut beside the longest of them."""
-        from tunescope.tasks.task import behind
+        from tunescope.tasks.task import with_front
 
         fronts = self.fronts(part, seed)
         rows = self.bench.encoded(part, bos=False, room=self.room(fronts), task=self.task)
-        return [[behind(front, row) for front, row in zip(one, rows, strict=True)] for one in fronts]
+        return [[with_front(front, row) for front, row in zip(one, rows, strict=True)] for one in fronts]
 
     def drawn_now(self, chosen: Sequence[int]) -> list[Encoded]:
         """Training rows behind demonstrations drawn by torch's generator, which a resumed run goes on with."""
         import torch
 
-        from tunescope.tasks.task import behind
+        from tunescope.tasks.task import with_front
 
         random = Random(int(torch.randint(2**62, ())))
         fronts = [self._tokens(sets_of(self.demos, self.bench, "train", index, random)[0]) for index in chosen]
         bench, some = self.bench, [self.bench.splits.train[index] for index in chosen]
         left = self.room([fronts])
         rows = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=left)
-        return [behind(front, row) for front, row in zip(fronts, rows, strict=True)]
+        return [with_front(front, row) for front, row in zip(fronts, rows, strict=True)]
 
     def priors(self, part: str, seed: int) -> Tensor:
         """(sets, rows, labels): what the model answers to inputs without content behind each set."""
@@ -83,10 +83,10 @@ class Asking:
 
     def _tokens(self, rows: Set) -> Ids:
         from tunescope.methods.contexts.text import token_ids
-        from tunescope.tasks.prompts import template
+        from tunescope.tasks.prompts import templates
 
         tokenizer, words = self.bench.tokenizer, text(self.bench, self.task, rows)
-        return template.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
+        return templates.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
 
 
 def passes(demos: Demos) -> int:

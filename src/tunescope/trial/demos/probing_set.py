@@ -11,7 +11,7 @@ from string import Formatter
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import templates
 from tunescope.tasks.task import Encoded
 from tunescope.trial.demos import draw
 
@@ -63,14 +63,14 @@ def parsed(template: str, text: str) -> Mapping[str, str] | None:
     pattern = ""
     for number, (literal, name) in enumerate(pieces):
         pattern += re.escape(literal) if number else ""
-        if name is not None and name != prompts.fields(template)[-1]:
+        if name is not None and name != templates.fields(template)[-1]:
             pattern += "(.+?)"
         elif name is not None:
-            end = re.escape(prompts.tail(template))
+            end = re.escape(templates.tail(template))
             pattern += rf"([^\n]+?)(?:{end}|\n|\Z)" if end else r"([^\n]+?)(?:\n|\Z)"
             break
     match = re.match(pattern, text, flags=re.DOTALL)
     values = [one.strip() for one in match.groups()] if match else []
     if not values or not all(values):
         return None
-    return dict(zip(prompts.fields(template), values, strict=True))
+    return dict(zip(templates.fields(template), values, strict=True))

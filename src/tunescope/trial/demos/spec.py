@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tunescope.tasks.prompts.chain import Chain
-    from tunescope.tasks.prompts.template import Ids
+    from tunescope.tasks.prompts.templates import Ids
 
 Set = tuple[int, ...]  # training rows in the order in which they are shown
 

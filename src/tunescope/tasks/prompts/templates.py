@@ -70,10 +70,10 @@ def edges(tokenizer: Any, *, target: bool = False) -> tuple[Ids, Ids]:
 
 def continuations(tokenizer: Any, template: str, answers: Sequence[str]) -> list[Ids]:
     """Token ids of each answer as it goes on from the filled template."""
-    return behind(tokenizer, tail(template), separator(template), answers)
+    return ids_behind(tokenizer, tail(template), separator(template), answers)
 
 
-def behind(tokenizer: Any, end: str, space: str, answers: Sequence[str]) -> list[Ids]:
+def ids_behind(tokenizer: Any, end: str, space: str, answers: Sequence[str]) -> list[Ids]:
     """Token ids of each answer behind `end` and `space`.
 
     It is encoded behind that end (or a letter, where there is a space and no end), and the ids of the end are taken

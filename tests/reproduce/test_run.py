@@ -11,6 +11,7 @@ from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
 from tunescope.reproduce.show import as_json, as_text
+from tunescope.system import run_folder
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
@@ -89,7 +90,6 @@ def test_what_a_recipe_cannot_use_is_refused_in_one_line(ask, message):
 class Toy:
     """A recipe that counts how often it worked."""
 
-    __name__ = "toy"
     TITLE, SOURCE, TAKES = "Toy", "nowhere", ("seeds",)
     done = 0
 
@@ -113,9 +113,9 @@ class Toy:
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The toy with its two pieces done, as a killed run would leave them: nothing is left to work on."""
-    monkeypatch.setattr(run, "find", lambda name: Toy)
+    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
     for unit in Toy.units({"seeds": 2}):
-        path = tmp_path / "units" / f"{run.store.identity(unit)}.json"
+        path = tmp_path / "units" / f"{run_folder.identity(unit)}.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"a": {"b": 0.25 + unit["seed"] / 2}, "seconds": 1.5}))
     return tmp_path
@@ -141,21 +141,20 @@ def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
 def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, status, lasts):
-    monkeypatch.setattr(run, "find", lambda name: Toy)
-    monkeypatch.setattr("importlib.import_module", lambda name: Toy)
+    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
     works = {"status": status, "a": {"b": 0.0}}
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(works), raising=False)
-    path = tmp_path / "units" / f"{run.store.identity({'seed': 0})}.json"
+    path = tmp_path / "units" / f"{run_folder.identity({'seed': 0})}.json"
     path.parent.mkdir()
     run._unit("toy", {"seeds": 1}, {"seed": 0}, path)
     assert path.exists() == lasts and run._passing(path).exists() != lasts
-    read = run._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
+    read = run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
     assert read is None or read[0][1]["status"] == status
     works["status"] = "done"
     if not lasts:
         run._unit("toy", {"seeds": 1}, {"seed": 0}, path)
         assert not run._passing(path).exists()
-        assert run._found(Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
+        assert run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
     ],
 )
 def test_a_piece_that_ends_says_what_came_of_it(tmp_path, monkeypatch, outcome, says):
-    monkeypatch.setattr("importlib.import_module", lambda name: Toy)
+    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(outcome), raising=False)
     unit = {"base": None, "arm": "full", "share": 0.5, "part": ""}
     assert re.fullmatch(says, run._unit("toy", {}, unit, tmp_path / "a.json"))

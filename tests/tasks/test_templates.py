@@ -2,7 +2,7 @@ import pytest
 from task_tools import byte_level, sentence_piece
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.label_words import notes, shared_first_tokens, word_tokens
 
 TOKENIZERS = {
@@ -31,17 +31,17 @@ def plain(tokenizer, text):
     ],
 )
 def test_a_template_knows_its_fields_and_its_end(template, names, tail, space):
-    assert prompts.fields(template) == names
-    assert prompts.tail(template) == tail
-    assert prompts.separator(template) == space
+    assert templates.fields(template) == names
+    assert templates.tail(template) == tail
+    assert templates.separator(template) == space
     values = dict.fromkeys(names, "{text} {0} {")
-    assert prompts.fill(template, values) == template.format(**values)
+    assert templates.fill(template, values) == template.format(**values)
 
 
 @pytest.mark.parametrize("template", ["", "no field", "{}", "{text:>3}", "{text!r}", "{text", "text}"])
 def test_a_template_that_cannot_be_filled_is_refused(template):
     with pytest.raises(UserError, match=r"^Template "):
-        prompts.fields(template)
+        templates.fields(template)
 
 
 def test_the_words_continue_the_prompt_token_for_token(tokenizer):
@@ -49,7 +49,7 @@ def test_the_words_continue_the_prompt_token_for_token(tokenizer):
     got = word_tokens(tokenizer, template, words, "decoder")
     for label, word in words.items():
         for text in ("The film is great", "", "not bad at all."):
-            prompt = prompts.fill(template, {"text": text})
+            prompt = templates.fill(template, {"text": text})
             assert plain(tokenizer, prompt) + got[label] == plain(tokenizer, f"{prompt} {word}")
 
 
@@ -97,9 +97,9 @@ def test_a_shared_first_token_is_told_and_not_refused():
 @pytest.mark.parametrize("bos", [True, False])
 def test_special_tokens_stand_where_the_tokenizer_puts_them(tokenizer, kind, bos):
     whole = tuple(tokenizer("The film")["input_ids"])
-    front, back = prompts.edges(tokenizer)
+    front, back = templates.edges(tokenizer)
     assert whole == front + plain(tokenizer, "The film") + back
-    layout = prompts.Layout("{text}", "text", kind, bos)
+    layout = templates.Layout("{text}", "text", kind, bos)
     [(got, cut)] = layout.encode(tokenizer, [{"text": "The film"}], [None], ["row 1"])
     expected = plain(tokenizer, "The film")
     assert (got, cut) == ((front if bos else ()) + expected + (() if kind == "decoder" else back), 0)
@@ -111,8 +111,8 @@ def test_the_input_is_cut_at_its_end_to_what_fits_and_the_template_survives(toke
         "text": "The film is great and the cast is good and grüße 😀 the film goes on and on",
         "other": "bad",
     }
-    layout = prompts.Layout("{other}: {text}\nLabel:", "text", "decoder", True)
-    front, _ = prompts.edges(tokenizer)
+    layout = templates.Layout("{other}: {text}\nLabel:", "text", "decoder", True)
+    front, _ = templates.edges(tokenizer)
     if room == 10:
         room = len(front + plain(tokenizer, "bad: \nLabel:"))
     [(got, cut)] = layout.encode(tokenizer, [row], [room], ["row 1"])
@@ -125,18 +125,18 @@ def test_the_input_is_cut_at_its_end_to_what_fits_and_the_template_survives(toke
 
 
 def test_without_the_preferred_field_the_longest_is_cut():
-    assert prompts.cut_field("{a}{b}", "text", {"a": "xx", "b": "xxx"}) == "b"
-    assert prompts.cut_field("{a}{b}", "a", {"a": "xx", "b": "xxx"}) == "a"
+    assert templates.cut_field("{a}{b}", "text", {"a": "xx", "b": "xxx"}) == "b"
+    assert templates.cut_field("{a}{b}", "a", {"a": "xx", "b": "xxx"}) == "a"
 
 
 def test_a_template_without_room_and_an_empty_prompt_are_refused(tokenizer):
-    layout = prompts.Layout("{text}\nLabel:", "text", "decoder", True)
+    layout = templates.Layout("{text}\nLabel:", "text", "decoder", True)
     with pytest.raises(UserError) as caught:
         layout.encode(tokenizer, [{"text": "long"}], [1], ["a.csv line 4"])
     assert str(caught.value) == (
         "a.csv line 4: there is room for 1 tokens before the answer, and the template alone is longer. "
         "Shorten the template, the context or the row."
     )
-    layout = prompts.Layout("{text}", "text", "decoder", False)
+    layout = templates.Layout("{text}", "text", "decoder", False)
     with pytest.raises(UserError, match=r"row 1: the filled template is empty, .* Fill in the row"):
         layout.encode(tokenizer, [{"text": ""}], [None], ["row 1"])
