@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 import tunescope as ts
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale, gpt2, text
-from tunescope.data.splitting import split
+from tunescope.data.splits import split
 from tunescope.models.fingerprint import fingerprint
 from tunescope.search.methods._nearest import nearest
 from tunescope.search.methods.pez import PEZ

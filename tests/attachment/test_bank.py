@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
-from test_contract import assert_no_trace, trace
+from traces import assert_no_trace, trace
 
 import tunescope as ts
 from tunescope.attachment.attention.function import STATE

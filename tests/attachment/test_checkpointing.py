@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
-from test_contract import trace
+from traces import trace
 
 import tunescope as ts
 from tunescope.attachment.attention.function import STATE

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def test_two_processes_are_as_one_with_the_whole_batch(tmp_path: Path) -> None:
-    paths = [str(HERE), str(HERE.parent), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(HERE), str(HERE.parent / "tools"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
     shared = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}  # as torchrun tells its processes
     started = [

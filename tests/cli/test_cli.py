@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import tinyrun
+from commands import call
 
 from tunescope.cli import app
 from tunescope.cli.options import PlanOptions, TaskOptions, question
@@ -28,21 +29,6 @@ QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "
 @pytest.fixture(scope="module")
 def material(tmp_path_factory):
     return tinyrun.write(tmp_path_factory.mktemp("material"))
-
-
-def call(monkeypatch, capsys, *words):
-    """(exit code, stdout, stderr) of a command in this process."""
-    monkeypatch.setattr(sys, "argv", ["tunescope", *map(str, words)])
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        app.main()
-        code = 0
-    except SystemExit as ended:
-        code = ended.code
-    finally:
-        signal.signal(signal.SIGTERM, handler)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture

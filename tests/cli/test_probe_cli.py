@@ -6,7 +6,7 @@ import shutil
 import pytest
 import tiny
 import torch
-from test_cli import call
+from commands import call
 
 import tunescope as ts
 from tunescope.probes import names

@@ -205,5 +205,5 @@ def test_a_pilot_has_none() -> None:
 
 def test_a_result_of_an_older_version_is_read(found: Any) -> None:
     old = {**found.results, "protocol": {k: v for k, v in found.results["protocol"].items() if k != "beyond"}}
-    assert terminal.edges({**old, "protocol": old["protocol"] | {"pilot_of": {"steps": 12}}}) == []
-    assert terminal.edges(old) == [line.replace("5", "2") for line in terminal.edges(found.results)]
+    assert terminal.edge_notes({**old, "protocol": old["protocol"] | {"pilot_of": {"steps": 12}}}) == []
+    assert terminal.edge_notes(old) == [line.replace("5", "2") for line in terminal.edge_notes(found.results)]

@@ -347,19 +347,19 @@ def test_a_context_that_fills_the_model_is_refused(bench, material, tmp_path):
 KILLED = """
 import os, signal, sys, json
 from pathlib import Path
-from tunescope import files, train
-from tunescope.comparison import run_arm
+from tunescope.comparison import run
 from tunescope.comparison.comparison import ask
 from tunescope.trial.plan import from_json
-run_arm.SAVE_EVERY = 0.0
-plain, left = train.update, int(sys.argv[2])
+from tunescope.trial.train import loop
+run.SAVE_EVERY = 0.0
+plain, left = loop.update, int(sys.argv[2])
 def step(*given):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return plain(*given)
-train.update = step
+loop.update = step
 asked = from_json(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[1]))
 ask(asked, Path(sys.argv[3]), quiet=True)
 """

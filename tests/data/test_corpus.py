@@ -176,7 +176,6 @@ def test_notes_of_all_parts_are_told_together(folder):
 
 
 READER = '''"""Lines: one text a line."""
-from tunescope.data import places
 from tunescope.data.corpus_rows import Found
 from tunescope.data.rows_of_file import Row, text_of
 

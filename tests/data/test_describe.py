@@ -5,7 +5,7 @@ import json
 import made
 import pytest
 import tinyrun
-from test_cli import call
+from commands import call
 
 from tunescope.data import corpus_name
 from tunescope.data.corpus import corpus

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunescope.data.row import Row
-from tunescope.data.splitting import repeats, shared, split
+from tunescope.data.splits import repeats, shared, split
 from tunescope.errors import UserError
 
 rows = st.lists(st.fixed_dictionaries({"text": st.sampled_from("abcdefghij"), "label": st.booleans()}))

@@ -3,7 +3,7 @@
 Run by hand, in an environment of its own, for the library pins an older transformers:
 
     pip install torch==2.13.0 adapters==1.3.0
-    python tests/formats/make_adapters_fixtures.py
+    python tests/exchange/make_adapters_fixtures.py
 
 The outputs are the library's own, in float64 and stored in float32, with its eager attention: with SDPA, its default,
 the prefixes of decoders are masked out, or the last tokens of the text are.

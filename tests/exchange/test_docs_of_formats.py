@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.cli import app
-from tunescope.exchange import format as formats
+from tunescope.exchange.format import format_names
 from tunescope.methods.artifact import Artifact
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
@@ -78,6 +78,6 @@ def test_the_python_runs() -> None:
 
 
 def test_the_pages_have_every_format() -> None:
-    for name in formats.names():
+    for name in format_names():
         found = re.search(rf"^## .*{name}", PAGE + SERVING, re.M | re.I)
         assert found, f"neither docs/formats.md nor docs/serving.md has a section on {name}"

@@ -16,10 +16,9 @@ import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.attachment.saving import tokenizer_hash
 from tunescope.cli import app
-from tunescope.exchange import compare_outputs, convert, outgoing
-from tunescope.exchange import format as formats
-from tunescope.exchange import formats as folder
+from tunescope.exchange import compare_outputs, convert, formats, outgoing
 from tunescope.exchange.foreign_files import read_json, read_tensors
+from tunescope.exchange.format import find_format, format_lines, format_names, format_outline
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
 
@@ -73,9 +72,9 @@ def _forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, text in (("made", OWN), ("checked", CHECKED), ("onlyread", READ)):
         (tmp_path / "forms").mkdir(exist_ok=True)
         (tmp_path / "forms" / f"{name}.py").write_text(text)
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path / "forms")])
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path / "forms")])
     yield
-    formats.told.cache_clear()
+    format_outline.cache_clear()
     for name in ("made", "checked", "onlyread"):
         sys.modules.pop(f"tunescope.exchange.formats.{name}", None)
 
@@ -105,7 +104,7 @@ def test_what_is_exported_comes_back_and_knows_its_base_and_tokenizer(tmp_path: 
 def test_the_form_for_inference_is_what_goes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.make("gpt2")
     seen: list[Any] = []
-    form = formats.find("checked", "write")
+    form = find_format("checked", "write")
     monkeypatch.setattr(form, "check", lambda given, folder: None)
     monkeypatch.setattr(form, "write", lambda given, folder: seen.append(given) or [])
     convert.export(
@@ -277,15 +276,15 @@ def test_a_disk_that_takes_nothing_is_told_in_a_line(tunescope: Any, tmp_path: P
 
 
 def test_help_lists_the_forms_that_a_verb_takes() -> None:
-    assert "made: made for the test" in formats.lines("write")
-    assert "onlyread: read alone" not in formats.lines("write")
-    assert "onlyread: read alone" in formats.lines("read")
+    assert "made: made for the test" in format_lines("write")
+    assert "onlyread: read alone" not in format_lines("write")
+    assert "onlyread: read alone" in format_lines("read")
 
 
-@pytest.mark.parametrize("name", formats.names())
+@pytest.mark.parametrize("name", format_names())
 def test_every_form_says_what_it_is_and_where_it_serves(name: str) -> None:
-    told = formats.told(name)
+    told = format_outline(name)
     assert told["ABOUT"] and told["SERVES"]
     assert "write" in told or "read" in told
     for does in {"write", "read"} & told.keys():
-        assert hasattr(formats.find(name, does), does)
+        assert hasattr(find_format(name, does), does)

@@ -1,8 +1,6 @@
 """Adding a method or a family is one file, and its name is its name on the command line."""
 
 import ast
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,81 +8,16 @@ import pytest
 import tiny
 import torch
 import transformers as tf
+from extension import CONTEXT, DELTA, FAMILY, forget
 
 import tunescope as ts
 from tunescope.methods import contexts, deltas, typed
-from tunescope.models import families, family
+from tunescope.models import families
 from tunescope.trial.budget import count
 
-DELTA = '''
-from dataclasses import dataclass
-from typing import ClassVar
-import torch
-from torch import Tensor
-from tunescope.methods.artifact import Params, SiteDelta, SiteShape
 
-@dataclass(frozen=True)
-class Scaling(SiteDelta):
-    """h times a learned vector, from 1."""
-
-    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 1e-1)
-    sites: tuple[str, ...] = ("attn.k", "attn.v", "ffn.in")
-
-    def init(self, shape: SiteShape) -> Params:
-        return {"by": torch.ones(shape.d_out)}
-
-    def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
-        return h * p["by"]
-'''
-CONTEXT = '''
-from dataclasses import dataclass
-from typing import ClassVar
-import torch
-from tunescope.methods.artifact import Base, Params, TokenContext
-
-@dataclass(frozen=True)
-class Repeated(TokenContext):
-    """One trained embedding, several times over."""
-
-    size: ClassVar[str] = "length"
-    length: int = 3
-
-    def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
-        return {"embedding": (1, base.width)}
-
-    def init(self, base: Base) -> Params:
-        return {"embedding": base.embed(torch.tensor([5]))}
-
-    def embeddings(self, p, embed):
-        return p["embedding"].expand(self.length, -1)
-'''
-FAMILY = '''
-"""StableLM: Llama's layout."""
-from tunescope.models.families.llama import FAMILY as FAMILY
-'''
-
-
-def forget() -> None:
-    for known in (typed.methods, typed.name_of, family.find):
-        known.cache_clear()
-    importlib.invalidate_caches()
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that contexts, deltas and families are looked for in too."""
-    for package in (contexts, deltas, families):
-        place = tmp_path / package.__name__.rpartition(".")[2]
-        place.mkdir()
-        monkeypatch.setattr(package, "__path__", [*package.__path__, str(place)])
-    forget()
-    yield tmp_path
-    monkeypatch.undo()
-    forget()
-
-
-def test_a_delta_is_one_file(folder: Path) -> None:
-    (folder / "deltas" / "scaling.py").write_text(DELTA)
+def test_a_delta_is_one_file(plugin_folder: Path) -> None:
+    (plugin_folder / "deltas" / "scaling.py").write_text(DELTA)
     (spec,) = typed.parse("scaling:sites=ffn.in")
     assert typed.show([spec]) == "scaling:sites=ffn.in"
     with pytest.raises(ts.UserError, match="Did you mean 'scaling'"):
@@ -103,15 +36,15 @@ def test_a_delta_is_one_file(folder: Path) -> None:
         for leaf in tuned.parameters():
             leaf.mul_(1.5)
         expected = tiny.output(model, given)
-        ts.save(folder / "saved", tuned.artifacts, model=model)
-    with ts.attach(model, *ts.load(folder / "saved")), torch.no_grad():
+        ts.save(plugin_folder / "saved", tuned.artifacts, model=model)
+    with ts.attach(model, *ts.load(plugin_folder / "saved")), torch.no_grad():
         assert torch.equal(tiny.output(model, given), expected)
     with pytest.raises(ts.UserError, match="no change of weights, so it cannot be merged"):
         ts.merge(model, *tuned.artifacts)
 
 
-def test_a_context_is_one_file(folder: Path) -> None:
-    (folder / "contexts" / "repeated.py").write_text(CONTEXT)
+def test_a_context_is_one_file(plugin_folder: Path) -> None:
+    (plugin_folder / "contexts" / "repeated.py").write_text(CONTEXT)
     model = tiny.make("llama")
     given = tiny.batch(model)
     with ts.attach(model, *typed.parse("repeated:length=4")) as tuned:
@@ -119,11 +52,11 @@ def test_a_context_is_one_file(folder: Path) -> None:
         tiny.output(model, given).square().mean().backward()
         assert all(leaf.grad.abs().max() > 0 for leaf in tuned.parameters())
         tuned.eval()
-        ts.save(folder / "saved", tuned.artifacts, model=model)
+        ts.save(plugin_folder / "saved", tuned.artifacts, model=model)
         assert tuned.positions == 4
         with torch.no_grad():
             expected = tiny.output(model, given)
-    artifacts = ts.load(folder / "saved")
+    artifacts = ts.load(plugin_folder / "saved")
     with torch.no_grad():
         with ts.attach(model, *artifacts):
             assert torch.equal(tiny.output(model, given), expected)
@@ -134,11 +67,11 @@ def test_a_context_is_one_file(folder: Path) -> None:
     assert (counts.stored, counts.live) == (24, 4 * 2 * 2 * 12)
 
 
-def test_a_family_is_one_file(folder: Path) -> None:
+def test_a_family_is_one_file(plugin_folder: Path) -> None:
     model = tiny.build(tf.AutoModelForCausalLM, tf.StableLmConfig(**tiny.LLAMA_LIKE))
     with pytest.raises(ts.UserError, match="has no map"):
         ts.attach(model, ts.LoRA(rank=2))
-    (folder / "families" / "stablelm.py").write_text(FAMILY)
+    (plugin_folder / "families" / "stablelm.py").write_text(FAMILY)
     forget()
     with ts.attach(model, ts.LoRA(rank=2), ts.Adapter(bottleneck=2)) as tuned:
         tuned.train()
@@ -146,8 +79,8 @@ def test_a_family_is_one_file(folder: Path) -> None:
         assert all(leaf.grad is not None for leaf in tuned.parameters())
 
 
-def test_a_file_with_two_methods_is_an_error(folder: Path) -> None:
-    (folder / "deltas" / "pair.py").write_text(DELTA + DELTA.replace("Scaling", "Other"))
+def test_a_file_with_two_methods_is_an_error(plugin_folder: Path) -> None:
+    (plugin_folder / "deltas" / "pair.py").write_text(DELTA + DELTA.replace("Scaling", "Other"))
     with pytest.raises(RuntimeError, match="has 2 public classes of kind Spec; a file is one"):
         typed.methods()
 
@@ -170,18 +103,21 @@ def test_a_method_never_knows_a_model_s_name(folder_of: Any) -> None:
 def test_no_list_names_the_methods() -> None:
     """Outside their own file and the public names, no module of the core tells methods apart by class."""
     core = Path(ts.__file__).parent
-    for stem in (
-        "artifact",
-        "hooks",
-        "placing",
-        "lowered",
-        "attention",
-        "reach",
-        "sites",
-        "budget",
-        "registry",
-        "saving",
+    for name in (
+        "methods/artifact",
+        "methods/typed",
+        "models/sites",
+        "models/anatomy",
+        "models/fingerprint",
+        "attachment/attention/function",
+        "attachment/attention/reach",
+        "attachment/context_keys",
+        "attachment/contexts",
+        "attachment/saving",
+        "attachment/site_hooks",
+        "trial/budget",
     ):
-        tree = ast.parse((core / f"{stem}.py").read_text())
+        path = core / f"{name}.py"
+        tree = ast.parse(path.read_text())
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        assert not used & {method.__name__ for method in typed.methods().values()}, stem
+        assert not used & {method.__name__ for method in typed.methods().values()}, path

@@ -8,5 +8,5 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_table_of_the_readme_is_what_the_result_files_say():
-    done = subprocess.run([sys.executable, "results/readme.py", "--check"], cwd=ROOT, check=False)
-    assert done.returncode == 0, "run: python results/readme.py"
+    done = subprocess.run([sys.executable, "-m", "scripts.readme", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "run: python -m scripts.readme"

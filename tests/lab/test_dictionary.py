@@ -10,7 +10,7 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds.dictionary import SYMBOLS, Dictionary, Spelling, ids, keep, kept, lesson, read, synthetic
 from tunescope.lab.worlds.lessons import exact, problem
 from tunescope.lab.worlds.models import Shape, gpt2
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.trial.train.settings import Settings
 
 HEAD = "en\tde\tes\tn_de\tn_es"

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.lab.worlds import pretrained as module
-from tunescope.lab.worlds.adapting import Course, adapted, unadapted
+from tunescope.lab.worlds import world_cache
+from tunescope.lab.worlds.adaptation import Course, adapted, unadapted
 from tunescope.lab.worlds.lessons import Lesson, Unnamed, digits, exact, lesson, problem, right, vocabulary
 from tunescope.lab.worlds.models import Shape, gpt2
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
 from tunescope.lab.worlds.world import World, part_of
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.trial.train.loop import train
 from tunescope.trial.train.settings import Settings
 
@@ -90,7 +90,7 @@ def recipe(**changes: object) -> Pretraining[Unnamed]:
 def test_a_pretrained_world_is_made_once_and_read_from_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
     made = pretrained(recipe()).state_dict()
-    monkeypatch.setattr(module, "pretrain", lambda *_: pytest.fail("made a second time"))
+    monkeypatch.setattr(world_cache, "pretrain", lambda *_: pytest.fail("made a second time"))
     again = pretrained(recipe()).state_dict()
     assert all(torch.equal(value, again[name]) for name, value in made.items())
 

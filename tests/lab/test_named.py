@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tunescope.lab.worlds.lessons import Lesson
-from tunescope.lab.worlds.named import Named, tokenizer
+from tunescope.lab.worlds.named_skills import Named, tokenizer
 from tunescope.lab.worlds.skills import find
 from tunescope.lab.worlds.world import part_of
 

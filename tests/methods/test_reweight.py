@@ -11,7 +11,7 @@ from reference.reweighting import reweighted
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.attachment import context_keys
+from tunescope.attachment import contexts
 from tunescope.attachment.attention.edit import editing
 from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.record import record
@@ -210,8 +210,8 @@ def test_whether_it_rests_is_asked_once_for_every_change(monkeypatch: pytest.Mon
 
 
 def test_the_demonstrations_are_run_once_while_only_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, runs, run = tiny.make("llama"), [], context_keys.extras_of
-    monkeypatch.setattr(context_keys, "extras_of", lambda *args: runs.append(1) or run(*args))
+    model, runs, run = tiny.make("llama"), [], contexts.extras_of
+    monkeypatch.setattr(contexts, "extras_of", lambda *args: runs.append(1) or run(*args))
     given = tiny.batch(model)
     with ts.attach(model, text(), behind(model)) as tuned:
         with torch.inference_mode():

@@ -7,11 +7,12 @@ import pytest
 import tiny
 import tinyrun
 import torch
+from commands import call
 from scipy.stats import t as student
-from test_cli import call
 from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, BloomForCausalLM
 
 import tunescope as ts
+from tunescope.data.read import read
 from tunescope.probes import demonstrations
 from tunescope.probes.anchors import study
 from tunescope.system import plugins
@@ -30,7 +31,7 @@ def material(tmp_path_factory):
 def studied(material):
     model, data = material
     plan = Plan(model=model, data=data, task={"kind": "classification"}, seeds=(0, 1))
-    return study.study(study.Asked(plan, k=1, rows=12), lambda line: None)
+    return study.study(study.AnchorRequest(plan, k=1, rows=12), lambda line: None)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_accuracy_and_facts_are_those_of_the_prompts_in_full(material, studied):
     name, data = material
     model, tokenizer = AutoModelForCausalLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     task = Classification(words={"neg": "neg", "pos": "pos"})
-    train, test = ts.tasks.read(data["train"]), ts.tasks.read(data["test"])
+    train, test = read(data["train"]), read(data["test"])
     rows = [test[i] for i in sorted(Random(0).sample(range(len(test)), 12))]
     said = []
     for row in rows:
@@ -129,13 +130,13 @@ def test_of_an_encoder_decoder_only_compression_is_left_out_and_that_is_said(tmp
     task = {"kind": "classification", "words": {"a": "w5", "b": "w6 w7", "c": "w8"}}
     plan = Plan(model=str(tmp_path / family), data={"train": str(tmp_path / "rows.jsonl")}, task=task, seeds=(0,))
     said = []
-    found = study.study(study.Asked(plan, rows=3), said.append)
+    found = study.study(study.AnchorRequest(plan, rows=3), said.append)
     assert list(found.findings) == ["flow", "isolate", "auc", "diagnose"]
     assert found.facts["left out"].startswith("compress: Demonstrations cannot be compressed in an encoder-decoder")
     assert any(line.startswith("left out, compress") for line in said)
     assert all(sum(layer) == pytest.approx(1) for layer in found.draws["flow"][0]["shares"])
     with pytest.raises(ts.UserError, match="cannot be compressed"):
-        study.study(study.Asked(plan, rows=3, only=("compress",)), said.append)
+        study.study(study.AnchorRequest(plan, rows=3, only=("compress",)), said.append)
 
 
 def test_an_encoder_is_refused(material, monkeypatch, capsys, tmp_path):
@@ -157,7 +158,7 @@ def test_a_model_of_which_no_section_can_be_had_is_refused_with_the_reason(tmp_p
     tinyrun.tokenizer().save_pretrained(tmp_path / "bloom")
     plan = Plan(model=str(tmp_path / "bloom"), data=data, task={"kind": "classification"})
     with pytest.raises(ts.UserError, match="Family 'bloom' computes attention by itself"):
-        study.study(study.Asked(plan, rows=4), say=lambda line: None)
+        study.study(study.AnchorRequest(plan, rows=4), say=lambda line: None)
 
 
 def test_a_probe_that_is_a_section_says_what_to_type(monkeypatch, capsys):

@@ -81,14 +81,14 @@ def test_a_new_file_is_a_new_probe(tmp_path, monkeypatch):
     monkeypatch.setattr(looks, "__path__", [*looks.__path__, str(tmp_path)])
     assert "count" in plugins.names(names.LOOKS)
     assert "count: How many queries there are." in names.lines()
-    assert names.check("count") == "count"
+    assert names.known_probe("count") == "count"
 
 
 def test_the_list_is_the_folder():
     assert [line.partition(":")[0] for line in names.lines()] == NAMES
     assert all(line.endswith(".") or line.endswith(")") for line in names.lines())
     with pytest.raises(ts.UserError, match=r"no probe 'patern'. Did you mean 'pattern'\? Probes: neighbours, pattern,"):
-        names.check("patern")
+        names.known_probe("patern")
 
 
 def test_long_texts_are_cut_in_pictures_to_their_last_tokens():

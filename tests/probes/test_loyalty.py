@@ -15,7 +15,7 @@ from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.probes.anchors.compression import compress, positions_of, random_sets, text_anchor
 from tunescope.probes.anchors.importance import importance, most_important
-from tunescope.probes.anchors.loyalty import Queries, label_loyalty, measure, trade_off, word_loyalty
+from tunescope.probes.anchors.loyalty import Queries, label_loyalty, measured_ways, trade_off, word_loyalty
 from tunescope.probes.anchors.prompts import Choices, Prompt
 from tunescope.tasks.prompts.demonstrations import Demonstration
 from tunescope.tasks.prompts.spans import Spans, spans
@@ -83,7 +83,7 @@ def test_each_way_is_measured_against_the_whole_prompt(family: str) -> None:
     gold = torch.tensor([row.label for row in rows()])
     with tiny.Float64():
         queries = asked(model, at_once=4)
-        got = measure(queries, found, seed=1)
+        got = measured_ways(queries, found, seed=1)
         torch.testing.assert_close(
             queries.logits(compress(model, tiny.tokenizer(), found, range(len(found.ids)))), whole, rtol=0, atol=1e-12
         )
@@ -111,7 +111,7 @@ def test_each_way_is_measured_against_the_whole_prompt(family: str) -> None:
 
 def test_what_is_kept_is_told_in_positions_and_bytes() -> None:
     model, found = tiny.make("llama"), solved()
-    got = measure(asked(model), found)
+    got = measured_ways(asked(model), found)
     per_position = 2 * 2 * 2 * 6 * 8  # layers, keys and values, heads of them, width, bytes of a float64
     sizes = {name: int(one.kept) for name, one in got.items()}
     n_anchors = len(positions_of(found, "anchors"))
@@ -124,7 +124,7 @@ def test_what_is_kept_is_told_in_positions_and_bytes() -> None:
 def test_without_demonstrations_the_start_token_still_stands_in_front() -> None:
     model, found = tiny.make("gpt2"), solved(start=(1,))
     eager = tiny.make("gpt2", attention="eager")
-    got = measure(asked(model), found)["zero-shot"]
+    got = measured_ways(asked(model), found)["zero-shot"]
     with torch.no_grad():
         whole, bare = (
             torch.cat([eager(input_ids=torch.tensor([[*ids, *row.input_ids, 41]])).logits[:, -1] for row in rows()])
@@ -138,7 +138,7 @@ def test_deltas_that_are_in_force_are_in_force_everywhere() -> None:
     model, found = tiny.make("llama"), solved()
     under = initialised(model, [ts.LoRA(rank=2)], None, 0)
     under[0].tensors = {name: value + 0.2 for name, value in under[0].tensors.items()}
-    tuned, bare = (measure(asked(model, under=one), found) for one in (under, ()))
+    tuned, bare = (measured_ways(asked(model, under=one), found) for one in (under, ()))
     assert tuned["full"].label_loyalty == tuned["full"].word_loyalty == 1
     assert tuned["anchors"] != bare["anchors"]
 
@@ -196,7 +196,7 @@ def test_importance_over_several_demonstrations_is_refused() -> None:
 @pytest.mark.parametrize("family", ["bert", "t5", "bart"])
 def test_a_model_that_cannot_compress_is_not_measured(family: str) -> None:
     with pytest.raises(ts.UserError, match="cannot be compressed in an encoder"):
-        measure(asked(tiny.make(family)), solved())
+        measured_ways(asked(tiny.make(family)), solved())
 
 
 def test_loyalty_without_queries_is_refused() -> None:

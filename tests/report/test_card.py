@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import tunescope as ts
-from tunescope.report.card import Told, card, escaped, unworded
+from tunescope.report.card import CardFacts, card, escaped, unworded
 
 MANIFEST = {
     "artifacts": [{"method": "lora", "fields": {"rank": 2}}, {"method": "soft", "fields": {"length": 2, "text": ""}}],
@@ -33,7 +33,7 @@ def head(page: str) -> dict[str, Any]:
 
 
 def test_the_head_is_yaml_with_the_licence_the_base_and_the_methods(results: dict[str, Any]) -> None:
-    page = card(Told("me/thing", MANIFEST, 1234, results, "openai-community/gpt2", "apache-2.0"))
+    page = card(CardFacts("me/thing", MANIFEST, 1234, results, "openai-community/gpt2", "apache-2.0"))
     assert head(page) == {
         "library_name": "tunescope",
         "license": "apache-2.0",
@@ -50,7 +50,7 @@ def test_the_head_is_yaml_with_the_licence_the_base_and_the_methods(results: dic
 
 
 def test_every_number_of_the_table_is_that_of_the_results(results: dict[str, Any]) -> None:
-    page = card(Told("me/thing", MANIFEST, 1234, results))
+    page = card(CardFacts("me/thing", MANIFEST, 1234, results))
     for arm in results["arms"]:
         name = arm["name"].replace("+", r"\+")
         if arm["status"] == "done":
@@ -64,11 +64,11 @@ def test_every_number_of_the_table_is_that_of_the_results(results: dict[str, Any
     assert "- parameters: 98,304" in page and "- seeds: 0, 1, 2, 3, 4" in page and "- test rows: 400" in page
     past = "- more, past an end of them that won, at most: 2"
     results["protocol"]["beyond"] = 2
-    assert past not in page and past in card(Told("me/thing", MANIFEST, 1234, results))
+    assert past not in page and past in card(CardFacts("me/thing", MANIFEST, 1234, results))
 
 
 def test_without_results_base_and_licence_it_says_so() -> None:
-    page = card(Told("me/thing", MANIFEST | {"about": {}}, 0))
+    page = card(CardFacts("me/thing", MANIFEST | {"about": {}}, 0))
     assert head(page) == {"library_name": "tunescope", "tags": ["tunescope", "lora", "soft"]}
     assert "for the frozen model that it was tuned on" in page
     assert "It was saved by itself, outside of a comparison." in page
@@ -78,7 +78,7 @@ def test_without_results_base_and_licence_it_says_so() -> None:
 
 @pytest.mark.parametrize("name", ["/home/anna/models/gpt", "../gpt", "gpt2", "a b/c", "a/b\nlicense: mit"])
 def test_a_base_that_is_no_hub_name_is_no_link_and_no_path(name: str) -> None:
-    page = card(Told("me/thing", MANIFEST, 0, None, name))
+    page = card(CardFacts("me/thing", MANIFEST, 0, None, name))
     assert "base_model" not in head(page)
     assert "license" not in head(page)
     assert "/home/anna" not in page
@@ -103,7 +103,7 @@ def test_a_name_is_text_and_nothing_else(name: str, results: dict[str, Any]) -> 
     nasty["arms"][0]["name"] = name
     nasty["verdict"]["sentences"][0] = f"{name} is undecided."
     nasty["model"]["name"] = name
-    page = card(Told("me/thing", MANIFEST | {"about": {"arm": name}}, 0, nasty, None, name))
+    page = card(CardFacts("me/thing", MANIFEST | {"about": {"arm": name}}, 0, nasty, None, name))
     body = page.split("---", 2)[2]
     assert "<" not in body.replace("&lt;", "")
     assert not re.search(r"(?<!\\)[\[\]]", body)
@@ -124,7 +124,7 @@ def test_a_prompt_typed_as_an_arm_is_not_in_the_card_nor_in_the_verdict_s_senten
         for one in worded["comparisons"]:
             one |= {side: name for side in ("a", "b") if one[side] == old}
     worded["verdict"]["sentences"][0] = f"{secret} (0.8) against {secret} her (0.7)."
-    page = card(Told("me/thing", MANIFEST | {"about": {"arm": secret}}, 0, worded))
+    page = card(CardFacts("me/thing", MANIFEST | {"about": {"arm": secret}}, 0, worded))
     assert "Anna" not in page and "cough" not in page
     assert "text:text=… (0.8) against text:text=… (2) (0.7)." in page
     assert "| soft:length=3,init\\_from=text,text=… |" in page
@@ -134,7 +134,7 @@ def test_a_prompt_typed_as_an_arm_is_not_in_the_card_nor_in_the_verdict_s_senten
 
 def test_results_of_another_version_are_refused(results: dict[str, Any]) -> None:
     with pytest.raises(ts.UserError, match="The results are of version 9"):
-        card(Told("me/thing", MANIFEST, 0, results | {"version": 9}))
+        card(CardFacts("me/thing", MANIFEST, 0, results | {"version": 9}))
 
 
 def test_what_is_escaped_is_what_was_meant() -> None:
@@ -156,6 +156,8 @@ def test_what_is_escaped_is_what_was_meant() -> None:
 )
 def test_the_class_that_loads_the_base_is_that_of_its_kind(family: str, by: str | None, auto: str) -> None:
     about = {"task": {"by": by}} if by else {}
-    page = card(Told("me/thing", MANIFEST | {"base": {"fingerprint": "ab", "model_type": family}, "about": about}, 0))
+    page = card(
+        CardFacts("me/thing", MANIFEST | {"base": {"fingerprint": "ab", "model_type": family}, "about": about}, 0)
+    )
     assert f"from transformers import {auto}, AutoTokenizer" in page
     assert f"= {auto}.from_pretrained(BASE), " in page

@@ -130,9 +130,9 @@ def test_a_drawing_as_a_file_of_its_own_needs_no_page():
 
 def test_drawing_never_imports_torch():
     code = (
-        "import sys; from tunescope.report import probe, pictures; from tunescope.looking import probe_list\n"
+        "import sys; from tunescope.report import findings_page, pictures; from tunescope.probes import names\n"
         "from tunescope.report.finding import HeatMap; pictures.draw(HeatMap('x', ['a'], ['b'], [[1.0]]))\n"
-        "probe_list.lines()\n"
+        "names.lines()\n"
         "bad = [m for m in ('torch', 'transformers', 'matplotlib') if m in sys.modules]; sys.exit(', '.join(bad) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -22,6 +22,12 @@ SECRETS = (
     "sk-ant-api03-" + LETTERS,
     *(f"gh{kind}_{LETTERS}" for kind in "pousr"),
     "ghp_" + LETTERS[:20],
+    "github_pat_" + LETTERS[:22] + "_" + LETTERS + LETTERS[:23],  # GitHub's fine-grained ones
+    "github_pat_" + LETTERS[:20],
+    "glpat-" + LETTERS[:20],
+    "glpat-" + LETTERS[:8] + "_" + LETTERS[:5] + "-" + LETTERS[:5],
+    "glpat-" + LETTERS[:19] + "-",
+    "glpat-" + LETTERS[:27] + ".01.0a1b2c3d4",  # GitLab's routable ones
     "AKIA" + "IOSFODNN7EXAMPLE",  # AWS's own example
     "ASIA" + "IOSFODNN7EXAMPLE",
 )
@@ -33,6 +39,10 @@ WORDS = (
     "hf_" + LETTERS[:19],
     "ghp_short",
     "ghx_" + LETTERS,
+    "github_pat_short",
+    "github_path_" + LETTERS,
+    "glpat-short",
+    "xglpat-" + LETTERS,
     "AKIA",
     "AKIA" + "iosfodnn7example",
     "xAKIAIOSFODNN7EXAMPLE",
@@ -72,3 +82,25 @@ def test_no_token_is_on_a_page_nor_in_a_card(secret: str) -> None:
 
 def test_more_than_one_token_goes() -> None:
     assert text.clean(" ".join(SECRETS)) == " ".join(["[redacted]"] * len(SECRETS))
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_nothing_of_a_token_is_left_where_a_text_is_cut(secret: str) -> None:
+    """Before it is cut, a path makes the text so much shorter that the cut shows."""
+    path = "/" + 3000 * "p" + "/q "
+    start = secret[: secret.find("-" if "-" in secret else "_") + 3] if secret[0] != "A" else secret[:6]
+    for seen in {*range(len(start), len(secret), 6), 19, len(secret) - 1}:
+        told = path + (2 * text.LIMIT - seen - len(path)) * "." + secret + " and more"
+        assert start not in text.clean(told) and start not in text.said([{"input": told}])[0]["input"]
+
+
+def test_nothing_of_a_path_is_left_where_a_text_is_cut() -> None:
+    """The folder that the cut would make its last part."""
+    told = "/" + 3000 * "p" + "/q " + 980 * "." + " /home/somebody/work/film.txt"
+    assert "somebody" not in text.clean(told) and text.clean(told).endswith(". film.txt")
+
+
+def test_a_long_text_of_no_token_is_read_once() -> None:
+    """Beginnings of tokens and paths, as somebody's file may hold them: hours, where each is read to the end again."""
+    for part in ("sk-", "/a", "glpat-", "hf_", "-", "~", "/=", "C:\\"):
+        assert len(text.clean(100_000 * part)) <= text.LIMIT

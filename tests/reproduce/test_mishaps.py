@@ -14,8 +14,8 @@ COMMAND = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import toy_recipe
-from tunescope.reproduce import running
-running.find = lambda name: toy_recipe
+from tunescope.reproduce import run
+run.find = lambda name: toy_recipe
 from tunescope.cli.app import main
 main()
 """

@@ -8,10 +8,9 @@ from scipy.stats import ttest_1samp
 
 import tunescope as ts
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce import recipe as the_recipe
 from tunescope.reproduce import run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
-from tunescope.reproduce.show import as_json, told
+from tunescope.reproduce.show import as_json, as_text
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
@@ -114,7 +113,7 @@ class Toy:
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The toy with its two pieces done, as a killed run would leave them: nothing is left to work on."""
-    monkeypatch.setattr(the_recipe, "find", lambda name: Toy)
+    monkeypatch.setattr(run, "find", lambda name: Toy)
     for unit in Toy.units({"seeds": 2}):
         path = tmp_path / "units" / f"{run.store.identity(unit)}.json"
         path.parent.mkdir(exist_ok=True)
@@ -142,7 +141,7 @@ def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
 def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, status, lasts):
-    monkeypatch.setattr(the_recipe, "find", lambda name: Toy)
+    monkeypatch.setattr(run, "find", lambda name: Toy)
     monkeypatch.setattr("importlib.import_module", lambda name: Toy)
     works = {"status": status, "a": {"b": 0.0}}
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(works), raising=False)
@@ -190,7 +189,7 @@ def test_the_interval_is_students_and_stays_within_what_the_value_can_be():
 
 def test_a_table_is_told_with_the_papers_words_and_as_json_with_every_value():
     table = Table(("a", "b"), [("row", [Cell((0.5, 0.7), ".6"), Cell(text="1,024")])], ["a note"])
-    lines = told("Title", table).splitlines()
+    lines = as_text("Title", table).splitlines()
     assert lines[0] == "Title" and lines[-1] == "a note"
     assert "(paper: .6)" in lines[3] and lines[3].endswith("1,024")
     assert as_json(table)["rows"][0]["cells"][0]["values"] == [0.5, 0.7]

@@ -4,8 +4,8 @@ import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-from test_extension import DELTA, folder  # noqa: F401
-from test_sites import UNMAPPED, unlisted
+from extension import DELTA
+from unlisted import UNMAPPED, unlisted
 
 import tunescope as ts
 from tunescope.attachment.fit import initialised
@@ -101,10 +101,10 @@ def test_a_prefix_is_a_gated_adapter_wherever_attention_is_reached(name):
     assert not any("_tunescope_literal" in vars(module) for module in model.modules())
 
 
-def test_a_new_method_s_form_is_a_row_and_is_checked(folder):  # noqa: F811
+def test_a_new_method_s_form_is_a_row_and_is_checked(plugin_folder):
     said = "\n    @property\n    def formula(self):\n        from tunescope.methods.form import Form\n"
     said += '        return Form("h * by", "sequential", "ffn", "change")\n'
-    (folder / "deltas" / "scaling.py").write_text(DELTA + said)
+    (plugin_folder / "deltas" / "scaling.py").write_text(DELTA + said)
     typed.methods.cache_clear()
     arms = recipe.settings(Ask("unified-forms"))["arms"]
     assert arms["scaling"] == "scaling"

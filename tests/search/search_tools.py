@@ -8,7 +8,7 @@ import transformers as tf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from tunescope.data.splitting import split
+from tunescope.data.splits import split
 from tunescope.models.anatomy import kind
 from tunescope.models.fingerprint import fingerprint
 from tunescope.tasks.kinds.classification import Classification

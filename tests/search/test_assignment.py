@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tunescope.search.methods import _assignment
-from tunescope.search.methods._assignment import Asked, assigned
+from tunescope.search.methods._assignment import WordChoice, assignments
 
 
 def drawn(seed, n_classes, n_listed, n_words, n_rows):
@@ -15,7 +15,7 @@ def drawn(seed, n_classes, n_listed, n_words, n_rows):
     scores = (2 * torch.randn(n_rows, n_words, generator=g, dtype=torch.float64)).log_softmax(-1)
     labels = torch.randint(n_classes, (n_rows,), generator=g)
     lists = [torch.randperm(n_words, generator=g)[:n_listed].tolist() for _ in range(n_classes)]
-    return Asked(scores, labels, tuple(map(tuple, lists)))
+    return WordChoice(scores, labels, tuple(map(tuple, lists)))
 
 
 def literal(asked, keep):
@@ -38,7 +38,7 @@ def literal(asked, keep):
 @pytest.mark.parametrize("sizes", [(2, 9, 11, 30), (3, 5, 6, 17)])
 def test_small_products_are_all_tried(seed, sizes):
     asked = drawn(seed, *sizes)
-    for got, (correct, loss, columns) in zip(assigned(asked, 7, 0), literal(asked, 7), strict=True):
+    for got, (correct, loss, columns) in zip(assignments(asked, 7, 0), literal(asked, 7), strict=True):
         assert (got.correct, got.columns) == (correct, columns)
         assert got.loss == pytest.approx(loss, abs=1e-9)
 
@@ -48,7 +48,7 @@ def test_small_products_are_all_tried(seed, sizes):
 def test_the_search_finds_the_best_of_all_products(monkeypatch, seed, sizes):
     monkeypatch.setattr(_assignment, "EXACT", 0)
     asked = drawn(seed, *sizes)
-    got = assigned(asked, 5, seed=1)
+    got = assignments(asked, 5, seed=1)
     expected = literal(asked, 10**6)
     assert (got[0].correct, got[0].columns) == (expected[0][0], expected[0][2])
     for one in got:  # what is told of each is true of it, and they are in order
@@ -62,23 +62,23 @@ def test_the_search_finds_the_best_of_all_products(monkeypatch, seed, sizes):
 def test_of_equal_scores_the_earlier_class_is_answered_and_of_equal_words_the_earlier_taken(monkeypatch, exact):
     monkeypatch.setattr(_assignment, "EXACT", exact)
     scores = torch.tensor([[-1.0, -1.0, -1.0, -1.0]] * 4, dtype=torch.float64)
-    asked = Asked(scores, torch.tensor([0, 0, 1, 2]), ((3, 2, 1, 0),) * 3)
-    best = assigned(asked, 24, 0)
+    asked = WordChoice(scores, torch.tensor([0, 0, 1, 2]), ((3, 2, 1, 0),) * 3)
+    best = assignments(asked, 24, 0)
     assert {one.correct for one in best} == {2}
     assert [one.columns for one in best] == list(itertools.permutations((3, 2, 1, 0), 3))
 
 
 def test_words_of_one_list_are_never_given_twice():
-    asked = Asked(torch.randn(9, 3, dtype=torch.float64), torch.arange(9) % 3, ((0, 1, 2),) * 3)
-    assert {tuple(sorted(one.columns)) for one in assigned(asked, 99, 0)} == {(0, 1, 2)}
-    assert len(assigned(asked, 99, 0)) == 6
+    asked = WordChoice(torch.randn(9, 3, dtype=torch.float64), torch.arange(9) % 3, ((0, 1, 2),) * 3)
+    assert {tuple(sorted(one.columns)) for one in assignments(asked, 99, 0)} == {(0, 1, 2)}
+    assert len(assignments(asked, 99, 0)) == 6
 
 
 def test_six_classes_of_a_hundred_words_take_seconds():
     asked = drawn(0, 6, 100, 300, 96)
     began = time.process_time()
-    found = assigned(asked, 20, 0)
+    found = assignments(asked, 20, 0)
     assert time.process_time() - began < 15
     assert len({one.columns for one in found}) == 20
     assert all(len(set(one.columns)) == 6 for one in found)
-    assert assigned(asked, 20, 0) == found
+    assert assignments(asked, 20, 0) == found

@@ -8,10 +8,10 @@ import masked
 import pytest
 import torch
 import transformers as tf
-from test_cli import call
+from commands import call
 from torch.nn import functional as F
 
-from tunescope.data.splitting import Splits
+from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
 from tunescope.search.methods.label_words import LabelWords

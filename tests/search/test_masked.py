@@ -5,7 +5,7 @@ import pytest
 import torch
 from test_objective import opened
 
-from tunescope.data.splitting import split
+from tunescope.data.splits import split
 from tunescope.models.fingerprint import fingerprint
 from tunescope.search.typed import parse
 from tunescope.tasks.kinds.classification import Classification

@@ -15,8 +15,8 @@ import tiny
 import tinyrun
 import torch
 import transformers
+from commands import call
 from search_tools import bench
-from test_cli import call
 
 import tunescope as ts
 from tunescope.cli.options import PlanOptions, question

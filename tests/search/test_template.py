@@ -9,7 +9,7 @@ import torch
 import transformers as tf
 from torch.nn import functional as F
 
-from tunescope.data.splitting import Splits
+from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
 from tunescope.search.methods.template import Template

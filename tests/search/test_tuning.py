@@ -6,12 +6,11 @@ import json
 import masked
 import pytest
 import torch
-from test_cli import call
+from commands import call
 from test_label_words import WORDS, bench, causal, rows
 
 from tunescope.errors import UserError
 from tunescope.search import finalists
-from tunescope.search import finalists as tuning
 from tunescope.search.finalists import Candidate, settled, settled_by_tuning
 from tunescope.search.methods.label_words import LabelWords
 from tunescope.search.methods.template import Template
@@ -56,7 +55,7 @@ def test_a_finalist_is_tuned_as_a_loop_of_plain_torch_tunes_it_and_the_model_is_
             taken += 6
     seen = []
     handle = given.model.register_forward_hook(lambda model, _, out: model.training or seen.append(out.logits))
-    found = tuning.tuned_score(given, 5, 7)
+    found = finalists.tuned_score(given, 5, 7)
     handle.remove()
     assert found == (pytest.approx(max(scores)), taken)
     seen_by_hand = []
@@ -113,14 +112,14 @@ def test_where_every_finalist_diverges_it_is_said(monkeypatch):
     given, one = made("bert"), Candidate("{text} {mask}", WORDS, "one", 0.5)
     monkeypatch.setattr(finalists, "tuned_score", lambda *_: (None, 30))
     with pytest.raises(UserError, match="label_words: all 1 finalists diverged in tuning; take a smaller tune"):
-        settled_by_tuning(given, [one], settled([one], 5, []), tuning.Tuning("label_words", 9, 5), 0, [].append)
+        settled_by_tuning(given, [one], settled([one], 5, []), finalists.Tuning("label_words", 9, 5), 0, [].append)
 
 
 def test_a_loss_that_is_no_number_is_a_candidate_that_diverged(monkeypatch):
     given = made("bert")
     loss = Classification.loss
     monkeypatch.setattr(Classification, "loss", lambda *given: loss(*given) * float("nan"))
-    assert tuning.tuned_score(given, 5, 0) == (None, 3 * 4)
+    assert finalists.tuned_score(given, 5, 0) == (None, 3 * 4)
 
 
 @pytest.mark.parametrize("search", ["label_words", "template"])

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import tunescope as ts
-from tunescope.tasks import choosing
+from tunescope.tasks import demonstration_rows
 from tunescope.tasks.answers.states import mean_states, text_states
 
 LABELS = ["b", "a", "a", "b", "c", "a", "c", "b", "c"]
@@ -31,11 +31,11 @@ def test_balanced_rows_are_drawn_label_by_label_and_then_mixed(seed):
     for label in ("a", "b", "c"):
         expected += random.sample([index for index, own in enumerate(LABELS) if own == label], 2)
     random.shuffle(expected)
-    assert choosing.balanced(LABELS, 2, seed) == expected
+    assert demonstration_rows.balanced(LABELS, 2, seed) == expected
 
 
 def test_random_rows_are_a_sample_of_all():
-    assert choosing.uniform(9, 4, 7) == Random(7).sample(range(9), 4)
+    assert demonstration_rows.uniform(9, 4, 7) == Random(7).sample(range(9), 4)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -46,7 +46,7 @@ def test_each_diverse_row_is_the_farthest_from_those_before(seed):
     while len(expected) < 4:
         left = [index for index in range(11) if index not in expected]
         expected.append(max(left, key=lambda index: min(distance(rows[index], rows[one]) for one in expected)))
-    assert sorted(choosing.diverse(rows, 4, seed)) == sorted(expected)
+    assert sorted(demonstration_rows.diverse(rows, 4, seed)) == sorted(expected)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -57,34 +57,34 @@ def test_diverse_rows_cover_all_rows_within_four_times_the_best_possible_distanc
         return max(min(distance(rows[index], rows[one]) for one in chosen) for index in range(9))
 
     best = min(reach(chosen) for chosen in combinations(range(9), 3))
-    assert reach(choosing.diverse(rows, 3, seed)) <= 4 * best + 1e-12
+    assert reach(demonstration_rows.diverse(rows, 3, seed)) <= 4 * best + 1e-12
 
 
 def test_diverse_rows_are_different_even_where_all_rows_are_equal():
-    assert sorted(choosing.diverse(torch.ones(4, 3), 4, 0)) == [0, 1, 2, 3]
+    assert sorted(demonstration_rows.diverse(torch.ones(4, 3), 4, 0)) == [0, 1, 2, 3]
 
 
 def test_the_closest_rows_are_those_of_the_highest_cosine_and_of_equals_the_one_named_first():
     queries, rows = states(3, seed=1), states(8, seed=2)
     rows[5] = rows[2]
     for query in queries:
-        similar = choosing.unit(rows) @ choosing.unit(query)
+        similar = demonstration_rows.unit(rows) @ demonstration_rows.unit(query)
         for members in (range(8), [6, 5, 1, 2], [0, 7, 3]):
             by_cosine = sorted(
                 members, key=lambda index: -round(float(F.cosine_similarity(query, rows[index], dim=0)), 12)
             )
-            assert choosing.closest(similar, members, 3) == by_cosine[:3]
+            assert demonstration_rows.closest(similar, members, 3) == by_cosine[:3]
 
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_more_than_there_are_and_none_are_refused(count):
     message = f"{count} demonstrations are asked for, of 3 rows. Allowed: 1 to 3."
     with pytest.raises(ts.UserError, match=message):
-        choosing.uniform(3, count, 0)
+        demonstration_rows.uniform(3, count, 0)
     with pytest.raises(ts.UserError, match=message):
-        choosing.diverse(states(3), count, 0)
+        demonstration_rows.diverse(states(3), count, 0)
     with pytest.raises(ts.UserError, match=message):
-        choosing.closest(torch.ones(5), (0, 3, 4), count)
+        demonstration_rows.closest(torch.ones(5), (0, 3, 4), count)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])

@@ -309,7 +309,7 @@ def peak(method, shape, batch):
 
 
 def test_the_tables_of_the_page_leave_out_what_does_not_fit():
-    page = runpy.run_path(str(RESULTS.parents[1] / "results" / "scale.py"))
+    page = runpy.run_path(str(RESULTS.parents[1] / "scripts" / "scale.py"))
     cells = {row.split(" | ")[0].strip("| "): row for row in page["TABLES"]["steps"]().split("\n\n")[2].splitlines()}
     assert cells["full tuning"] == "| full tuning | – | – | – | – | – |"
     assert cells["prefix of 20"].startswith("| prefix of 20 | – | – | – | ")  # 141 GB of weights in 141 GB of memory

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tunescope import theory
+from tunescope.theory import constructions
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 every_type = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
@@ -21,7 +21,7 @@ def random(*shape: int, below: int) -> Tensor:
     return torch.randint(below, shape, generator=torch.Generator().manual_seed(0))
 
 
-def written(network: theory.Network, targets: Tensor, prompt: tuple[int, ...]) -> Tensor:
+def written(network: constructions.Network, targets: Tensor, prompt: tuple[int, ...]) -> Tensor:
     """What every target's virtual token makes of one prompt, by a greedy loop of the test's own, over full logits."""
     virtual = network.virtual_token(targets)
     tokens = torch.tensor(prompt, dtype=torch.long).expand(len(virtual), len(prompt))
@@ -34,14 +34,14 @@ def written(network: theory.Network, targets: Tensor, prompt: tuple[int, ...]) -
 @pytest.mark.parametrize(("V", "N"), [(4, 4), (5, 3), (1, 3), (2, 9), (7, 1)])
 def test_one_virtual_token_writes_any_sequence(V: int, N: int, dtype: torch.dtype) -> None:
     targets = all_rows(V, N)
-    assert torch.equal(written(theory.sequences(V, N, dtype=dtype), targets, ()), targets)
+    assert torch.equal(written(constructions.sequences(V, N, dtype=dtype), targets, ()), targets)
 
 
 @every_type
 @pytest.mark.parametrize("V", [1, 2, 4, 5])
 def test_one_virtual_token_makes_any_map(V: int, dtype: torch.dtype) -> None:
     targets = all_rows(V, V)
-    network = theory.maps(V, dtype=dtype)
+    network = constructions.maps(V, dtype=dtype)
     given = targets if V > 1 else targets[..., None]  # with one token only the shape cannot tell
     got = torch.cat([written(network, given, (x,)) for x in range(V)], 1)
     assert torch.equal(got, targets)
@@ -55,14 +55,14 @@ def test_one_virtual_token_makes_any_function_of_many_tokens_to_many(
     V: int, n_x: int, n_y: int, dtype: torch.dtype
 ) -> None:
     targets = all_rows(V, V**n_x * n_y).reshape(-1, *(V,) * n_x, n_y)  # all of them: V^(V^n_x n_y), at most 729
-    network = theory.responses(V, n_x, n_y, dtype=dtype)
+    network = constructions.responses(V, n_x, n_y, dtype=dtype)
     for prompt in itertools.product(range(V), repeat=n_x):
         assert torch.equal(written(network, targets, prompt), targets[(slice(None), *prompt)])
 
 
 def test_every_function_of_two_ternary_digits() -> None:
     targets = all_rows(3, 9).reshape(-1, 3, 3, 1)
-    assert theory.verify(theory.responses(3, 2, 1), targets) == theory.Check(
+    assert constructions.verify(constructions.responses(3, 2, 1), targets) == constructions.Check(
         asked=3**9 * 9, right=3**9 * 9, first_wrong=None
     )
 
@@ -79,7 +79,7 @@ LARGEST = [
 def test_the_largest_that_fits_is_exact(dtype: torch.dtype, V: int, n_x: int) -> None:
     targets = random(20, *(V,) * n_x, 3, below=V)
     targets[0], targets[1] = V - 1, 0  # the largest number of all, and the least
-    network = theory.responses(V, n_x, 3, dtype=dtype)
+    network = constructions.responses(V, n_x, 3, dtype=dtype)
     for prompt in random(20, n_x, below=V).tolist():
         assert torch.equal(written(network, targets, tuple(prompt)), targets[(slice(None), *prompt)])
 
@@ -88,7 +88,7 @@ def test_the_largest_that_fits_is_exact(dtype: torch.dtype, V: int, n_x: int) ->
 @pytest.mark.parametrize(("N", "batch"), [(20, 4), (400, 1)])
 def test_any_sequence_over_the_vocabulary_of_gpt2(N: int, batch: int, dtype: torch.dtype) -> None:
     targets = random(batch, N, below=50257)
-    network = theory.sequences(50257, N, dtype=dtype)
+    network = constructions.sequences(50257, N, dtype=dtype)
     got = network.generate(network.virtual_token(targets), torch.zeros(batch, 0, dtype=torch.long))
     assert torch.equal(got, targets)
 
@@ -96,18 +96,18 @@ def test_any_sequence_over_the_vocabulary_of_gpt2(N: int, batch: int, dtype: tor
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_any_map_of_the_vocabulary_of_gpt2(dtype: torch.dtype) -> None:
     target, prompts = random(50257, below=50257), random(32, 1, below=50257)
-    network = theory.maps(50257, dtype=dtype)
+    network = constructions.maps(50257, dtype=dtype)
     virtual = network.virtual_token(target).expand(32, -1)
     assert torch.equal(network.generate(virtual, prompts)[:, 0], target[prompts[:, 0]])
 
 
 def test_a_partial_map_is_right_where_it_is_defined() -> None:
     targets = all_rows(4, 4) - 1  # -1 ... 2: every partial map of four tokens
-    network = theory.responses(3, 2, 1)
+    network = constructions.responses(3, 2, 1)
     cut = torch.full((256, 3, 3, 1), -1)
     cut.view(256, 9)[:, [0, 2, 4, 7]] = targets
     defined = int((targets >= 0).sum())
-    assert theory.verify(network, cut) == theory.Check(asked=defined, right=defined, first_wrong=None)
+    assert constructions.verify(network, cut) == constructions.Check(asked=defined, right=defined, first_wrong=None)
     for k, prompt in enumerate([(0, 0), (0, 2), (1, 1), (2, 1)]):
         got = written(network, cut, prompt)[:, 0]
         assert torch.equal(got[targets[:, k] >= 0], targets[:, k][targets[:, k] >= 0])

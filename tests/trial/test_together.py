@@ -224,23 +224,24 @@ def test_less_than_none_together_is_refused(folder: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from tunescope import tasks, train
-from tunescope.comparison import run_arm
+from tunescope.comparison import run
 from tunescope.comparison.comparison import compare
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.train import loop
 from tunescope.trial.train.settings import Settings
-run_arm.SAVE_EVERY = 0.0
-plain, left = train.update, 20
+run.SAVE_EVERY = 0.0
+plain, left = loop.update, 20
 def update(*given):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return plain(*given)
-train.update = update
+loop.update = update
 model, train_file, dev, test, out = sys.argv[1:]
 compare(
     model, {"train": train_file, "dev": dev, "test": test}, arms=("prefix:length=3", "lora:rank=2"), seeds=2,
-    task=tasks.Classification(words={"neg": "bad", "pos": "good"}), together=4, out=out, quiet=True,
+    task=Classification(words={"neg": "bad", "pos": "good"}), together=4, out=out, quiet=True,
     settings=Settings(steps=12, batch_size=8, eval_every=4, patience=2),
 )
 """

@@ -195,7 +195,7 @@ def test_t5_reads_its_sentinel_wherever_it_is_looked_at(material, tmp_path):
     for with_target in (True, False):
         looked = inside_attention._inputs(bench, items[:3], with_target=with_target)["decoder_input_ids"]
         assert looked[:, :2].tolist() == [[0, sentinel]] * 3
-    (one,) = study.rounds_of(study.Asked(bench.plan, rows=2), bench)
+    (one,) = study.rounds_of(study.AnchorRequest(bench.plan, rows=2), bench)
     assert one.choices.lead == (sentinel,)
     [batch] = one.batches()
     assert batch.inputs["decoder_input_ids"].tolist() == [[0, sentinel]] * 2

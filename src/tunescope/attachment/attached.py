@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, overload
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from tunescope.attachment.attention.deltas import attending
 from tunescope.attachment.bank.bank import Bank
 from tunescope.attachment.bank.banked import Banked
-from tunescope.attachment.context_keys import (
-    check_in_force,
-    positions_of,
-)
+from tunescope.attachment.context_keys import check_in_force, positions_of
 from tunescope.attachment.contexts import placed
 from tunescope.attachment.fit import at_site, initialised, site_uses
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
-from tunescope.attachment.guards.marks import ATTACHED, marked
-from tunescope.attachment.guards.registered import in_training
+from tunescope.attachment.guards.marks import attached_to, marked
+from tunescope.attachment.guards.packing import unpacked
+from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import acting, frozen, pooled
 from tunescope.attachment.weights import patched
 from tunescope.errors import UserError
@@ -35,38 +33,27 @@ from tunescope.methods.artifact import (
     Spec,
 )
 from tunescope.models.anatomy import kind
-from tunescope.models.quantised import check_trainable, unpacked
 
 
-class Attached:
+class Attached(Held):
     """A model with artifacts attached: use `.model` as before, `.detach()` to have it back, or a `with` block.
 
     While attached, the base asks for no gradients; `parameters()` do, after `train()`.
     """
 
     def __init__(self, model: Any, artifacts: Sequence[Artifact]) -> None:
-        self.model = model
+        super().__init__(model)
         self.artifacts = tuple(artifacts)
-        self.training = False
-        self._tree: nn.Module | None = None
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
         self._beside = sum(value.numel() for value in model.parameters())
         self.positions = sum(positions_of(model, artifact) for artifact in contexts)
-        self._stack = ExitStack()
         self._enter_or_leave()
 
-    def _enter_or_leave(self) -> None:
-        try:
-            self._enter()
-        except BaseException:
-            self._stack.close()
-            raise
-
     def _enter(self) -> None:
-        if ATTACHED in self.model.__dict__:
+        if attached_to(self.model) is not None:
             raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
@@ -86,7 +73,7 @@ class Attached:
         enter(compiled_anew(self.model))
 
     def __repr__(self) -> str:
-        where = "Attached to" if self.model.__dict__.get(ATTACHED) is self else "Detached from"
+        where = "Attached to" if attached_to(self.model) is self else "Detached from"
         specs = ", ".join(str(artifact.spec) for artifact in self.artifacts)
         own = sum(value.numel() for value in self.parameters())
         beside = f"{own:,} parameters to tune beside the model's {self._beside:,}"
@@ -101,58 +88,20 @@ class Attached:
             if value.is_floating_point() and not artifact.spec.bound
         }
 
-    def parameters(self) -> list[Tensor]:
-        return list(self.named_parameters().values())
-
-    def train(self, mode: bool = True) -> Attached:
-        """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
-        if mode and self.parameters() and any(artifact.in_force for artifact in self.artifacts):
+    def _check_trains(self) -> None:
+        if self.parameters() and any(artifact.in_force for artifact in self.artifacts):
             raise UserError("Lowered keys and values go stale in training: attach the context itself instead.")
-        if mode:
-            check_trainable(self.model)
-        self.training = mode
-        for value in self.parameters():
-            value.requires_grad_(mode)
-        return self
-
-    def eval(self) -> Attached:
-        return self.train(False)
-
-    @contextmanager
-    def registered(self) -> Iterator[None]:
-        """Within it what is tuned stands among the model's own parameters too, and trains; afterwards as before.
-
-        For what looks for parameters on the model: transformers' Trainer, accelerate, DDP. Dropout of the deltas is on
-        while the model is in training mode, as a Trainer switches it. See docs/using.md.
-        """
-        with in_training(self):
-            yield
-
-    def _drops(self) -> bool:
-        """Whether dropout of the deltas is on."""
-        return self.training if self._tree is None else self._tree.training
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Within it the model is bare; afterwards what was attached stands in it again, in the same tensors."""
-        is_on = self.model.__dict__.get(ATTACHED) is self
+        is_on = attached_to(self.model) is self
         self._stack.close()
         try:
             yield
         finally:
             if is_on:
                 self._enter_or_leave()
-
-    def detach(self) -> None:
-        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
-        self.training = False
-        self._stack.close()
-
-    def __enter__(self) -> Attached:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.detach()
 
 
 @overload

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.guards.packing import unpacked
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KeysValues, KVContext, Project, TokenContext
+from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, Project, TokenContext
 from tunescope.models import family
 from tunescope.models.anatomy import entries, kind
 from tunescope.models.fingerprint import fingerprint, hash_tensors
-from tunescope.models.quantised import is_quantised, unpacked
+from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site, resolve
 
 Extras = dict[str, tuple[Extra, ...]]
@@ -132,8 +133,7 @@ def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
     digest = hashlib.sha256(fingerprint(model).encode())
     for i, artifact in enumerate(artifacts):
         is_context = isinstance(artifact.spec, Context)
-        is_apart = type(artifact.spec).__name__ == "Head" or isinstance(artifact.spec, AttentionDelta)
-        if not is_apart and (not is_context or i < index):
+        if artifact.spec.decides_keys and (not is_context or i < index):
             folded = artifact.fold()
             digest.update(f"{folded.spec!r}{hash_tensors(folded.tensors)}".encode())
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import embedder, extras_of
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.compiled import uncompiled
-from tunescope.attachment.guards.marks import OUTPUT_START, WANTS_OUTPUT_START
+from tunescope.attachment.guards.marks import OUTPUT_START, wants_output_start
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
@@ -73,7 +73,7 @@ def _keys_placed(
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
         tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
-        if model.__dict__[WANTS_OUTPUT_START]:
+        if wants_output_start(model):
             check_output_start(model, given)
         return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tunescope.attachment.fit import check_fits, site_uses
-from tunescope.attachment.guards.marks import ATTACHED
+from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
@@ -21,7 +21,7 @@ def merge(model: Any, *artifacts: Artifact) -> Any:
     Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
     a whole block, whose input and output no one weight connects.
     """
-    if ATTACHED in model.__dict__:
+    if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
     for artifact in artifacts:
         if not can_merge(artifact.spec):

@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from tunescope import __version__
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.errors import UserError
-from tunescope.exchange import format as formats
+from tunescope.exchange.format import format_lines
 from tunescope.probes import names
 from tunescope.system.forkserver import begin, calm
 from tunescope.system.plugins import lines as lines_of
@@ -196,14 +196,16 @@ def probe(
     if not name:
         print("\n".join(names.lines()))
         return
-    names.check(name)
+    names.known_probe(name)
     missing = [option for option, given in (("--model", model), ("--artifact", artifact)) if not given]
     if missing:
         raise UserError(f"probe {name} needs {' and '.join(missing)}: tunescope probe {name} --model M --artifact DIR")
     from tunescope.probes import study as probe_run
     from tunescope.report import terminal
 
-    asked = probe_run.Asked(name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]]))
+    asked = probe_run.ProbeRequest(
+        name, model, artifact, text, data, rows, out, shlex.join(["tunescope", *sys.argv[1:]])
+    )
     finding, page = probe_run.run(asked)
     print(f"{terminal.finding(finding)}\n\npage: {page}")
 
@@ -239,7 +241,7 @@ def anchors(
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
-    asked = study.Asked(plan, k, rows, only)
+    asked = study.AnchorRequest(plan, k, rows, only)
     found = study.study(asked, lambda line: print(line, flush=True))
     place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
     command = shlex.join(["tunescope", *sys.argv[1:]])
@@ -283,7 +285,7 @@ def search(
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(dev=dev, test=test, seeds=seeds), task)
-    asked = study.Asked(plan, method, passes, transfer_to)
+    asked = study.SearchRequest(plan, method, passes, transfer_to)
     place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
     command = shlex.join(["tunescope", *sys.argv[1:]])
     results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)
@@ -310,7 +312,7 @@ def data(corpus: str = "", /, *, out: str | None = None) -> None:
         print(line, flush=True)
 
 
-@app.command(help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("write")))
+@app.command(help_epilogue="Formats:\n\n" + "\n\n".join(format_lines("write")))
 def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
     """Write a saved artifact as another library's files: read back, compared, and where they can be served.
 
@@ -326,7 +328,7 @@ def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
         _say(line)
 
 
-@app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(formats.lines("read")))
+@app.command(name="import", help_epilogue="Formats:\n\n" + "\n\n".join(format_lines("read")))
 def import_(folder: str, /, *, form: Annotated[str, Parameter(name="--from")], model: str, out: str) -> None:
     """Read an artifact that another library wrote, and save it as tunescope's own.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tunescope.data.splitting import KeptRows, Rows, Splits, key_of, shared
+from tunescope.data.splits import KeptRows, Rows, Splits, key_of, shared
 from tunescope.errors import UserError
 
 SEEDS = (13, 21, 42, 87, 100)  # of the five draws in Gao et al. 2021 (LM-BFF, arXiv:2012.15723), section 3

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from tunescope.attachment.fit import check_fits
-from tunescope.attachment.guards.marks import ATTACHED
+from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.saving import tokenizer_hash
 from tunescope.errors import UserError
-from tunescope.exchange import format as formats
 from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.format import find_format
 from tunescope.exchange.outgoing import Exported, Incoming, Outgoing
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
@@ -43,7 +43,7 @@ def export(
             model; what was written gives other outputs, in which case nothing is kept.
     """
     path = Path(path)
-    form = formats.find(to, "write")
+    form = find_format(to, "write")
     if os.path.lexists(path):
         raise UserError(f"{path} exists: nothing is ever overwritten. Name a new folder, or remove that one.")
     given = _outgoing(artifacts, model, tokenizer, about or {})
@@ -63,7 +63,7 @@ def read(path: str | Path, *, form: str, model: Any, tokenizer: Any = None) -> I
             not fit the model.
     """
     path = Path(path)
-    module = formats.find(form, "read")
+    module = find_format(form, "read")
     if not path.is_dir():
         raise UserError(f"There is no folder {path} to read {form} files from.")
     _check_bare(model)
@@ -101,7 +101,7 @@ def _doubts(found: float | None, given: Outgoing) -> list[str]:
 
 
 def _check_bare(model: Any) -> None:
-    if ATTACHED in model.__dict__:
+    if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first.")
 
 

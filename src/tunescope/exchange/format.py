@@ -15,12 +15,12 @@ from tunescope.system import plugins
 FOLDER = "exchange.formats"
 
 
-def names() -> list[str]:
+def format_names() -> list[str]:
     """The forms: the files of their folder."""
     return plugins.names(FOLDER)
 
 
-def find(name: str, does: str) -> Any:
+def find_format(name: str, does: str) -> Any:
     """The module of that form, with the function that is asked of it.
 
     does: "write" or "read".
@@ -30,19 +30,19 @@ def find(name: str, does: str) -> Any:
     """
     form = plugins.find(FOLDER, name, "format")
     if not hasattr(form, does):
-        able = [other for other in names() if does in told(other)]
+        able = [other for other in format_names() if does in format_outline(other)]
         word = "written" if does == "write" else "read"
         raise UserError(f"Format {name!r} is not {word} here. These are: {', '.join(able) or 'none'}.")
     return form
 
 
-def lines(does: str) -> list[str]:
+def format_lines(does: str) -> list[str]:
     """NAME: its ABOUT, for every form that does it; nothing is imported."""
-    return [f"{name}: {told(name)['ABOUT']}" for name in names() if does in told(name)]
+    return [f"{name}: {format_outline(name)['ABOUT']}" for name in format_names() if does in format_outline(name)]
 
 
 @cache
-def told(name: str) -> dict[str, str]:
+def format_outline(name: str) -> dict[str, str]:
     """The literal strings of a form's file by name, and its public functions as "", read without importing it."""
     place = next(path for path in plugins.files(FOLDER) if path.stem == name)
     found: dict[str, str] = {}

@@ -14,7 +14,7 @@ from typing import Any
 from tunescope.attachment.saving import MANIFEST, TENSORS, load
 from tunescope.errors import UserError
 from tunescope.methods.typed import show
-from tunescope.report.card import Told, card
+from tunescope.report.card import CardFacts, card
 from tunescope.report.text import clean, has_secret, paths, strings
 from tunescope.system import files
 
@@ -63,7 +63,7 @@ def push(
     if any(map(has_secret, said)):
         raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out before it is pushed.")
     count = sum(v.numel() for a in artifacts for v in a.tensors.values() if v.is_floating_point())
-    page = card(Told(repo, json.loads(manifest), count, results, base, licence))
+    page = card(CardFacts(repo, json.loads(manifest), count, results, base, licence))
     contents = {MANIFEST: manifest, TENSORS: (place / TENSORS).read_bytes(), "README.md": page.encode()}
     api = HfApi()
     with _named(repo):

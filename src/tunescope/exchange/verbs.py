@@ -8,7 +8,7 @@ from pathlib import Path
 from tunescope.attachment import saving
 from tunescope.errors import UserError
 from tunescope.exchange import convert
-from tunescope.exchange import format as formats
+from tunescope.exchange.format import find_format
 from tunescope.methods.typed import show
 from tunescope.models.load import load_model
 from tunescope.system import files
@@ -20,7 +20,7 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     Raises:
         UserError: as `exchanging.export`, and where the artifact or the model cannot be read.
     """
-    formats.find(to, "write")
+    find_format(to, "write")
     artifacts = saving.load(artifact)
     about = saving.read_manifest(Path(artifact)).get("about") or {}
     answers = (about.get("task") or {}).get("by")
@@ -40,7 +40,7 @@ def imported(folder: str, form: str, model: str, out: str) -> Iterator[str]:
     Raises:
         UserError: as `exchanging.read` and `save`, and where the model cannot be read.
     """
-    formats.find(form, "read")
+    find_format(form, "read")
     if Path(out).exists():
         raise UserError(f"{out} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     base, tokenizer = load_model(model)

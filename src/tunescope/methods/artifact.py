@@ -52,12 +52,22 @@ class Base:
     tokenizer: Any = None
 
 
+class Counted(NamedTuple):
+    """What the cost model (`tunescope.theory.costs`) counts a method as: its kind there, its size and its sites."""
+
+    kind: str
+    size: int = 0
+    sites: tuple[str, ...] = ()
+
+
 class Spec(ABC):
     """A method's hyper-parameters: what the user types. Abstract; a method is one frozen dataclass in its own file."""
 
     size: ClassVar[str | None] = None  # the field that a budget sets
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-4, 1e-3, 1e-2)  # its grid in `compare`
     bound: ClassVar[bool] = False  # True: the model makes its tensors; they are bound to what is in force, not trained
+    decides_keys: ClassVar[bool] = True  # False: the keys and values of the text are the same without it
+    whole_model: ClassVar[bool] = False  # True: with it the model is another one, which no row of a batch has to itself
 
     @property
     def fresh_is_identity(self) -> bool:
@@ -67,6 +77,11 @@ class Spec(ABC):
     @property
     def formula(self) -> Form | None:
         """What it adds, where and how; None for what no formula at one place says (full tuning, for one)."""
+        return None
+
+    @property
+    def counted(self) -> Counted | None:
+        """What the cost model counts it as; None where that has no formula for it."""
         return None
 
 
@@ -135,6 +150,8 @@ class AttentionDelta(Spec):
     anchors: for each demonstration in that context, the positions of its label word there: "7", or "15/16" for a word
         of two tokens.
     """
+
+    decides_keys: ClassVar[bool] = False  # it acts on the output
 
     anchors: tuple[str, ...]
 

@@ -28,7 +28,7 @@ def fingerprint(model: Any) -> str:
     guard against mix-ups, not against an adversary: weights that agree to three digits are taken for the same.
     """
     base = model.base_model
-    own = dict(base.named_parameters()) | base.__dict__.get(ORIGINALS, {})
+    own = dict(base.named_parameters()) | getattr(base, ORIGINALS, {})
     apart = ("head:", f"{REGISTERED}.")
     own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
     versions = tuple(_glance(value) for value in own.values())

@@ -1,16 +1,11 @@
-"""Models whose linear maps are quantised by torchao or bitsandbytes: what can be read of them, what passes them."""
+"""Models whose linear maps are quantised by torchao or bitsandbytes: what can be read of them."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from tunescope.errors import UserError
-
-_PACKS = "support_avx512bf16_for_cpu"  # on bitsandbytes' 4-bit maps: whether they may pack themselves for inference
 
 
 def is_quantised(value: Tensor) -> bool:
@@ -50,16 +45,3 @@ def check_trainable(model: nn.Module) -> None:
                 f"{name!r} was packed for inference by bitsandbytes when the model ran, and passes no gradient any "
                 "more: load the model anew, and attach before it runs."
             )
-
-
-@contextmanager
-def unpacked(model: nn.Module) -> Iterator[None]:
-    """Within it no 4-bit map packs itself for inference on a CPU."""
-    maps = [module for module in model.modules() if module.__dict__.get(_PACKS)]
-    try:
-        for module in maps:
-            module.__dict__[_PACKS] = False
-        yield
-    finally:
-        for module in maps:
-            module.__dict__[_PACKS] = True

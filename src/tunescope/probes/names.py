@@ -11,7 +11,7 @@ def lines() -> list[str]:
     return plugins.lines(LOOKS)
 
 
-def check(name: str) -> str:
+def known_probe(name: str) -> str:
     """The name, if it is a probe's.
 
     Raises UserError, with the nearest name, where it is not.

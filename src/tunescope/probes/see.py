@@ -13,7 +13,7 @@ from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.attention.record import Call, record, record_calls, replay
 from tunescope.attachment.context_keys import embedder
-from tunescope.attachment.guards.marks import ATTACHED
+from tunescope.attachment.guards.marks import attached_to
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.typed import show
 from tunescope.models.anatomy import argument_names, entries, kind
@@ -84,7 +84,7 @@ def _runs(model: Any, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[
 @contextmanager
 def _tuned(model: Any, what: What, tokenizer: Any) -> Iterator[Attached | None]:
     """The model with it attached, its dropout at rest; None where there is nothing to attach."""
-    if isinstance(what, Attached) and model.__dict__.get(ATTACHED) is what:
+    if isinstance(what, Attached) and attached_to(model) is what:
         training, what.training = what.training, False
         try:
             yield what

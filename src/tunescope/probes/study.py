@@ -20,23 +20,23 @@ from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import kind
 from tunescope.models.load import load_model
-from tunescope.probes import names as probe_list
+from tunescope.probes.names import LOOKS, known_probe
 from tunescope.probes.see import see
-from tunescope.report import findings_page as report
+from tunescope.report import findings_page
 from tunescope.report.finding import Finding
 from tunescope.system import files, machine, plugins
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
-from tunescope.tasks.prompts import mask as masking
 from tunescope.tasks.prompts import template as prompts
+from tunescope.tasks.prompts.mask import place
 
 ROWS = 8
 ANSWER = 12  # tokens that an encoder-decoder's decoder is read on
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbeRequest:
     """What was typed: a probe, a model's and an artifact's place, and texts or a file of rows."""
 
     probe: str
@@ -49,70 +49,72 @@ class Asked:
     command: str = ""
 
 
-def run(asked: Asked) -> tuple[Finding, Path]:
+def run(request: ProbeRequest) -> tuple[Finding, Path]:
     """The finding, and the page that was written.
 
     Raises:
         UserError: there is no such probe; the model, artifact, file or a text cannot be used; the artifact has
             nothing of the kind that the probe looks at; the family's attention is not reached.
     """
-    module = plugins.load(probe_list.LOOKS, probe_list.check(asked.probe))
-    artifacts = load(asked.artifact)
+    module = plugins.load(LOOKS, known_probe(request.probe))
+    artifacts = load(request.artifact)
     needs_text = getattr(module, "NEEDS_TEXT", True)
-    _check_asked(asked, needs_text)
-    model, tokenizer = load_model(asked.model)
-    texts = _texts(asked, tokenizer, kind(model)) if needs_text else []
+    _check_asked(request, needs_text)
+    model, tokenizer = load_model(request.model)
+    texts = _texts(request, tokenizer, kind(model)) if needs_text else []
     model = model.to(machine.default_device()).eval()
     with attach(model, *artifacts, tokenizer=tokenizer) as tuned:
         batch = _batch(model, tuned, tokenizer, texts) if texts else None
         seen = see(model, tuned, batch, tokenizer)
     finding: Finding = module.look(seen)
     facts = {
-        "probe": asked.probe,
-        "model": Path(asked.model).name,
+        "probe": request.probe,
+        "model": Path(request.model).name,
         "attached": seen.attached,
         "rows": len(texts),
         **machine.versions(),
     }
-    folder = Path(asked.out) if asked.out else Path("runs") / f"probe-{asked.probe}"
+    folder = Path(request.out) if request.out else Path("runs") / f"probe-{request.probe}"
     with files.disk_errors_named(folder):
-        return finding, report.write(finding, folder, facts, texts, asked.command)
+        return finding, findings_page.write(finding, folder, facts, texts, request.command)
 
 
-def _check_asked(asked: Asked, needs_text: bool) -> None:
+def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
     """UserError for texts or rows that cannot be read, or that nothing would read."""
-    given = {"--text": bool(asked.texts), "--data": asked.data is not None, "--rows": asked.rows is not None}
+    given = {"--text": bool(request.texts), "--data": request.data is not None, "--rows": request.rows is not None}
     if not needs_text and any(given.values()):
         raise UserError(
-            f"Probe {asked.probe} reads no text: leave {' and '.join(name for name, it in given.items() if it)} out."
+            f"Probe {request.probe} reads no text: leave {' and '.join(name for name, it in given.items() if it)} out."
         )
     if not needs_text:
         return
-    if bool(asked.texts) == (asked.data is not None):
-        raise UserError(f"Probe {asked.probe} looks at texts: give --text TEXT (as often as you like) or --data FILE.")
-    if asked.texts and asked.rows is not None:
+    if bool(request.texts) == (request.data is not None):
+        raise UserError(
+            f"Probe {request.probe} looks at texts: give --text TEXT (as often as you like) or --data FILE."
+        )
+    if request.texts and request.rows is not None:
         raise UserError("--rows is of the rows of --data, and --text was given: leave it out.")
-    if asked.rows is not None and asked.rows < 1:
-        raise UserError(f"--rows is {asked.rows}; give at least 1.")
-    if any(not text.strip() for text in asked.texts):
+    if request.rows is not None and request.rows < 1:
+        raise UserError(f"--rows is {request.rows}; give at least 1.")
+    if any(not text.strip() for text in request.texts):
         raise UserError("--text is empty; give words for the model to read.")
 
 
-def _texts(asked: Asked, tokenizer: Any, model_kind: str) -> list[str]:
+def _texts(request: ProbeRequest, tokenizer: Any, model_kind: str) -> list[str]:
     """The texts given, or the first rows of the file in the template that the artifact was trained with."""
-    if asked.data is None:
-        return list(asked.texts)
-    rows = read(asked.data)[: asked.rows or ROWS]
-    task = (saving.read_manifest(Path(asked.artifact)).get("about") or {}).get("task") or {}
+    if request.data is None:
+        return list(request.texts)
+    rows = read(request.data)[: request.rows or ROWS]
+    task = (saving.read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
     template = task.get("template")
     if template is not None and task.get("by") == "words":
-        template = masking.place(template, tokenizer, model_kind).template
+        template = place(template, tokenizer, model_kind).template
     if template is None:
         field = next((name for name in ("text", "input") if name in rows[0]), None)
         if field is None:
             raise UserError(
-                f"{asked.data} has the fields {', '.join(rows[0])}, and the artifact names no template: rename the one "
-                "with the text to 'text', or give --text."
+                f"{request.data} has the fields {', '.join(rows[0])}, and the artifact names no template: rename the "
+                "one with the text to 'text', or give --text."
             )
         template = f"{{{field}}}"
     names = prompts.fields(template)

@@ -42,7 +42,7 @@ words, metric). {holds}
 
 
 @dataclass(frozen=True)
-class Told:
+class CardFacts:
     """What a card is made of: where it goes, the artifact's manifest, the run's results, and what the user adds.
 
     base: the base model's name on the hub, or as it is known. licence: an identifier such as apache-2.0.
@@ -56,38 +56,38 @@ class Told:
     licence: str | None = None
 
 
-def card(told: Told) -> str:
+def card(facts: CardFacts) -> str:
     """Markdown with a YAML head. Every name in it is escaped; of prompts typed as arms only that there was one is told.
 
     Raises UserError for results of another version.
     """
     from huggingface_hub import ModelCardData
 
-    shown = None if told.results is None else view(unworded(told.results))
-    base = told.base or str((shown.raw["model"] if shown else {}).get("name") or "")
-    methods = sorted({str(one["method"]) for one in told.manifest["artifacts"]})
+    shown = None if facts.results is None else view(unworded(facts.results))
+    base = facts.base or str((shown.raw["model"] if shown else {}).get("name") or "")
+    methods = sorted({str(one["method"]) for one in facts.manifest["artifacts"]})
     head = ModelCardData(
         base_model=base if HUB_ID.fullmatch(base) else None,
         library_name="tunescope",
-        license=told.licence,
+        license=facts.licence,
         tags=["tunescope", *methods],
     )
-    arm = _redacted(str((told.manifest.get("about") or {}).get("arm") or ""))
+    arm = _redacted(str((facts.manifest.get("about") or {}).get("arm") or ""))
     page = LAYOUT.format(
-        name=escaped(told.repo.rpartition("/")[2]),
+        name=escaped(facts.repo.rpartition("/")[2]),
         what=_listed(methods),
         base=f"`{base}`" if HUB_ID.fullmatch(base) else f"'{escaped(base)}'" if base else "that it was tuned on",
-        family=escaped(str(told.manifest["base"]["model_type"])),
-        fingerprint=escaped(str(told.manifest["base"]["fingerprint"])[:12]),
-        size=f"{told.n_parameters:,} numbers" if told.n_parameters else "text",
+        family=escaped(str(facts.manifest["base"]["model_type"])),
+        fingerprint=escaped(str(facts.manifest["base"]["fingerprint"])[:12]),
+        size=f"{facts.n_parameters:,} numbers" if facts.n_parameters else "text",
         arms=f"Its arm in the comparison: {escaped(arm)}."
         if arm
         else "It was saved by itself, outside of a comparison.",
-        repo=told.repo,
-        auto=_auto(told.manifest),
-        holds=_holds(told.manifest["artifacts"]),
+        repo=facts.repo,
+        auto=_auto(facts.manifest),
+        holds=_holds(facts.manifest["artifacts"]),
         results=_results(shown) if shown else "",
-        licence=f"{escaped(told.licence)}." if told.licence else "None was stated: ask before you use it.",
+        licence=f"{escaped(facts.licence)}." if facts.licence else "None was stated: ask before you use it.",
     )
     return f"---\n{head.to_yaml()}\n---\n\n{page}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tunescope.data import scores as metrics
+from tunescope.data.scores import scale
 from tunescope.report import text
 
 Json = dict[str, Any]
@@ -48,4 +48,4 @@ def _row(one: Json, arms: list[str], names: list[str], groups: dict[str, str]) -
 
 def _score(scores: Json, name: str) -> Json:
     value = scores.get(name)
-    return {"value": "" if value is None else value, "shown": text.score(value, metrics.scale(name))}
+    return {"value": "" if value is None else value, "shown": text.score(value, scale(name))}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope import report
 from tunescope.report import findings_page
-from tunescope.report.verdict import edges as beyond
+from tunescope.report.verdict.edges import at_an_edge
 
 if TYPE_CHECKING:
     from tunescope.report.finding import Finding
@@ -37,10 +37,10 @@ def verdict(results: Mapping[str, Any]) -> str:
     return "\n".join([f"Verdict: {found['answer']}.", *found["sentences"]])
 
 
-def edges(results: Mapping[str, Any]) -> list[str]:
+def edge_notes(results: Mapping[str, Any]) -> list[str]:
     """Notes on arms whose best learning rate was at an end of those tried."""
-    return [f"note: {sentence}" for sentence in beyond.at_an_edge(results["arms"], results["protocol"])]
+    return [f"note: {sentence}" for sentence in at_an_edge(results["arms"], results["protocol"])]
 
 
 def everything(results: Mapping[str, Any]) -> str:
-    return "\n".join([f"{table(results)}\n\n{verdict(results)}", *edges(results)])
+    return "\n".join([f"{table(results)}\n\n{verdict(results)}", *edge_notes(results)])

@@ -13,7 +13,10 @@ from tunescope.data import scores
 LIMIT = 2000
 _PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
 JOINERS = "\u200c\u200d"  # of Persian, Hindi and emoji
-_SECRET = re.compile(r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|A(?:KIA|SIA)[0-9A-Z]{16})\b")
+_SECRET = re.compile(
+    r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}"
+    r"|glpat-[\w-]{20,}(?:\.\w{2}\.\w{9})?|A(?:KIA|SIA)[0-9A-Z]{16})(?!\w)"
+)
 
 
 def clean(value: Any) -> Any:
@@ -147,11 +150,12 @@ def memory(megabytes: float | None) -> str:
 
 
 def _clean(text: str) -> str:
-    return _harmless(_PATH.sub(_last_part, text[: 2 * LIMIT]))
+    return _harmless(_PATH.sub(_last_part, text))
 
 
 def _harmless(text: str, kept: str = "") -> str:
-    text = _SECRET.sub("[redacted]", text[: 2 * LIMIT])
+    """Tokens go before the cut: half of one, at the end, would look like none."""
+    text = _SECRET.sub("[redacted]", text)[: 2 * LIMIT]
     text = "".join(one if one in kept else _visible(one) for one in text)
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 

@@ -13,8 +13,8 @@ from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
-from tunescope.report.verdict import edges as beyond
 from tunescope.report.verdict import evidence, stats
+from tunescope.report.verdict.edges import at_an_edge
 from tunescope.report.verdict.verdict import decide
 
 VERSION = 1
@@ -191,7 +191,7 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
         said.append(
             f"Every trained arm had {had}. A wider search, other initialisations or more steps could change its score."
         )
-    said += beyond.at_an_edge(arms, raw["protocol"])
+    said += at_an_edge(arms, raw["protocol"])
     lost = [arm["name"] for arm in arms if not arm["done"]]
     if lost:
         said.append(f"Not in the charts, because they did not finish: {', '.join(lost)}.")

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tunescope.data import splitting
+from tunescope.data import splits
 from tunescope.data.corpus import Rows, digest, expanded, read
 from tunescope.data.corpus_name import FOLDER, parsed, scored_by
 from tunescope.errors import UserError
@@ -155,7 +155,7 @@ def parts(settings: Settings) -> "dict[str, Rows]":
     specs = {part: parsed(text) for part, text in expanded({"train": settings["data"]}).items()}
     found = {part: read(spec) for part, spec in specs.items() if spec is not None}
     if "dev" not in found:
-        cut = splitting.split(found["train"], None, found["test"], by=("input",))
+        cut = splits.split(found["train"], None, found["test"], by=("input",))
         notes = (*found["train"].notes, *cut.notes)
         found |= {"train": Rows(cut.train, notes), "dev": Rows(cut.dev, ())}
     most = settings["rows"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tunescope.report import recipe_page as report
+from tunescope.report import recipe_page
 from tunescope.report.cells import Table
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.show import ours
@@ -18,7 +18,7 @@ def page(result: Json, settings: Settings, table: Table, found: Found, out: Path
     shown = [(label, [(ours(cell), cell.paper) for cell in cells]) for label, cells in table.rows]
     lines = list(_lines(settings, found, out))
     pages = {name: f"{folder.relative_to(out).as_posix()}/report.html" for name, folder in lines}
-    return report.page(result, shown, table.pictures, pages, _together(lines))
+    return recipe_page.page(result, shown, table.pictures, pages, _together(lines))
 
 
 def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, Path]]:

@@ -19,7 +19,7 @@ from tunescope.report.findings_page import standalone
 from tunescope.reproduce import page
 from tunescope.reproduce.inputs import portable
 from tunescope.reproduce.recipe import Ask, Found, Settings, check, find
-from tunescope.reproduce.show import as_json, told
+from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, run_folder
 from tunescope.system.crew import KILLED, Crew, crew
 from tunescope.system.lock import locked
@@ -62,7 +62,7 @@ def _held(ask: Ask, recipe: Any, settings: Settings, out: Path, workers: int, sa
     for name, drawn in table.pictures.items():
         files.put(out / name, standalone(drawn).encode())
     files.put(out / "report.html", page.page(result, settings, table, found, out).encode())
-    say(told(recipe.TITLE, table))
+    say(as_text(recipe.TITLE, table))
     return result
 
 
@@ -76,8 +76,8 @@ def _found(recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -
             _done(at_work, _world, [(world,) for world in recipe.worlds(settings)], "world", say)
             pieces = [(recipe.__name__, settings, units[i], paths[i]) for i in missing]
             _done(at_work, _unit, pieces, "piece", say)
-    told = [path if path.exists() else _passing(path) for path in paths]
-    return [(unit, files.read_json(path)) for unit, path in zip(units, told, strict=True)]
+    kept = [path if path.exists() else _passing(path) for path in paths]
+    return [(unit, files.read_json(path)) for unit, path in zip(units, kept, strict=True)]
 
 
 def _passing(path: Path) -> Path:
@@ -114,7 +114,7 @@ def _with(work: Callable[..., str], given: tuple[Any, ...]) -> str:
 
 
 def _world(world: Any) -> str:
-    from tunescope.lab.worlds.pretrained import pretrained
+    from tunescope.lab.worlds.world_cache import pretrained
 
     started = time.monotonic()
     pretrained(world)

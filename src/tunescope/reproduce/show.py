@@ -33,7 +33,7 @@ def ours(cell: Cell) -> str:
     return f"{number} [{low:.{cell.digits}f}, {high:.{cell.digits}f}]"
 
 
-def told(title: str, table: Table) -> str:
+def as_text(title: str, table: Table) -> str:
     """The table in columns: ours, and the paper's in brackets after it where the paper has the cell."""
     head = ["", *table.columns]
     body = [

@@ -97,7 +97,7 @@ class Tuning:
         return passes - cost
 
 
-def tuning(name: str, tune: int, finalists: int | None) -> Tuning | None:
+def tuning_of(name: str, tune: int, finalists: int | None) -> Tuning | None:
     """What the fields of a search come to; None for tune=0.
 
     Raises:

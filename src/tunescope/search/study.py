@@ -39,7 +39,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """What was typed. plan: model, data, task and seeds. transfer_to: models that the prompts are carried to."""
 
     plan: Plan
@@ -48,7 +48,7 @@ class Asked:
     transfer_to: tuple[str, ...] = ()
 
 
-def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
+def study(request: SearchRequest, folder: Path, say: Say, command: str = "") -> Json:
     """results.json, which is written to the folder with every prompt as an artifact in prompts/.
 
     What was found at a seed is kept as soon as it is: the same command goes on where it was stopped.
@@ -57,47 +57,47 @@ def study(asked: Asked, folder: Path, say: Say, command: str = "") -> Json:
         UserError: what is asked cannot be used, the folder is in use or holds another search or a whole one, or every
             search was refused.
     """
-    chosen = listed(asked.methods)
-    if asked.passes < 1:
-        raise UserError(f"--passes {asked.passes} is too small; give a whole number of 1 or more.")
-    if more := asked.plan.task.get("also"):
-        only = asked.plan.task["metric"]
+    chosen = listed(request.methods)
+    if request.passes < 1:
+        raise UserError(f"--passes {request.passes} is too small; give a whole number of 1 or more.")
+    if more := request.plan.task.get("also"):
+        only = request.plan.task["metric"]
         raise UserError(f"a search tells of one metric, and not of {' and '.join(more)}; type: --metric {only}")
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a new folder with --out.")
     with files.disk_errors_named(folder, files.SAME_COMMAND), locked(folder, say):
-        return _held(asked, chosen, folder, say, command)
+        return _held(request, chosen, folder, say, command)
 
 
-def _held(asked: Asked, chosen: Sequence[Search], folder: Path, say: Say, command: str) -> Json:
+def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: Say, command: str) -> Json:
     """Everything between the question and results.json, in a folder that this process holds alone."""
-    config = _check_folder(asked, folder)
-    with machine.threads(asked.plan.threads):
+    config = _check_folder(request, folder)
+    with machine.threads(request.plan.threads):
         finds_words = all(one.names_labels for one in chosen)
-        bench, stand_in = open_unworded(asked.plan) if finds_words else (open_bench(asked.plan), False)
+        bench, stand_in = open_unworded(request.plan) if finds_words else (open_bench(request.plan), False)
         check_answers(bench)
         source = Source(bench.task, stand_in)
-        for target in asked.transfer_to:
+        for target in request.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched
-        bare = {} if stand_in else {asked.plan.seeds[0]: stats_of(bench, "")}
+        bare = {} if stand_in else {request.plan.seeds[0]: stats_of(bench, "")}
         run_folder.sweep(folder, ())
         run_folder.write_config(folder, config)
-        found = [_search(bench, one, asked, folder, say) for one in chosen]
+        found = [_search(bench, one, request, folder, say) for one in chosen]
         if all(one["status"] == "refused" for one in found):
             raise UserError(f"every search was refused; {found[0]['name']}: {found[0]['reason']}")
-        results = _facts(bench, asked, command) | {
+        results = _facts(bench, request, command) | {
             "zero_shot": summary(bench, bare),
             "searches": [one | _against(bench, one, bare) for one in found],
-            "transfer": [carried(asked.plan, target, found, source, say) for target in asked.transfer_to],
+            "transfer": [carried(request.plan, target, found, source, say) for target in request.transfer_to],
         }
         files.put_json(folder / "results.json", files.finite(results))
     return results
 
 
-def _check_folder(asked: Asked, folder: Path) -> Json:
+def _check_folder(request: SearchRequest, folder: Path) -> Json:
     """The question as it is kept in the folder. Raises UserError for one that holds something else."""
-    config = plan_json(asked.plan) | {"searches": list(asked.methods), "passes": asked.passes}
-    config |= {"transfer_to": list(asked.transfer_to), "version": run_folder.VERSION}
+    config = plan_json(request.plan) | {"searches": list(request.methods), "passes": request.passes}
+    config |= {"transfer_to": list(request.transfer_to), "version": run_folder.VERSION}
     others = [path for path in folder.iterdir() if not path.name.startswith(("LOCK", "config.json.tmp-"))]
     if others and not (folder / "config.json").exists():
         raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
@@ -107,18 +107,18 @@ def _check_folder(asked: Asked, folder: Path) -> Json:
     return config
 
 
-def _search(bench: Bench, one: Search, asked: Asked, folder: Path, say: Say) -> Json:
+def _search(bench: Bench, one: Search, request: SearchRequest, folder: Path, say: Say) -> Json:
     """One search at every seed; refused where one of them is."""
     name = named(one)
     runs = []
     try:
-        for seed in asked.plan.seeds:
-            kept = folder / "seeds" / f"{_identity(bench, one, asked.passes, seed)}.json"
+        for seed in request.plan.seeds:
+            kept = folder / "seeds" / f"{_identity(bench, one, request.passes, seed)}.json"
             if kept.exists():
                 runs.append(files.read_json(kept))
                 say(f"{name}, seed {seed}: found before, dev {runs[-1]['found']['dev']:.3f}: {runs[-1]['shown']}")
                 continue
-            found = one.search(bench, asked.passes, seed, _under(f"{name}, seed {seed}", say))
+            found = one.search(bench, request.passes, seed, _under(f"{name}, seed {seed}", say))
             runs.append(_run(bench, one, found, seed, folder))
             kept.parent.mkdir(exist_ok=True)
             files.put_json(kept, files.finite(runs[-1]))
@@ -193,15 +193,15 @@ def _against(bench: Bench, one: Json, bare: Mapping[int, Any]) -> Json:
     return summary(bench, runs) | {"gain": gap.value, "gain_interval": [gap.low, gap.high]}
 
 
-def _facts(bench: Bench, asked: Asked, command: str) -> Json:
+def _facts(bench: Bench, request: SearchRequest, command: str) -> Json:
     return {
         "version": run_folder.VERSION,
         "command": clean(command),
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "versions": machine.versions(),
-        "machine": machine.describe(bench.device, asked.plan.threads),
+        "machine": machine.describe(bench.device, request.plan.threads),
         "model": model_of(bench),
         "data": data_of(bench),
         "task": bench.task.describe(),
-        "protocol": {"passes": asked.passes, "seeds": list(asked.plan.seeds), "level": LEVEL},
+        "protocol": {"passes": request.passes, "seeds": list(request.plan.seeds), "level": LEVEL},
     }

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from tunescope.data.row import line_of, value
-from tunescope.data.splitting import repeats, shared
+from tunescope.data.splits import repeats, shared
 from tunescope.tasks.prompts import label_words
 from tunescope.tasks.task import Labelled, Rows, Task
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tunescope.data.splitting import Splits
+from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.tasks.task import Encoded

@@ -13,7 +13,7 @@ from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read, sha256
 from tunescope.data.row import value
-from tunescope.data.splitting import split
+from tunescope.data.splits import split
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
 from tunescope.models.fingerprint import fingerprint

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+from torch import Tensor
 
 from tunescope.attachment.attention.function import STATE, Edit, LayerState
 from tunescope.attachment.attention.reach import reached, switched
@@ -37,3 +39,18 @@ def editing(model: Any, edits: Mapping[str, Edit]) -> Iterator[None]:
             places[name].__dict__[STATE].edits = edits_before
         for module in bare:
             del module.__dict__[STATE]
+
+
+def watching(told: Callable[[Tensor, Tensor], None]) -> Edit:
+    """An edit that changes nothing: in a backward pass `told` is given the weights and the gradient of them.
+
+    Where nothing before the weights asks for a gradient, the graph begins at them.
+    """
+
+    def watched(weights: Tensor, _kwargs: dict[str, Any]) -> Tensor:
+        weights = weights if weights.requires_grad else weights.requires_grad_()
+        held = weights.detach()
+        weights.register_hook(lambda gradient: told(held, gradient))  # type: ignore[no-untyped-call]
+        return weights
+
+    return Edit(weights=watched)

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
+from tunescope.attachment.guards.packing import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
 from tunescope.models.anatomy import kind, refuse_half
-from tunescope.models.quantised import unpacked
 
 _SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact, AttentionDelta, PatchDelta, Spec
+from tunescope.methods.artifact import Artifact, AttentionDelta, Spec
 
 Given = Spec | Artifact | Sequence[Spec | Artifact] | str | Path
 HOT = 2**30
@@ -118,7 +118,7 @@ def check_member(name: str, spec: Spec) -> None:
     """Refuse what no single row of a batch can have."""
     if isinstance(spec, AttentionDelta):
         raise UserError(f"Bank: {name!r} holds {spec}, which changes attention itself: attach it alone.")
-    if isinstance(spec, PatchDelta) and type(spec).__name__ == "Full":
+    if spec.whole_model:
         raise UserError(
             f"Bank: {name!r} holds a full tuning, which is a model of its own: merge it, and serve that model."
         )

@@ -20,14 +20,14 @@ from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
-from tunescope.attachment.guards.marks import ATTACHED, marked, standing_in
-from tunescope.attachment.guards.registered import in_training
+from tunescope.attachment.guards.marks import attached_to, marked, standing_in
+from tunescope.attachment.guards.packing import unpacked
+from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import argument_names, entries, kind
 from tunescope.models.positions import shifted
-from tunescope.models.quantised import check_trainable, unpacked
 
 Names = Sequence[str | None]
 
@@ -40,7 +40,7 @@ class _Asked:
     several: bool
 
 
-class Banked:
+class Banked(Held):
     """A model with a bank attached: `model(**batch, rows=[...])` and `model.generate(**batch, rows=[...])`.
 
     Each row names what it takes of the bank, or None for the bare model. While attached, the base asks for no
@@ -48,25 +48,18 @@ class Banked:
     """
 
     def __init__(self, model: Any, bank: Bank, tokenizer: Any = None, seed: int = 0) -> None:
-        self.model = model
+        super().__init__(model)
         self.bank = bank
-        self.training = False
-        self._tree: nn.Module | None = None
         self._hot = Hot(model, bank, tokenizer, seed)
         self._asked: list[_Asked] = []
         self._batch = Batch((), [])
         self._acting_for: object = None
         self._uses: list[SiteUse[Rowwise]] = []
         self._acting = ExitStack()
-        self._stack = ExitStack()
-        try:
-            self._enter()
-        except BaseException:
-            self._stack.close()
-            raise
+        self._enter_or_leave()
 
     def _enter(self) -> None:
-        if ATTACHED in self.model.__dict__:
+        if attached_to(self.model) is not None:
             raise UserError("This model has artifacts attached already: detach() first.")
         enter = self._stack.enter_context
         enter(marked(self.model, self, wants_output_start=kind(self.model) == "decoder", in_weights=False))
@@ -239,41 +232,5 @@ class Banked:
             if value.is_floating_point() and not artifact.spec.bound and artifact.in_force is None
         }
 
-    def parameters(self) -> list[Tensor]:
-        return list(self.named_parameters().values())
-
-    def train(self, mode: bool = True) -> Banked:
-        """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
-        if mode:
-            check_trainable(self.model)
-        self.training = mode
-        for value in self.parameters():
-            value.requires_grad_(mode)
-        return self
-
-    def eval(self) -> Banked:
-        return self.train(False)
-
-    @contextmanager
-    def registered(self) -> Iterator[None]:
-        """Within it what `named_parameters` names now stands among the model's own parameters too, and trains.
-
-        As `Attached.registered`. What is added to the bank meanwhile is not among them.
-        """
-        with in_training(self):
-            yield
-
-    def _drops(self) -> bool:
-        """Whether dropout of the deltas is on."""
-        return self.training if self._tree is None else self._tree.training
-
-    def detach(self) -> None:
-        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
-        self.training = False
-        self._stack.close()
-
-    def __enter__(self) -> Banked:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.detach()
+    def _check_trains(self) -> None:
+        """All can: what was lowered is not among the parameters."""

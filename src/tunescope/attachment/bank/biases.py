@@ -13,7 +13,7 @@ from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Params, PatchDelta, SiteDelta, SiteShape
-from tunescope.models.sites import Site, Tap
+from tunescope.models.sites import Site, Tap, is_transposed
 
 
 @dataclass(frozen=True)
@@ -50,4 +50,4 @@ def bias_uses(model: Any, name: str, artifacts: Sequence[Artifact]) -> list[Site
 
 
 def _adds_its_bias(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear | nn.LayerNorm) or type(module).__name__ == "Conv1D"
+    return isinstance(module, nn.Linear | nn.LayerNorm) or is_transposed(module)

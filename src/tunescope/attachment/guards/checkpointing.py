@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import STATE, LayerState
-from tunescope.attachment.guards.marks import ATTACHED, standing_in
+from tunescope.attachment.guards.marks import attached_to, standing_in
 from tunescope.errors import UserError
 
 FUNCTION = "_gradient_checkpointing_func"  # where transformers keeps what a module's layers are run by
@@ -39,7 +39,7 @@ def recomputed(model: Any, as_now: Callable[[], Callable[[], None]]) -> Iterator
 
 def check_stands(model: Any, tuned: object) -> None:
     """UserError where what a layer was computed with is not attached any more."""
-    if model.__dict__.get(ATTACHED) is not tuned:
+    if attached_to(model) is not tuned:
         raise UserError(
             "Gradient checkpointing computes layers again in the backward pass, and what they were computed with is "
             "no longer attached: call backward() before detach(), and outside of paused()."

@@ -13,6 +13,16 @@ WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 OUTPUT_START = "_tunescope_output_start"  # the column of the input's last token, while `generate` runs
 
 
+def attached_to(model: Any) -> Any:
+    """What is attached to the model, an `Attached` or a `Banked`; None for a bare model."""
+    return model.__dict__.get(ATTACHED)
+
+
+def wants_output_start(model: Any) -> bool:
+    """Whether something is attached that acts from where the output starts, so that a call without a cache tells it."""
+    return bool(getattr(model, WANTS_OUTPUT_START, False))
+
+
 @contextmanager
 def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool) -> Iterator[None]:
     """The model holds what is attached to it, so that it stays attached when nobody else does.

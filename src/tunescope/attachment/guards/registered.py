@@ -50,19 +50,6 @@ def registered(model: Any, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]
         model._modules.pop(REGISTERED, None)
 
 
-@contextmanager
-def in_training(tuned: Any) -> Iterator[None]:
-    """What is attached, an `Attached` or a `Banked`, trains and stands registered; afterwards as before."""
-    before = tuned.training
-    tuned.train()
-    try:
-        with registered(tuned.model, tuned.named_parameters()) as tuned._tree:
-            yield
-    finally:
-        tuned._tree = None
-        tuned.train(before)
-
-
 def as_tree(tensors: Mapping[str, Tensor]) -> nn.Module:
     """Plain modules, nested as the names are by their dots, with the tensors as their parameters."""
     tree = nn.Module()

@@ -14,7 +14,7 @@ from tunescope.exchange.compare_outputs import difference
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import checkpoint, embeddings
 from tunescope.exchange.serving.chat_template import messages
-from tunescope.exchange.serving.prompted import JOINTS, samples
+from tunescope.exchange.serving.prompt_tokenizer import JOINTS, samples
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.contexts.text import Text
 from tunescope.system import files

@@ -14,8 +14,7 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
-from tunescope.exchange.peft import heads as peft_heads
-from tunescope.exchange.peft import lora, lora_out, prompts, prompts_out
+from tunescope.exchange.peft import heads, lora, lora_out, prompts, prompts_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened
 from tunescope.exchange.peft.modules import TASKS
 from tunescope.methods.artifact import Artifact
@@ -80,9 +79,9 @@ def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
-    heads, tensors, of_head = peft_heads.split(config, tensors, model)
+    own_heads, tensors, of_head = heads.split(config, tensors, model)
     made, more = READERS[config["peft_type"]](config, tensors, model)
-    return Incoming([*made, *heads], [*notes, *more, *of_head])
+    return Incoming([*made, *own_heads], [*notes, *more, *of_head])
 
 
 def check(given: Outgoing, folder: Path) -> float:
@@ -92,22 +91,22 @@ def check(given: Outgoing, folder: Path) -> float:
 
 
 def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:
-    heads = [artifact for artifact in given.artifacts if isinstance(artifact.spec, Head)]
+    own_heads = [artifact for artifact in given.artifacts if isinstance(artifact.spec, Head)]
     rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head)]
     kinds = {type(artifact.spec) for artifact in rest}
-    if len(heads) > 1 or kinds not in ({LoRA}, {Prefix}, {Soft}) or (kinds == {Prefix} and len(rest) > 1):
+    if len(own_heads) > 1 or kinds not in ({LoRA}, {Prefix}, {Soft}) or (kinds == {Prefix} and len(rest) > 1):
         raise UserError(_refusal(given.artifacts))
     if kinds == {Soft}:
-        if heads:
+        if own_heads:
             raise UserError(f"peft's head behind a soft prompt reads the prompt and not the text: {OWN}.")
         return prompts_out.write_prompt(rest, given.model)
     if kinds == {Prefix}:
         fields, tensors, notes = prompts_out.write_prefix(rest[0], given.model)
     else:
-        fields, tensors, notes = lora_out.write(rest, given.model, headed=bool(heads))
-    for head in heads:
+        fields, tensors, notes = lora_out.write(rest, given.model, headed=bool(own_heads))
+    for head in own_heads:
         prefix = "base_model" if kinds == {Prefix} else "base_model.model"
-        more, its = peft_heads.write(head, prefix, given.model)
+        more, its = heads.write(head, prefix, given.model)
         fields, tensors = fields | more, tensors | its
         notes.append("for AutoModelForSequenceClassification, whose classifier is in the file")
     return fields, tensors, notes

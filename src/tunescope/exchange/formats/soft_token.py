@@ -14,7 +14,7 @@ from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import added_rows, checkpoint, embeddings, soft_token_page
-from tunescope.exchange.serving.prompted import Prompted, prompted, samples
+from tunescope.exchange.serving.prompt_tokenizer import Prompted, prompted, samples
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tunescope.exchange.serving.prompted import Prompted
+from tunescope.exchange.serving.prompt_tokenizer import Prompted
 
 HEAD = """# A model with a soft prompt as tokens
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.lab.worlds.lessons import Lesson
-from tunescope.lab.worlds.pretrained import cache
+from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
 
 Language = Literal["de", "es"]

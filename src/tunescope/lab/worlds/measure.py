@@ -26,11 +26,11 @@ def measure(model: LlamaForCausalLM, world: World, skill: str, rows: int) -> dic
     alone, shown = sequences[:rows, None], sequences[rows:].reshape(rows, SHOWN, world.length)
     after = np.concatenate([shown, alone], axis=1)
     ids, labels = document(alone, find(skill)(alone), world)
-    told = (model(ids, use_cache=False).logits[:, :-1].argmax(-1) == labels[:, 1:])[:, -world.length - 1 :]
+    right = (model(ids, use_cache=False).logits[:, :-1].argmax(-1) == labels[:, 1:])[:, -world.length - 1 :]
     return {
         "exact_match": greedy_match(model, ids, world),
-        "token_accuracy_given_3": told[:, GIVEN:].double().mean().item(),
-        "exact_match_given_3": told[:, GIVEN:].all(1).double().mean().item(),
+        "token_accuracy_given_3": right[:, GIVEN:].double().mean().item(),
+        "exact_match_given_3": right[:, GIVEN:].all(1).double().mean().item(),
         "exact_match_shown_3": greedy_match(model, document(after, find(skill)(after), world)[0], world),
     }
 

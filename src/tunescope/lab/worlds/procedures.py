@@ -30,7 +30,7 @@ class Procedure:
     """
 
     name: str
-    told: str
+    about: str
     times: int
     draw: Callable[[int, np.random.Generator], Sequences]
     begin: Callable[[Sequences], Sequences]

@@ -24,8 +24,8 @@ from transformers.utils import logging
 
 from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import read_manifest, write_manifest
-from tunescope.lab.worlds.pretrained import cache
 from tunescope.lab.worlds.text_files import digest, read
+from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
 from tunescope.trial.train.loop import Problem, Progress, train
 from tunescope.trial.train.settings import Settings
@@ -71,7 +71,7 @@ class TextModel:
         return run_folder.identity(asdict(self) | {"rate": RATES[self.kind]} | versions)
 
 
-def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda told: None) -> Path:
+def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda progress: None) -> Path:
     """A folder with the model, its tokenizer and a manifest: from the cache, or made now from what `read` gives.
 
     The manifest holds "losses": the nats a token on held-out rows by objective, and "characters_a_token".
@@ -229,7 +229,7 @@ def main() -> None:
     size = Size(layers=given.layers, heads=given.width // HEAD, width=given.width)
     training = Settings(steps=given.steps, batch_size=32, schedule="cosine", precision="bfloat16", eval_every=500)
     model = TextModel(given.kind, digest(given.texts), training, size, adapted=given.adapted, seed=given.seed)
-    shutil.copytree(pretrained(model, lambda: read(given.texts), _told), given.out, dirs_exist_ok=True)
+    shutil.copytree(pretrained(model, lambda: read(given.texts), _print_progress), given.out, dirs_exist_ok=True)
     facts = read_manifest(given.out)
     losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["losses"].items())
     print(f"{given.out}: {facts['parameters']:,} parameters; nats a token held out: {losses}")
@@ -245,10 +245,14 @@ def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
         parser.error("--adapted is of --kind t5: a decoder is a language model from the start")
 
 
-def _told(told: Progress) -> None:
-    if told.step % EVERY == 0:
-        left = f"{told.seconds_left / 60:.0f} minutes left"
-        print(f"step {told.step:,} of {told.steps:,}: loss {told.loss:.3f}, {left}", file=sys.stderr, flush=True)
+def _print_progress(now: Progress) -> None:
+    if now.step % EVERY == 0:
+        left = f"{now.seconds_left / 60:.0f} minutes left"
+        print(
+            f"step {now.step:,} of {now.steps:,}: loss {now.loss:.3f}, {left}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

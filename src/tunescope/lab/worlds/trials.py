@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tunescope.lab.worlds.manifest import NAME
 from tunescope.lab.worlds.pretrain import Recipe, pretrain
-from tunescope.lab.worlds.pretrained import cache
 from tunescope.lab.worlds.world import Part, World, rows, write
+from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
 
 WORLD = World(length=6, digits=6, few=4)

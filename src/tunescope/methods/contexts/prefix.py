@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Base, Context, KeysValues, KVContext, Params, Project
+from tunescope.methods.artifact import Base, Context, Counted, KeysValues, KVContext, Params, Project
 from tunescope.methods.contexts import _network
 from tunescope.methods.contexts.text import token_ids
 from tunescope.methods.form import Form
@@ -66,6 +66,10 @@ class Prefix(KVContext):
     def formula(self) -> Form:
         gated = "(1 - share[i]) * h[i] + share[i] * change[i]"  # share: its part of the attention, by query and head
         return Form("softmax(score(q[i], key[i])) @ value[i]", "parallel", "attn.heads", gated)
+
+    @property
+    def counted(self) -> Counted | None:
+        return Counted("prefix", self.length) if self.mlp is None else None
 
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:
         return paired(self.fold(p), stack)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Base, Params, TokenContext
+from tunescope.methods.artifact import Base, Counted, Params, TokenContext
 from tunescope.methods.contexts.text import token_ids
 from tunescope.methods.form import Form
 
@@ -70,6 +70,10 @@ class Soft(TokenContext):
     @property
     def formula(self) -> Form:
         return Form("embeddings", "in front", "embeddings", "join(change, text)")
+
+    @property
+    def counted(self) -> Counted:
+        return Counted("soft", self.length)
 
     def embeddings(self, p: Params, embed: Callable[[Tensor], Tensor]) -> Tensor:
         return p["embeddings"]

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Params, SiteDelta, SiteShape
+from tunescope.methods.artifact import Counted, Params, SiteDelta, SiteShape
 from tunescope.methods.form import Form
 
 
@@ -106,6 +106,11 @@ class Adapter(SiteDelta):
         added = f"LN({scaled}, norm, norm_bias)" if self.norm == "out" else scaled
         insertion: Literal["sequential", "parallel"] = "sequential" if self.placement == "sequential" else "parallel"
         return Form(change, insertion, ", ".join(self.sites), f"h + {added}")
+
+    @property
+    def counted(self) -> Counted | None:
+        plain = self.norm == "none" and self.scale != "learned" and self.placement != "multi-head"
+        return Counted("adapter", self.bottleneck, self.sites) if plain and self.source == "block" else None
 
     def _bottleneck(self, p: Params, source: Tensor) -> Tensor:
         return F.linear(self._active(F.linear(source, p["down"], p["down_bias"])), p["up"], p["up_bias"])

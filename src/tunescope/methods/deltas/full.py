@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tunescope.methods.artifact import PatchDelta
+from tunescope.methods.artifact import Counted, PatchDelta
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,11 @@ class Full(PatchDelta):
     """A change to every parameter of the model, tied ones once."""
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-5, 1e-4, 1e-3)
+    whole_model: ClassVar[bool] = True
+
+    @property
+    def counted(self) -> Counted:
+        return Counted("full")
 
     def selects(self, name: str) -> bool:
         return True

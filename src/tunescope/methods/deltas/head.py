@@ -22,6 +22,7 @@ class Head(SiteDelta):
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 3e-2)
+    decides_keys: ClassVar[bool] = False  # it reads the end of the model
 
     n_labels: int = 2
     pooler: bool = False

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Params, SiteDelta, SiteShape
+from tunescope.methods.artifact import Counted, Params, SiteDelta, SiteShape
 from tunescope.methods.form import Form
 
 
@@ -54,6 +54,10 @@ class LoRA(SiteDelta):
         if torch.is_autocast_enabled(x.device.type) or h.dtype != low.dtype:
             return h + (self.scale * low) @ p["b"].mT
         return torch.baddbmm(h, low, p["b"].mT, alpha=self.scale)
+
+    @property
+    def counted(self) -> Counted:
+        return Counted("lora", self.rank, self.sites)
 
     @property
     def formula(self) -> Form:

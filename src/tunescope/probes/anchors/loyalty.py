@@ -117,7 +117,9 @@ class Queries:
             torch.cuda.synchronize(self.model.device)
 
 
-def measure(asked: Queries, spans: Spans, *, seed: int = 0, positions: Positions = "original") -> dict[str, Measured]:
+def measured_ways(
+    asked: Queries, spans: Spans, *, seed: int = 0, positions: Positions = "original"
+) -> dict[str, Measured]:
     """Each way to give the demonstrations, by name.
 
     "prompt": in front of every query, read anew. "full": read once, all kept; its answers are those of "prompt".

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tunescope.attachment.attention.edit import editing
+from tunescope.attachment.attention.edit import editing, watching
 from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.site_hooks import frozen, logits_at
@@ -47,23 +47,18 @@ def _pass(model: Any, batch: Batch, choices: Tensor, gold: Tensor, names: Sequen
     with ExitStack() as stack:
         stack.enter_context(frozen(model))
         stack.enter_context(resting(model))
-        stack.enter_context(editing(model, {name: Edit(weights=_watched(name, take)) for name in names}))
+        stack.enter_context(editing(model, {name: _watched(name, take) for name in names}))
         with torch.enable_grad():
             logits = answers(model, batch)[:, choices]
             F.cross_entropy(logits, gold, reduction="sum").backward()  # type: ignore[no-untyped-call]
     return logits.detach()
 
 
-def _watched(name: str, take: Take) -> Callable[[Tensor, dict[str, Any]], Tensor]:
-    def watched(weights: Tensor, _kwargs: dict[str, Any]) -> Tensor:
-        weights = weights if weights.requires_grad else weights.requires_grad_()
-        held = weights.detach()
-        weights.register_hook(  # type: ignore[no-untyped-call]
-            lambda grad: take(name, (held * grad).sum(1, dtype=_exact(grad)).abs())
-        )
-        return weights
+def _watched(name: str, take: Take) -> Edit:
+    def told(weights: Tensor, gradient: Tensor) -> None:
+        take(name, (weights * gradient).sum(1, dtype=_exact(gradient)).abs())
 
-    return watched
+    return watching(told)
 
 
 def answers(model: Any, batch: Batch) -> Tensor:

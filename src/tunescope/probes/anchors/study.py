@@ -25,7 +25,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnchorRequest:
     """What was typed. plan: model, data, task, and the seeds of the draws. k: demonstrations of each class.
 
     rows: test rows, 0 for all. only: sections, () for all.
@@ -46,18 +46,18 @@ class Studied:
     facts: dict[str, Any]
 
 
-def study(asked: Asked, say: Say = print) -> Studied:
+def study(request: AnchorRequest, say: Say = print) -> Studied:
     """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
 
     Where none can be had, the last one's reason is raised.
 
     Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
     """
-    chosen = [plugins.known(DEMONSTRATIONS, name, "section") for name in asked.only] or plugins.names(DEMONSTRATIONS)
+    chosen = [plugins.known(DEMONSTRATIONS, name, "section") for name in request.only] or plugins.names(DEMONSTRATIONS)
     modules = {name: plugins.load(DEMONSTRATIONS, name) for name in chosen}
     chosen.sort(key=lambda name: modules[name].ORDER)
-    bench = open_bench(asked.plan)
-    rounds = list(rounds_of(asked, bench))
+    bench = open_bench(request.plan)
+    rounds = list(rounds_of(request, bench))
     draws: dict[str, list[dict[str, Any]]] = {}
     findings: dict[str, Finding] = {}
     left_out: list[str] = []
@@ -67,17 +67,17 @@ def study(asked: Asked, say: Say = print) -> Studied:
         try:
             draws[name] = [section.measure(one) for one in rounds]
         except UserError as problem:
-            if asked.only or (name == chosen[-1] and not findings):
+            if request.only or (name == chosen[-1] and not findings):
                 raise
             left_out.append(f"{name}: {problem}")
             say(f"left out, {left_out[-1]}")
             continue
-        findings[name] = section.told(draws[name])
+        findings[name] = section.finding(draws[name])
         say(f"{name}: {len(rounds)} draws in {time.monotonic() - started:.0f} s")
-    return Studied(findings, draws, _facts(asked, bench, rounds) | {"left out": "; ".join(left_out) or "nothing"})
+    return Studied(findings, draws, _facts(request, bench, rounds) | {"left out": "; ".join(left_out) or "nothing"})
 
 
-def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
+def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
     """A round for every seed.
 
     Raises UserError as `study` does.
@@ -85,28 +85,28 @@ def rounds_of(asked: Asked, bench: Bench) -> Iterator[Round]:
     task, kind = bench.task, bench.kind
     if not task.in_words:
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
-    if asked.rows < 0:
-        raise UserError(f"--rows is {asked.rows}; give how many test rows are asked, or 0 for all.")
+    if request.rows < 0:
+        raise UserError(f"--rows is {request.rows}; give how many test rows are asked, or 0 for all.")
     words = choices(task.word_ids(bench.tokenizer, kind))
     test = bench.splits.test
-    some = Random(0).sample(range(len(test)), min(asked.rows or len(test), len(test)))
+    some = Random(0).sample(range(len(test)), min(request.rows or len(test), len(test)))
     rows = [test[index] for index in sorted(some)]
     queries = task.encode(rows, bench.tokenizer, model_kind=kind, bos=False)
     told_apart = replace(words, lead=queries[0].lead + words.lead)
-    for seed in asked.plan.seeds:
-        found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, asked.k, seed))
+    for seed in request.plan.seeds:
+        found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, request.k, seed))
         prompts = [Prompt(found, query) for query in queries]
         check_room(bench.model, prompts, len(told_apart.lead))
         yield Round(bench.model, bench.tokenizer, told_apart, task.labels, prompts, seed)
 
 
-def _facts(asked: Asked, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any]:
+def _facts(request: AnchorRequest, bench: Bench, rounds: Sequence[Round]) -> dict[str, Any]:
     gold = rounds[0].gold.bincount(minlength=len(rounds[0].labels))
     accuracy = [float((one.predicted == one.gold).double().mean()) for one in rounds]
     return {
-        "model": model_name(asked.plan.model),
-        "attached": f"{asked.k} demonstration{'s' * (asked.k != 1)} a class",
-        "data": shown(asked.plan.data["train"]),
+        "model": model_name(request.plan.model),
+        "attached": f"{request.k} demonstration{'s' * (request.k != 1)} a class",
+        "data": shown(request.plan.data["train"]),
         "rows": len(rounds[0].prompts),
         "draws": len(rounds),
         "template": bench.task.template,

@@ -1,5 +1,5 @@
 """Sections of a study of demonstrations: one file each, found by its name.
 
 A file has `measure(round) -> dict`, numbers for JSON from one draw of demonstrations, and
-`told(found) -> Finding`, what came out over all draws; `ORDER` is its place in the study.
+`finding(found) -> Finding`, what came out over all draws; `ORDER` is its place in the study.
 """

@@ -35,7 +35,7 @@ def _by_class(round: Round, weights: Tensor) -> Tensor:
     return found.scatter_add_(1, round.classes, weights.sum(1))
 
 
-def told(found: Sequence[dict[str, Any]]) -> Finding:
+def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """AUC and R_l by layer."""
     layers = [str(layer) for layer in range(len(found[0]["auc"]))]
     rows = [

@@ -10,8 +10,7 @@ from typing import Any
 
 from tunescope.probes.anchors.compression import positions_of
 from tunescope.probes.anchors.importance import importance, most_important
-from tunescope.probes.anchors.loyalty import Queries, trade_off
-from tunescope.probes.anchors.loyalty import measure as measured
+from tunescope.probes.anchors.loyalty import Queries, measured_ways, trade_off
 from tunescope.probes.anchors.prompts import Prompt
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.summary import line, shown
@@ -41,7 +40,7 @@ def _behind_one(round: Round, prompts: Sequence[Prompt]) -> dict[str, Any]:
     spans = prompts[0].spans
     n = min(WEIGHED, len(prompts) // 2)
     asked = Queries(round.model, round.tokenizer, [prompt.query for prompt in prompts[n:]], round.choices)
-    ways = {name: asdict(one) for name, one in measured(asked, spans, seed=round.seed).items()}
+    ways = {name: asdict(one) for name, one in measured_ways(asked, spans, seed=round.seed).items()}
     sizes = [max(1, int(share * len(spans.ids))) for share in SIZES]
     draw = Random(round.seed)
     drawn = [tuple(sorted(draw.sample(range(len(spans.ids)), size))) for size in sizes for _ in range(DRAWS)]
@@ -70,7 +69,7 @@ def _mean(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def told(found: Sequence[dict[str, Any]]) -> Finding:
+def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """A row for every way, and loyalty against size."""
     rows = []
     for way in found[0]["ways"]:

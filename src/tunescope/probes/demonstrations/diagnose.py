@@ -78,7 +78,7 @@ def _bootstrap(round: Round, queries: Tensor, keys: Tensor, logits: Tensor) -> l
     return torch.quantile(known, torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
 
 
-def told(found: Sequence[dict[str, Any]]) -> Finding:
+def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """The two confusions side by side, and their correlation by layer."""
     first = found[0]
     labels, layer = first["labels"], first["layer"]

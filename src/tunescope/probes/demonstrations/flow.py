@@ -130,7 +130,7 @@ class _Prompt:
         return total.cpu(), count.cpu()
 
 
-def told(found: Sequence[dict[str, Any]]) -> Finding:
+def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """The three shares by layer, and the arcs of the paper's Figure 1."""
     layers = len(found[0]["shares"])
     by_kind = [[[layer[kind] for layer in one["shares"]] for one in found] for kind in range(3)]

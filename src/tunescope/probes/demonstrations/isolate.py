@@ -70,7 +70,7 @@ def _words(spans: Spans, what: str, seed: int) -> Words:
     return spans.labels if what == "label words" else control(spans, seed)
 
 
-def told(found: Sequence[dict[str, Any]]) -> Finding:
+def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """A row for every cut."""
     rows = []
     tokens = {

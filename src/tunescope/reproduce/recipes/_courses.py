@@ -9,11 +9,11 @@ evaluations, no weight decay, no dropout.
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tunescope.lab.worlds.adapting import Course
+from tunescope.lab.worlds.adaptation import Course
 from tunescope.lab.worlds.lessons import Unnamed
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining
 from tunescope.lab.worlds.world import World
+from tunescope.lab.worlds.world_cache import Pretraining
 from tunescope.trial.train.settings import Settings as Training
 
 PATIENCE, EVALUATIONS = 8, 20

@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from tunescope.data.splitting import Splits
+from tunescope.data.splits import Splits
 from tunescope.lab.worlds.lessons import digits, exact
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.named import Named, tokenizer
-from tunescope.lab.worlds.pretrained import Pretraining
+from tunescope.lab.worlds.named_skills import Named, tokenizer
 from tunescope.lab.worlds.world import World, rows
+from tunescope.lab.worlds.world_cache import Pretraining
 from tunescope.models.fingerprint import fingerprint
 from tunescope.reproduce.recipe import Settings
 from tunescope.tasks.kinds.generation import Generation

@@ -15,11 +15,11 @@ from markupsafe import Markup
 from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
 from tunescope.lab.worlds.recall import Recall, tokenizer
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.probes.anchors.prompts import Prompt, choices
 from tunescope.probes.anchors.round import Round
-from tunescope.probes.anchors.study import Asked, rounds_of
+from tunescope.probes.anchors.study import AnchorRequest, rounds_of
 from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
@@ -118,7 +118,7 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
 def _given(settings: Settings, unit: dict[str, Any]) -> Any:
     task = {"kind": "classification", "label": settings["label"]}
     plan = Plan(model=settings["model"], data=data_paths(settings["data"]), task=task, seeds=(unit["seed"],))
-    (round,) = rounds_of(Asked(plan, settings["k"], settings["rows"]), open_bench(plan))
+    (round,) = rounds_of(AnchorRequest(plan, settings["k"], settings["rows"]), open_bench(plan))
     return round
 
 
@@ -141,7 +141,7 @@ def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
     """The shares of flow by layer over all seeds, and the arcs of the first seed."""
     found = {}
     for layers, outcomes in columns.items():
-        curves, *arcs = flow.told([one["flow"] for one in outcomes]).pictures
+        curves, *arcs = flow.finding([one["flow"] for one in outcomes]).pictures
         name = f"{layers}-layers" if layers else "model"
         found[f"flow-{name}.svg"] = draw(curves)
         for layer, picture in zip(outcomes[0]["flow"]["between"], arcs, strict=True):

@@ -8,11 +8,11 @@ for the prefix and 5e-3 for LoRA; here each method has its own sweep. Prefix and
 from dataclasses import asdict
 from typing import Any
 
-from tunescope.lab.worlds.adapting import adapted
+from tunescope.lab.worlds.adaptation import adapted
 from tunescope.lab.worlds.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
 from tunescope.lab.worlds.world import World
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from tunescope.lab.worlds.adapting import adapted, unadapted
+from tunescope.lab.worlds.adaptation import adapted, unadapted
 from tunescope.lab.worlds.lessons import ROWS, Unnamed, digits, lesson
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
 from tunescope.lab.worlds.world import World
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.lab.worlds.adapting import adapted, unadapted
+from tunescope.lab.worlds.adaptation import adapted, unadapted
 from tunescope.lab.worlds.dictionary import Language, Spelling, ids, keep, kept, lesson, read, synthetic
 from tunescope.lab.worlds.models import Shape
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course

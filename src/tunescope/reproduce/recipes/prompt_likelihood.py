@@ -7,7 +7,7 @@ kept. One ceiling: a soft prompt of as many tokens, trained for as many passes.
 
 from typing import TYPE_CHECKING, Any
 
-from tunescope.data import read, splitting
+from tunescope.data import read, splits
 from tunescope.data.row import value
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
@@ -152,7 +152,7 @@ def _bench(settings: Settings) -> "Bench":
             f"--data {settings['data']}: {len(rows)} texts of {GIVEN + LATER} words or more; at least {FEWEST} are "
             "needed."
         )
-    parts = splitting.split(rows, share=0.25)
+    parts = splits.split(rows, share=0.25)
     model, words = load_model(settings["model"])
     words.eos_token = None  # the texts are cut, and do not end there
     task = Generation(template="{input}", max_new_tokens=1).prepare(parts.parts(), words, model_kind="decoder")

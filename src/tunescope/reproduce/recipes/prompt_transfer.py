@@ -9,8 +9,8 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from tunescope.lab.worlds.named import Named
-from tunescope.lab.worlds.pretrained import Pretraining, pretrained
+from tunescope.lab.worlds.named_skills import Named
+from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes import _named_skills

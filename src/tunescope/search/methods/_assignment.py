@@ -26,7 +26,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Asked:
+class WordChoice:
     """scores: (rows, words) log-probabilities, float64. labels: (rows,). shortlists: for each class, its columns."""
 
     scores: Tensor
@@ -34,7 +34,7 @@ class Asked:
     shortlists: tuple[Columns, ...]
 
 
-def assigned(asked: Asked, keep: int, seed: int) -> list[Assignment]:
+def assignments(choice: WordChoice, keep: int, seed: int) -> list[Assignment]:
     """The `keep` best assignments of different words, best first.
 
     Better is more rows right (of equal scores the earlier class is answered, as everywhere), then the smaller loss,
@@ -43,27 +43,27 @@ def assigned(asked: Asked, keep: int, seed: int) -> list[Assignment]:
     at a time, until nothing helps; then the neighbours of the `keep` best are tried until none of them is better. That
     is a search: it may miss the best. Time grows with classes times words, memory with rows times words.
     """
-    best = _Best(asked, keep)
-    if prod(map(len, asked.shortlists[:-1])) <= EXACT:
-        for first in _different(asked.shortlists[:-1]):
-            best.add_all(_replaced(asked, (*first, -1), len(first)))
+    best = _Best(choice, keep)
+    if prod(map(len, choice.shortlists[:-1])) <= EXACT:
+        for first in _different(choice.shortlists[:-1]):
+            best.add_all(_replaced(choice, (*first, -1), len(first)))
         return best.found()
     draw = Random(seed)
     for number in range(STARTS):
-        if (start := _start(asked.shortlists, draw if number else None)) is not None:
-            _climbed(asked, start, best)
+        if (start := _start(choice.shortlists, draw if number else None)) is not None:
+            _climbed(choice, start, best)
     tried: set[Columns] = set()
     while left := [one for one in best.found() if one.columns not in tried]:
         tried.add(left[0].columns)
-        best.add_all(_neighbours(asked, left[0].columns))
+        best.add_all(_neighbours(choice, left[0].columns))
     return best.found()
 
 
 class _Best:
     """The best assignments so far, in order; memory for `keep` of them."""
 
-    def __init__(self, asked: Asked, keep: int) -> None:
-        self.ranks = [{column: rank for rank, column in enumerate(one)} for one in asked.shortlists]
+    def __init__(self, choice: WordChoice, keep: int) -> None:
+        self.ranks = [{column: rank for rank, column in enumerate(one)} for one in choice.shortlists]
         self.keep = keep
         self.kept: dict[Columns, Assignment] = {}
 
@@ -102,12 +102,12 @@ def _start(shortlists: Sequence[Columns], draw: Random | None) -> Columns | None
     return tuple(chosen)
 
 
-def _climbed(asked: Asked, start: Columns, best: _Best) -> None:
+def _climbed(choice: WordChoice, start: Columns, best: _Best) -> None:
     """Improve `start` by its best neighbour of one class after the other, until none is better."""
-    at, waited, turn = _scored(asked, start), 0, 0
+    at, waited, turn = _scored(choice, start), 0, 0
     classes = len(start)
     while waited < classes:
-        some = _replaced(asked, at.columns, turn) + _swapped(asked, at.columns, turn)
+        some = _replaced(choice, at.columns, turn) + _swapped(choice, at.columns, turn)
         best.add_all(some)
         ahead = min(some, key=best.order, default=at)
         waited = 0 if best.order(ahead) < best.order(at) else waited + 1
@@ -115,22 +115,22 @@ def _climbed(asked: Asked, start: Columns, best: _Best) -> None:
         turn = (turn + 1) % classes
 
 
-def _neighbours(asked: Asked, columns: Columns) -> list[Assignment]:
+def _neighbours(choice: WordChoice, columns: Columns) -> list[Assignment]:
     turns = range(len(columns))
-    return [one for turn in turns for one in _replaced(asked, columns, turn) + _swapped(asked, columns, turn)]
+    return [one for turn in turns for one in _replaced(choice, columns, turn) + _swapped(choice, columns, turn)]
 
 
-def _replaced(asked: Asked, columns: Columns, turn: int) -> list[Assignment]:
+def _replaced(choice: WordChoice, columns: Columns, turn: int) -> list[Assignment]:
     """The assignments with another word for the class `turn`, scored together."""
     others = [index for index in range(len(columns)) if index != turn]
     taken = {columns[index] for index in others}
-    free = [column for column in asked.shortlists[turn] if column not in taken]
+    free = [column for column in choice.shortlists[turn] if column not in taken]
     if not free:
         return []
-    rivals = asked.scores[:, [columns[index] for index in others]]  # (rows, classes - 1)
-    new = asked.scores[:, free]  # (rows, words)
-    own_turn = asked.labels == turn
-    place = torch.tensor([others.index(int(one)) if one != turn else 0 for one in asked.labels])
+    rivals = choice.scores[:, [columns[index] for index in others]]  # (rows, classes - 1)
+    new = choice.scores[:, free]  # (rows, words)
+    own_turn = choice.labels == turn
+    place = torch.tensor([others.index(int(one)) if one != turn else 0 for one in choice.labels])
     own = rivals.gather(1, place[:, None])  # (rows, 1), of rows of other classes
     index_of = torch.tensor(others)
     earlier = index_of < turn
@@ -152,19 +152,19 @@ def _highest(scores: Tensor) -> Tensor:
     return torch.cat([low, scores], 1).amax(1, keepdim=True)
 
 
-def _swapped(asked: Asked, columns: Columns, turn: int) -> list[Assignment]:
+def _swapped(choice: WordChoice, columns: Columns, turn: int) -> list[Assignment]:
     """The assignments in which the class `turn` and a later one have each other's word, where the shortlists allow."""
     found = []
     for one, other in combinations(range(len(columns)), 2):
-        if one == turn and columns[one] in asked.shortlists[other] and columns[other] in asked.shortlists[one]:
+        if one == turn and columns[one] in choice.shortlists[other] and columns[other] in choice.shortlists[one]:
             changed = list(columns)
             changed[one], changed[other] = columns[other], columns[one]
-            found.append(_scored(asked, tuple(changed)))
+            found.append(_scored(choice, tuple(changed)))
     return found
 
 
-def _scored(asked: Asked, columns: Columns) -> Assignment:
-    scores = asked.scores[:, list(columns)]
-    own = scores.gather(1, asked.labels[:, None])[:, 0]
-    correct = int((scores.argmax(1) == asked.labels).sum())
+def _scored(choice: WordChoice, columns: Columns) -> Assignment:
+    scores = choice.scores[:, list(columns)]
+    own = scores.gather(1, choice.labels[:, None])[:, 0]
+    correct = int((scores.argmax(1) == choice.labels).sum())
     return Assignment(columns, correct, float((scores.logsumexp(1) - own).sum()))

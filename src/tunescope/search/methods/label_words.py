@@ -8,8 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope.errors import UserError
-from tunescope.search.finalists import Candidate, settled, settled_by_tuning
-from tunescope.search.finalists import tuning as tuning_of
+from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tuning_of
 from tunescope.search.search import Found, Point, Say, Search
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class LabelWords(Search):
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         import torch
 
-        from tunescope.search.methods._assignment import Asked, assigned
+        from tunescope.search.methods._assignment import WordChoice, assignments
         from tunescope.search.vocabulary import whole_words
         from tunescope.trial.bench import room
 
@@ -70,7 +69,7 @@ class LabelWords(Search):
         labels = torch.tensor([row.label for row in train])
         shortlists = tuple(self._shortlist(scores[labels == label]) for label in range(n_classes))
         say(f"{len(train)} training rows read; {len(set().union(*shortlists))} of {len(words)} words on the shortlists")
-        kept = assigned(Asked(scores, labels, shortlists), self.keep, seed)
+        kept = assignments(WordChoice(scores, labels, shortlists), self.keep, seed)
         on_dev, found = _scores(bench, dev, columns), []
         for one in kept:
             named = dict(zip(bench.task.labels, (words[columns[at]] for at in one.columns), strict=True))

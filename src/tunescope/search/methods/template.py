@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
-from tunescope.search.finalists import Candidate, settled, settled_by_tuning
-from tunescope.search.finalists import tuning as tuning_of
+from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tuning_of
 from tunescope.search.search import Found, Point, Say, Search
 
 if TYPE_CHECKING:

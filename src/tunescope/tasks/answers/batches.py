@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.attachment.guards.marks import WANTS_OUTPUT_START
+from tunescope.attachment.guards.marks import wants_output_start
 
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
@@ -40,7 +40,7 @@ def decoder_keywords(model: Any, mask: Tensor, starts: Tensor | None, n_last: in
     if "position_ids" in inspect.signature(model.forward).parameters:
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         keywords["position_ids"] = positions if n_last is None else positions[:, -n_last:]
-    if starts is not None and getattr(model, WANTS_OUTPUT_START, False):
+    if starts is not None and wants_output_start(model):
         keywords["output_start"] = starts
     return keywords
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
-from tunescope.tasks.choosing import balanced
+from tunescope.tasks.demonstration_rows import balanced
 from tunescope.tasks.options import TEMPLATE
 from tunescope.tasks.prompts import mask
 from tunescope.tasks.prompts import template as prompts

@@ -13,7 +13,7 @@ from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.writing import Writing
-from tunescope.tasks.choosing import uniform
+from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.prompts import template as prompts

@@ -10,7 +10,7 @@ from tunescope.data.row import place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.extract import Extraction, vote
-from tunescope.tasks.choosing import uniform
+from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
 from tunescope.tasks.prompts import template as prompts

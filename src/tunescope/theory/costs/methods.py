@@ -43,16 +43,9 @@ class Method:
 
 def of(spec: Any) -> Method:
     """The method of one of our specs. Raises UserError for what the cost model does not know."""
-    kind = type(spec).__name__
-    if kind == "Soft" or (kind == "Prefix" and spec.mlp is None):
-        return Method("soft" if kind == "Soft" else "prefix", spec.length)
-    if kind == "LoRA":
-        return Method("lora", spec.rank, tuple(spec.sites))
-    plain = kind == "Adapter" and spec.norm == "none" and spec.scale != "learned" and spec.placement != "multi-head"
-    if plain and spec.source == "block":
-        return Method("adapter", spec.bottleneck, tuple(spec.sites))
-    if kind == "Full":
-        return Method("full")
+    counted = getattr(spec, "counted", None)
+    if counted is not None:
+        return Method(counted.kind, counted.size, tuple(counted.sites))
     raise UserError(
         f"The cost model has no formula for {spec}. It knows Soft, Prefix without an MLP, LoRA, Adapter without norm, "
         "learned scale, heads or stream, and Full."

@@ -20,17 +20,17 @@ def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
     Raises:
         UserError: there are not so many.
     """
-    from tunescope.tasks import choosing
+    from tunescope.tasks import demonstration_rows
 
     rows, number = bench.splits.train, count(demos, bench.task)
     if demos.each:
         return sets_of(demos, bench, "dev", 0, Random(seed))[0]
     if demos.choose == "diverse":
-        return tuple(choosing.diverse(bench.states("train", demos.encoder), number, seed))
+        return tuple(demonstration_rows.diverse(bench.states("train", demos.encoder), number, seed))
     if demos.choose == "random" or not bench.task.is_labelled:
-        return tuple(choosing.uniform(len(rows), number, seed))
+        return tuple(demonstration_rows.uniform(len(rows), number, seed))
     labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
-    return tuple(choosing.balanced(labels, demos.k, seed))
+    return tuple(demonstration_rows.balanced(labels, demos.k, seed))
 
 
 def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
@@ -40,7 +40,7 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
 
 def source(demos: Demos, bench: Bench) -> Source:
     """What the demonstrations of this bench are drawn from; compared once, with nothing attached to the model."""
-    from tunescope.tasks.choosing import unit
+    from tunescope.tasks.demonstration_rows import unit
     from tunescope.trial.plan import PARTS
 
     if demos not in bench.demos.sources:
@@ -64,7 +64,7 @@ def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -
     Raises:
         UserError: a group has too few rows.
     """
-    from tunescope.tasks.choosing import closest
+    from tunescope.tasks.demonstration_rows import closest
 
     given = source(demos, bench)
     similar = given.states["train"] @ given.states[part][index] if given.states else None

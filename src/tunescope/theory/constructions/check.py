@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.theory.network import Network, Target
+from tunescope.theory.constructions.network import Network, Target
 
 ELEMENTS = 2**21  # of the largest activation in one batch
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.errors import UserError
-from tunescope.theory import bounds
-from tunescope.theory.layers import Choose, Decode, Digits, LookAt
+from tunescope.theory.constructions import bounds
+from tunescope.theory.constructions.layers import Choose, Decode, Digits, LookAt
 
 Target = Tensor | Sequence[object]
 

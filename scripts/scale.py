@@ -1,6 +1,6 @@
 """The tables of docs/scale.md, from the cost model; the one of its check from benchmarks/results/costs.json.
 
-Called by results/readme.py. Public shapes are those of the models' config.json; machines are data sheets, dense.
+Called by scripts/readme.py. Public shapes are those of the models' config.json; machines are data sheets, dense.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Write the tables of the README and of docs/ from the result files; `--check` only says whether they are up to date.
 
-python results/readme.py
+python -m scripts.readme
 """
 
 import json
@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scale import TABLES
-
+from scripts.scale import TABLES
 from tunescope.reproduce.corpus_line import at_an_edge
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -197,7 +196,7 @@ def filled(text: str) -> str:
 
 
 def _named(match: re.Match[str]) -> str:
-    """The table of results/NAME.json, of a recipe or of a search, or one of scale.py, where a page asks for it."""
+    """The table of results/NAME.json, of a recipe or of a search, or one of scale, where a page asks for it."""
     kind, name = match.groups()
     if kind == "scale":
         return f"<!-- scale:{name}:begin -->\n\n{TABLES[name]()}\n\n<!-- scale:{name}:end -->"

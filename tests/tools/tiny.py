@@ -1,6 +1,8 @@
 """Tiny random models of every family, made from transformers configs: seconds for the whole zoo."""
 
 import copy
+import io
+import pickle
 from functools import cache
 from typing import Any
 
@@ -31,12 +33,42 @@ __all__ = ["BART_LIKE", "BERT_LIKE", "DECODER", "LLAMA_LIKE", "VOCAB", "auto_cla
 
 def make(name: str, *, seed: int = 0, dtype: torch.dtype = torch.float64, attention: str | None = None) -> Any:
     """A tiny random model in eval mode, without dropout, whose weights, biases and norms are away from 0 and 1."""
-    return copy.deepcopy(_made(name, seed, dtype, attention))
+    pickled, tensors = _made(name, seed, dtype, attention)
+    return _Copy(io.BytesIO(pickled), tensors).load()
 
 
 @cache
-def _made(name: str, seed: int, dtype: torch.dtype, attention: str | None) -> Any:
-    return random_model(name, seed=seed, dtype=dtype, attention=attention)
+def _made(name: str, seed: int, dtype: torch.dtype, attention: str | None) -> tuple[bytes, list[torch.Tensor]]:
+    """The model in bytes, but for its tensors: to make a copy of these is five times as quick as copy.deepcopy."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(random_model(name, seed=seed, dtype=dtype, attention=attention))
+    return file.getvalue(), list(pickler.tensors.values())
+
+
+class _Pickler(pickle.Pickler):
+    """Keeps tensors apart: in the bytes stands their number."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.tensors: dict[int, torch.Tensor] = {}
+
+    def persistent_id(self, obj: Any) -> int | None:
+        if not isinstance(obj, torch.Tensor):
+            return None
+        self.tensors.setdefault(id(obj), obj)
+        return list(self.tensors).index(id(obj))
+
+
+class _Copy(pickle.Unpickler):
+    """Puts a copy in the place of each tensor; those that were one, or one memory, stay one."""
+
+    def __init__(self, file: io.BytesIO, tensors: list[torch.Tensor]) -> None:
+        super().__init__(file)
+        self.tensors = copy.deepcopy(tensors)
+
+    def persistent_load(self, pid: int) -> torch.Tensor:
+        return self.tensors[pid]
 
 
 def tokenizer() -> Any:

@@ -1,8 +1,8 @@
 """Make the committed results anew: cut the data, run the comparison, keep its results.json.
 
-    python results/make.py sst2 --data DATA --model MINILM          # all-MiniLM-L6-v2, a BERT encoder
-    python results/make.py trec --data DATA --model MINILM
-    python results/make.py e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
+    python -m scripts.results sst2 --data DATA --model MINILM          # all-MiniLM-L6-v2, a BERT encoder
+    python -m scripts.results trec --data DATA --model MINILM
+    python -m scripts.results e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
 
 DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position: they are
 the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json.

@@ -2,7 +2,7 @@
 
 import torch
 
-from tunescope.theory.network import Network
+from tunescope.theory.constructions.network import Network
 
 
 def sequences(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tunescope.theory import bounds
-from tunescope.theory.network import Network
+from tunescope.theory.constructions import bounds
+from tunescope.theory.constructions.network import Network
 
 
 @dataclass(frozen=True)

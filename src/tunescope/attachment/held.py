@@ -1,0 +1,93 @@
+"""What a model holds while something is attached to it, and how one lets go: what `Attached` and `Banked` share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+
+from torch import Tensor, nn
+
+from tunescope.attachment.guards.registered import registered
+from tunescope.models.quantised import check_trainable
+
+
+class Held(ABC):
+    """A model with something attached. Abstract: what is entered on `_stack` is undone by `detach()`.
+
+    While attached, the base asks for no gradients; `parameters()` do, after `train()`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.training = False
+        self._tree: nn.Module | None = None  # while registered, the module whose mode says what is training
+        self._stack = ExitStack()
+
+    @abstractmethod
+    def _enter(self) -> None:
+        """Attach, each step entered on `_stack`."""
+
+    def _enter_or_leave(self) -> None:
+        try:
+            self._enter()
+        except BaseException:
+            self._stack.close()
+            raise
+
+    @abstractmethod
+    def named_parameters(self) -> dict[str, Tensor]:
+        """The tensors to optimise, by name: float leaves, the same objects that the artifacts hold."""
+
+    @abstractmethod
+    def _check_trains(self) -> None:
+        """UserError where what is attached cannot be trained."""
+
+    def parameters(self) -> list[Tensor]:
+        return list(self.named_parameters().values())
+
+    def train(self, mode: bool = True) -> Self:
+        """Gradients on and dropout of the deltas on (or off); the base model's own mode is not touched."""
+        if mode:
+            self._check_trains()
+            check_trainable(self.model)
+        self.training = mode
+        for value in self.parameters():
+            value.requires_grad_(mode)
+        return self
+
+    def eval(self) -> Self:
+        return self.train(False)
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """Within it what is tuned stands among the model's own parameters too, and trains; afterwards as before.
+
+        For what looks for parameters on the model: transformers' Trainer, accelerate, DDP. Dropout of the deltas is on
+        while the model is in training mode, as a Trainer switches it. What is added to a bank meanwhile is not among
+        them. See docs/using.md.
+        """
+        before = self.training
+        self.train()
+        try:
+            with registered(self.model, self.named_parameters()) as self._tree:
+                yield
+        finally:
+            self._tree = None
+            self.train(before)
+
+    def _drops(self) -> bool:
+        """Whether dropout of the deltas is on."""
+        return self.training if self._tree is None else self._tree.training
+
+    def detach(self) -> None:
+        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
+        self.training = False
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.detach()
