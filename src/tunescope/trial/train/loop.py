@@ -14,6 +14,7 @@ from tunescope.system.machine import precision_on
 from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
 from tunescope.trial.train.optimizers import factor, make
+from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.state import Point, State
 
 
@@ -44,31 +45,6 @@ class Problem:
     score: Callable[[], float]
     lengths: Sequence[int]
     labelled: Sequence[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How it is trained; fixed before the data and the same for every arm.
-
-    steps: updates of one run, at most. batch_size: rows of one update. accumulate: parts that a batch is cut into, to
-    save memory. optimizer: "adamw" or "adafactor". schedule: "constant", "linear" or "cosine", of the learning rate.
-    warmup: share of the steps in which the rate rises. weight_decay: of the trained tensors. clip: the largest norm of
-    the gradient. precision: "auto" (bfloat16 on a GPU that has it), "float32" or "bfloat16".
-    eval_every: steps between development scores. patience: development scores in a row without a new best before a run
-    stops.
-    """
-
-    steps: int = 500
-    batch_size: int = 16
-    accumulate: int = 1
-    optimizer: str = "adamw"
-    schedule: str = "linear"
-    warmup: float = 0.06
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    precision: str = "auto"
-    eval_every: int = 50
-    patience: int = 5
 
 
 @dataclass(frozen=True)
