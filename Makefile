@@ -12,10 +12,10 @@ QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test
   $(addprefix tests/,system/test_files.py system/test_crew.py methods/test_typed.py methods/test_deltas.py \
   models/test_sites.py models/test_positions.py attachment/test_bank_rows.py attachment/test_saving.py \
   data/test_corpus.py data/test_bleu.py data/test_scores.py report/test_verdict.py report/test_table.py \
-  tasks/test_scoring.py tasks/test_prompts.py trial/test_train.py trial/test_open.py search/test_objective.py \
+  tasks/test_likelihood.py tasks/test_templates.py trial/test_train.py trial/test_open.py search/test_objective.py \
   probes/test_round.py probes/test_pattern.py exchange/test_peft_lora.py exchange/test_loading.py \
   comparison/test_pilot.py comparison/test_progress.py lab/test_world.py lab/test_lessons.py \
-  reproduce/test_running.py theory/test_theorems.py)
+  reproduce/test_run.py theory/test_theorems.py)
 
 .PHONY: setup demo quick test check rooms bench bench-gpu
 

@@ -1,4 +1,4 @@
-"""The pieces of a recipe in this process: another takes seconds to import torch (test_running.py has those)."""
+"""The pieces of a recipe in this process: another takes seconds to import torch (test_run.py has those)."""
 
 from contextlib import nullcontext
 
