@@ -11,9 +11,9 @@ from unlisted import UNMAPPED, UNREACHED, albert, unlisted  # noqa: F401
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
-from tunescope.models import family as families
 from tunescope.models import sites
 from tunescope.models.anatomy import anatomy, kind
+from tunescope.models.family import family_names, find_family
 from tunescope.models.sites import select
 
 
@@ -67,7 +67,7 @@ def test_a_family_that_shares_one_module_over_layers_is_refused_by_name() -> Non
     assert_no_trace(model, before)
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_every_attention_module_is_reached_and_named_by_stack_depth_and_kind(family: str) -> None:
     model = tiny.make(family)
     found = [place.name for place in reached(model)]
@@ -81,7 +81,7 @@ def test_every_attention_module_is_reached_and_named_by_stack_depth_and_kind(fam
         assert place.shape.kv_heads in (2, 3, 4)
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_a_site_s_map_is_what_its_slice_of_the_module_computes(family: str) -> None:
     """Every linear site's x and h, recorded by plain hooks, are h = x W^T + b for the rows that the site names."""
     model = tiny.make(family)
@@ -190,7 +190,7 @@ def test_gated_t5_is_mapped_too() -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "bart", "t5"])
 def test_the_kind_is_known_from_the_config_alone(family: str) -> None:
-    assert kind(tiny.make(family)) == kind(tiny.configs()[family]) == families.find(family).kind
+    assert kind(tiny.make(family)) == kind(tiny.configs()[family]) == find_family(family).kind
 
 
 def test_reentrant_checkpointing_is_refused_where_it_loses_gradients() -> None:

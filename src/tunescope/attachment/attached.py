@@ -117,6 +117,9 @@ def attach(model: Any, *artifacts: Spec | Artifact | Bank, tokenizer: Any = None
 
     A bank is attached alone: every row of a batch then names what it takes.
 
+    model: a transformers model. artifacts: trained or loaded ones, specs, or one bank. tokenizer: of the model, for
+    specs with text in them. `detach()`, or the end of a `with`, leaves the model as it was, to the bit.
+
     Raises UserError for a family or site that is not reached, an artifact made for another base, tokenizer or shape,
     and a model that has something attached already.
     """

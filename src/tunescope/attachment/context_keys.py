@@ -18,8 +18,8 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, Project, TokenContext
-from tunescope.models import family
 from tunescope.models.anatomy import anatomy
+from tunescope.models.family import find_family
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
@@ -43,7 +43,7 @@ def projector(model: Any) -> Project:
     """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
 
     about = anatomy(model)
-    sites = about.sites if family.find(model.config.model_type) else {}
+    sites = about.sites if find_family(model.config.model_type) else {}
 
     def mapped(site: Site, x: Tensor) -> Tensor:
         weight = site.h.module.weight

@@ -19,8 +19,12 @@ from tunescope.models.fingerprint import fingerprint
 def lower(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> list[Artifact]:
     """The same artifacts with every token context replaced by its keys and values, for inference.
 
-    Exact for decoders; UserError where it is not (encoders, and the encoder side of an encoder-decoder, whose context
-    keys look at the text). What comes out is bound to these weights and these artifacts, and refused with others.
+    Exact for decoders. What comes out is bound to these weights and these artifacts, and refused with others.
+
+    model: with nothing attached. artifacts, tokenizer, seed: as `attach` takes them, in the order in which they stand.
+
+    Raises UserError where it would not be exact (encoders, and the encoder side of an encoder-decoder, whose context
+    keys look at the text), and as `attach`.
     """
     about = anatomy(model)
     if about.kind != "decoder":

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from tunescope.errors import UserError
-from tunescope.models import family as families
+from tunescope.models.family import find_family
 from tunescope.models.fingerprint import REGISTERED
 from tunescope.models.sites import Site, find_sites
 
@@ -170,7 +170,7 @@ def kind(model: Any) -> str:
     config = getattr(model, "config", model)
     if config.is_encoder_decoder:
         return "encoder-decoder"
-    family = families.find(config.model_type)
+    family = find_family(config.model_type)
     if family is not None and family.kind == "encoder-decoder":
         return "decoder" if config.is_decoder else "encoder"
     if family is not None:
@@ -188,7 +188,7 @@ def _looks_back(model: nn.Module) -> bool:
 
 def refuse_half(model: Any, kind: str) -> None:
     """UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests."""
-    family = families.find(model.config.model_type)
+    family = find_family(model.config.model_type)
     if family is not None and family.kind == "encoder-decoder" and kind == "decoder":
         raise UserError(
             f"A {type(model).__name__} is the decoder of an encoder-decoder alone, which is not mapped: load the whole "

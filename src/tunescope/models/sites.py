@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import SiteShape
-from tunescope.models import family as families
-from tunescope.models.family import Slice, Stack
+from tunescope.models.family import Slice, Stack, family_names, find_family
 
 STREAM = ("stream", "stream behind")
 
@@ -125,10 +124,10 @@ def find_sites(model: Any, kind: str) -> dict[str, Site]:
     Raises UserError for a family that is not mapped.
     """
     model_type = model.config.model_type
-    family = families.find(model_type)
+    family = find_family(model_type)
     if family is None:
         raise UserError(
-            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(families.names())}. "
+            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(family_names())}. "
             "Without a map: bias and full, and text, soft and prefix where its attention is reached."
         )
     sites: dict[str, Site] = {}

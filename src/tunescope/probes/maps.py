@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from tunescope.attachment.attention.reach import reached
-from tunescope.models import family
 from tunescope.models.anatomy import anatomy
+from tunescope.models.family import find_family
 from tunescope.models.sites import Site, Tap, is_transposed
 from tunescope.probes.seen import Maps
 
@@ -19,7 +19,7 @@ def maps(model: Any) -> dict[str, Maps]:
 
     Weights alone: no biases, no norms of queries and keys, no rotation, no deltas at the sites.
     """
-    if anatomy(model).kind != "decoder" or family.find(model.config.model_type) is None:
+    if anatomy(model).kind != "decoder" or find_family(model.config.model_type) is None:
         return {}
     sites = anatomy(model).sites
     names = [name.removesuffix(".o") for name in sites if name.endswith(".self.o")]

@@ -30,12 +30,14 @@ class Call:
 def record(model: Any, inputs: Mapping[str, Any], *names: str) -> dict[str, Tensor]:
     """ "decoder.0.self.weights" -> tensor, for every attention module and every name asked for, without gradients.
 
-    Names: "query" (batch, heads, query, d), "key" and "value" (batch, kv_heads, keys, d) of the text alone, after
+    names: "query" (batch, heads, query, d), "key" and "value" (batch, kv_heads, keys, d) of the text alone, after
     rotary positions, "weights" (batch, heads, query, contexts + keys) with the contexts' columns first, "scores" before
     the softmax, the lowest number where a key is hidden, "sink" (heads,), a score that a query may give to nothing,
     the lowest number where the model has none, "output" (batch, heads, query, d), "context_key" and
     "context_value" (kv_heads, contexts, d), the same for all rows and with 0 contexts where nothing stands before the
     text. It sees whatever is attached to the model at the time, and leaves it as it was.
+
+    model: a transformers model. inputs: what it is called with, such as input_ids (batch, tokens).
 
     Raises UserError for an unknown name, and for a family whose attention is not reached.
     """

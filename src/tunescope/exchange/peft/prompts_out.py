@@ -13,8 +13,8 @@ from tunescope.errors import UserError
 from tunescope.exchange.peft.prompts import EMBEDDINGS, window_note
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
-from tunescope.models import family
 from tunescope.models.anatomy import anatomy, argument_names
+from tunescope.models.family import find_family
 
 RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
 
@@ -91,7 +91,7 @@ def _turned(spec: Prefix, model: Any) -> tuple[Callable[[Tensor], Tensor], list[
     if spec.positions == "after":
         return (lambda key: key), []
     rotary = getattr(model.base_model, "rotary_emb", None)
-    if rotary is None or family.find(model.config.model_type) is None or rotary.rope_type in RESCALED:
+    if rotary is None or find_family(model.config.model_type) is None or rotary.rope_type in RESCALED:
         raise UserError(
             f"peft begins the text's positions behind a prefix, and {spec} leaves them as they are: the same map only "
             f"for rotary positions that no text length rescales, in a mapped family, and {model.config.model_type!r} "

@@ -16,7 +16,7 @@ from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._completions import LENGTH, completions, targets
 from tunescope.trial.train.loop import Problem, train
-from tunescope.trial.train.loop import Settings as Training
+from tunescope.trial.train.settings import Settings as Training
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.models import family as families
+from tunescope.models.family import family_names
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
@@ -68,7 +68,7 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    return [{"family": family} for family in families.names()]
+    return [{"family": family} for family in family_names()]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:

@@ -11,20 +11,19 @@ from torch import Tensor
 from tunescope.models.anatomy import anatomy
 from tunescope.tasks.answers import choices
 from tunescope.tasks.answers.calibration import share
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.templates import Ids
-from tunescope.tasks.task import Encoded, Prediction, with_front
+from tunescope.tasks.task import Encoded, Labelled, Prediction, with_front
 
 
 def predicted(
-    task: Classification, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+    task: Labelled, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
 ) -> list[Prediction]:
     """For each row the label of the highest of its `averaged` scores, the first of equals."""
     return task.answered(sets[0], averaged(task, model, sets, tokenizer, prior).argmax(-1).tolist())
 
 
 def averaged(
-    task: Classification, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+    task: Labelled, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
 ) -> Tensor:
     """(rows, labels): the mean over the sets of the labels' scores.
 
@@ -43,7 +42,7 @@ def averaged(
 
 
 def priors(
-    task: Classification, model: Any, fronts: Sequence[Sequence[Ids]], asked: Sequence[Encoded], tokenizer: Any
+    task: Labelled, model: Any, fronts: Sequence[Sequence[Ids]], asked: Sequence[Encoded], tokenizer: Any
 ) -> Tensor:
     """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row (`calibrating`).
 
