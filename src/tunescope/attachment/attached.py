@@ -17,8 +17,8 @@ from tunescope.attachment.fit import at_site, initialised, site_uses
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked
-from tunescope.attachment.guards.packing import unpacked
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import acting, frozen, pooled
 from tunescope.attachment.weights import patched

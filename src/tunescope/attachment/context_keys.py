@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
-from tunescope.attachment.guards.packing import unpacked
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, Project, TokenContext
 from tunescope.models.anatomy import anatomy

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
-from tunescope.attachment.guards.packing import unpacked
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
 from tunescope.models.anatomy import Anatomy, anatomy, refuse_half

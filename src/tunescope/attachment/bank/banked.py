@@ -20,8 +20,8 @@ from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked, standing_in
-from tunescope.attachment.guards.packing import unpacked
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
 from tunescope.errors import UserError
