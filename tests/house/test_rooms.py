@@ -59,7 +59,7 @@ DONE = (
 )
 THINGS = (
     *("checkpointing", "drawing", "finding", "halving", "infilling", "reasoning", "serving", "standing", "training"),
-    *("attached", "banked", "compiled", "masked", "merged", "outgoing", "pretrained", "projected", "prompted"),
+    *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected"),
     *(
         "published",
         "quantised",
@@ -69,9 +69,8 @@ THINGS = (
         "unseen",
         "listed",
         "stored",
-        "named",
     ),  # a thing in that state
-    *("adapting", "checking", "choosing", "saving", "splitting", "writing"),  # to be called by what they hold
+    *("saving", "writing"),  # to be called by what they hold
 )
 RULES: dict[str, Callable[[Path], list[str]]] = {
     "a room imports what its row of TABLE has": partial(room_rules.against_the_table, table=TABLE),
