@@ -5,7 +5,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test check rooms bench bench-gpu
+# What a change is likely to break, in a minute and a half: the contract of all methods on a family of each kind, the
+# guards of the house, and the quick tests of each room.
+LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_readme.py)
+QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
+  $(addprefix tests/,system/test_files.py system/test_crew.py methods/test_typed.py methods/test_deltas.py \
+  models/test_sites.py models/test_positions.py attachment/test_bank_rows.py attachment/test_saving.py \
+  data/test_corpus.py data/test_bleu.py data/test_scores.py report/test_verdict.py report/test_table.py \
+  tasks/test_scoring.py tasks/test_prompts.py trial/test_train.py trial/test_open.py search/test_objective.py \
+  probes/test_round.py probes/test_pattern.py exchange/test_peft_lora.py exchange/test_loading.py \
+  comparison/test_pilot.py comparison/test_progress.py lab/test_world.py lab/test_lessons.py \
+  reproduce/test_running.py theory/test_theorems.py)
+
+.PHONY: setup demo quick test check rooms bench bench-gpu
 
 setup: $(STAMP)
 
@@ -19,8 +31,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/tunescope demo
 
+quick: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --families gpt2,bert,t5 $(QUICK)
+
 test: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

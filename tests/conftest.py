@@ -3,9 +3,27 @@
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 torch.set_num_threads(1)
 
 from extension import plugin_folder  # noqa: E402, F401
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--families", metavar="A,B", help="of the tests over families, those of these alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if wanted := config.getoption("--families"):
+        others = [item for item in items if family_of(item) not in (None, *wanted.split(","))]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in set(others)]
+
+
+def family_of(item: pytest.Item) -> str | None:
+    """The family that a test is parametrised with; None for one that is not."""
+    call = getattr(item, "callspec", None)
+    return call.params.get("family") if call else None

@@ -39,7 +39,7 @@ def test_a_file_in_the_folder_is_a_metric_everywhere(added):
     assert aggregate("length_share", stats) == {"length_share": 0.75}
     assert of_rows("length_share", stats) == [0.5, 1.0]
     assert scale("length_share") == 1.0
-    asked = question("m", "d.jsonl", None, TaskOptions(task="generation", metric=("length_share",)), None)
+    asked = question("m", "d.jsonl", None, TaskOptions(task="generation", metric=("length_share",)))
     assert asked.task["metric"] == "length_share"
 
 

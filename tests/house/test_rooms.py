@@ -58,18 +58,20 @@ DONE = (
     r"\w+(ing|ed|told|seen|given|found|known|shown|drawn|kept|made)|told|seen|given|found|known|shown|drawn|kept|made"
 )
 THINGS = (
-    *("checkpointing", "drawing", "finding", "halving", "infilling", "reasoning", "serving", "standing", "training"),
-    *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected"),
     *(
-        "published",
-        "quantised",
-        "registered",
-        "seen",
-        "typed",
-        "unseen",
-        "listed",
-        "stored",
-    ),  # a thing in that state
+        "checkpointing",
+        "drawing",
+        "finding",
+        "halving",
+        "infilling",
+        "packing",
+        "reasoning",
+        "serving",
+        "standing",
+        "training",
+    ),
+    *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected", "published", "quantised"),
+    *("registered", "seen", "typed", "unseen", "listed", "stored"),  # the thing that a file holds, in that state
     *("saving", "writing"),  # to be called by what they hold
 )
 RULES: dict[str, Callable[[Path], list[str]]] = {

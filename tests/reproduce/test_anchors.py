@@ -11,7 +11,7 @@ from tunescope.reproduce.recipes import anchors
 from tunescope.reproduce.run import reproduce
 
 
-def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_numbers(tmp_path):
+def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_numbers(tmp_path, in_process):
     model, data = tinyrun.write(tmp_path)
     ask = Ask("anchors", quick=True, model=model, data=data["train"])
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)

@@ -57,7 +57,7 @@ def stories(path, count):
     return str(path)
 
 
-def test_the_gain_of_a_prompt_is_measured_against_the_bare_model_on_the_same_texts(tmp_path):
+def test_the_gain_of_a_prompt_is_measured_against_the_bare_model_on_the_same_texts(tmp_path, in_process):
     model, _ = tinyrun.write(tmp_path)
     ask = Ask("prompt-likelihood", quick=True, model=model, data=stories(tmp_path / "texts.jsonl", 60))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)

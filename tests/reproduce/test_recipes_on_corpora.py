@@ -113,7 +113,7 @@ def test_dev_and_test_lose_whole_inputs_and_training_rows_go_one_by_one():
     assert corpus_table.reduced(rows, None, "test") == corpus_table.reduced(rows, 10, "test") == rows
 
 
-def test_a_line_comes_to_what_its_comparison_says(tmp_path):
+def test_a_line_comes_to_what_its_comparison_says(tmp_path, in_process):
     model, _ = tinyrun.write(tmp_path)
     ask = Ask("prefix-main", quick=True, model=model, data=e2e(tmp_path / "e2e"))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
@@ -132,7 +132,7 @@ def test_a_line_comes_to_what_its_comparison_says(tmp_path):
     assert small["stored"] <= 0.03 * result["settings"]["parameters"]
 
 
-def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path):
+def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path, in_process):
     ask = Ask("unified-main", quick=True, model=t5(tmp_path / "t5"), data=e2e(tmp_path / "e2e"))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     full, bias = result["units"]
@@ -287,7 +287,7 @@ def test_an_interval_of_a_share_ends_at_one():
         assert interval == pytest.approx((0.116, high), abs=1e-3)  # by hand: 4.303 standard errors of .1667 about .8333
 
 
-def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path):
+def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path, in_process):
     from tunescope.data.metric import find_metric
 
     recipe = find("prefix-unseen")
@@ -310,7 +310,7 @@ def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_doe
         recipe.settings(Ask("prefix-unseen", model=model, data=e2e(tmp_path / "e2e")))
 
 
-def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path):
+def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path, in_process):
     models = [t5(tmp_path / name) for name in ("small", "large")]
     ask = Ask("prompt-bases", quick=True, model=models[0], others=(models[1],), data=corpus(tmp_path / "rte"))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
@@ -604,7 +604,7 @@ def test_development_rows_are_cut_once_and_stay_whatever_subset_is_drawn(tmp_pat
     assert "train" not in settings["rows"]
 
 
-def test_what_is_told_of_rows_while_they_are_read_stands_below_the_table(tmp_path):
+def test_what_is_told_of_rows_while_they_are_read_stands_below_the_table(tmp_path, in_process):
     model, _ = tinyrun.write(tmp_path)
     data = corpus(tmp_path / "rte", (("train", 40), ("test", 10)))
     result = reproduce(Ask("prefix-main", quick=True, model=model, data=data), tmp_path / "run", 1, lambda line: None)

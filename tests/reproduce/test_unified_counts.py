@@ -81,7 +81,7 @@ def test_trained_stored_and_live_are_told_apart(counted):
 
 
 @pytest.mark.parametrize("given", ["folder", "config.json"])
-def test_any_model_is_counted_from_its_config_alone(given, tmp_path):
+def test_any_model_is_counted_from_its_config_alone(given, tmp_path, in_process):
     config = tiny.configs()["llama"]
     config.save_pretrained(tmp_path / "small")
     name = str(tmp_path / "small") + ("" if given == "folder" else "/config.json")

@@ -112,8 +112,8 @@ def test_a_new_method_s_form_is_a_row_and_is_checked(plugin_folder):
     assert outcome["scaling"]["all"][0] < 1e-12 < 0.1 < outcome["scaling"]["all"][1]
 
 
-def test_the_table_prints_what_the_files_say_beside_the_paper(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe, "family_names", lambda: ["bert"])  # the pieces run elsewhere; fewer of them
+def test_the_table_prints_what_the_files_say_beside_the_paper(tmp_path, monkeypatch, in_process):
+    monkeypatch.setattr(recipe, "family_names", lambda: ["bert"])
     result = reproduce(Ask("unified-forms"), tmp_path / "run", workers=1, say=lambda line: None)
     rows = {row["label"]: row["cells"] for row in result["table"]["rows"]}
     for label, arm in SETTINGS["arms"].items():

@@ -26,8 +26,8 @@ from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.adapter import Adapter
+from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
-from tunescope.models.sites import resolve
 
 PART = r"(.+)\.adapters\.{}\.(.+)"
 PLACES = {
@@ -51,7 +51,7 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
         UserError: a residual connection or norm that no `Adapter` has; a place that this model does not have, or that
             no configuration switches on; tensors that do not belong.
     """
-    known = list(resolve(model))
+    known = list(anatomy(model).sites)
     groups: Found = {}
     for path, parts in _modules(tensors, name).items():
         site = _site(path, known, model)
@@ -59,7 +59,7 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
         check_exact(config)
         spec, params = _adapter(config, parts, path, model.config.model_type)
         groups.setdefault(spec, {})[site] = params
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     made = []
     for spec, found in groups.items():
         named = selectors(known, found)

@@ -155,12 +155,12 @@ def _inputs(model: Any, tokens: int) -> dict[str, Any]:
     import torch
 
     from tunescope.lab.worlds.families import VOCAB
-    from tunescope.models.anatomy import kind
+    from tunescope.models.anatomy import anatomy
 
     g = torch.Generator().manual_seed(0)
     given = {"input_ids": torch.randint(3, VOCAB, (2, tokens), generator=g)}
-    if kind(model) == "encoder-decoder":
+    if anatomy(model).kind == "encoder-decoder":
         given["decoder_input_ids"] = torch.randint(3, VOCAB, (2, tokens - 2), generator=g)
-    if kind(model) == "decoder":
+    if anatomy(model).kind == "decoder":
         given["output_start"] = torch.tensor([tokens // 2, tokens - 2])
     return given
