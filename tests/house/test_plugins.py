@@ -40,6 +40,28 @@ def results(out: Path) -> Any:
 
 
 CASES = {
+    "tasks/kinds": Case(
+        "echo",
+        '''"""A word of the text, to be written again."""
+from dataclasses import dataclass
+from typing import ClassVar
+from tunescope.tasks.kinds.generation import Generation
+
+@dataclass(frozen=True, kw_only=True)
+class Echo(Generation):
+    """The row's label, as a text to be written."""
+
+    about: ClassVar[str] = "says a word again"
+    input: str = "text"
+    target: str = "label"
+
+    @classmethod
+    def usual(cls, given, model_kind):
+        return {"template": "{text}\\n"}
+''',
+        f"compare MODEL ROWS --task echo --arms zero-shot {BRIEF} --out OUT",
+        written=lambda out: results(out)["task"]["kind"] == "echo" and results(out)["arms"][0]["status"] == "done",
+    ),
     "methods/contexts": Case(
         "repeated",
         '''"""One trained embedding, several times over."""
@@ -300,4 +322,4 @@ def test_every_folder_of_plugins_has_its_case() -> None:
     folders = {f"{path.parent.relative_to(package)}" for path in package.glob("*/*/*.py") if path.stem == "__init__"}
     code = "".join(path.read_text() for path in package.rglob("*.py"))
     named = {name for name in folders if f'"{name.replace("/", ".")}"' in code}
-    assert named - {"tasks/kinds"} == set(CASES)
+    assert named == set(CASES)

@@ -84,7 +84,7 @@ else:
 
 def question(model: str, data: str, options: PlanOptions | None = None, task: TaskOptions | None = None) -> Plan:
     """What was asked, checked; nothing is loaded yet."""
-    from tunescope.trial.given import planned
+    from tunescope.trial.fields import planned
     from tunescope.trial.plan import check
 
     given = _given(options)

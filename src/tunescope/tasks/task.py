@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Rows = Sequence[Mapping[str, Any]]
+KINDS = f"{__package__}.kinds."  # in front of the name of a file there
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,13 @@ class Task(ABC):
     def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
         """Field -> value, of fields whose default depends on the kind of model or on the fields that are given."""
         return {}
+
+    @property
+    def kind(self) -> str:
+        """The name on the command line: that of the file in `kinds` that its class, or the nearest it is made of, is in."""
+        return next(
+            name for one in type(self).__mro__ if (name := one.__module__.removeprefix(KINDS)) != one.__module__
+        )
 
     @property
     def in_words(self) -> bool:

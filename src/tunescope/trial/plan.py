@@ -45,8 +45,9 @@ class Plan:
     seeds: which, as numbers.
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
     pilot_of: in a pilot, the comparison that it stands for.
-    k_shot: None takes all rows.
-    halving: see `trial.rates`.
+    k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes all rows.
+    together: runs that share each pass of the model; 0 measures what is quickest. halving: learning rates that have
+    clearly lost stop early. beyond: rates past an end of its grid that an arm may try. Both rules are in `trial.rates`.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 

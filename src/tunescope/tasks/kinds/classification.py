@@ -198,7 +198,7 @@ class Classification(Labelled):
 
     def describe(self) -> dict[str, Any]:
         return {
-            "kind": "classification",
+            "kind": self.kind,
             "metric": self.metric,
             "higher_is_better": True,
             "chance": 1 / len(self.labels),

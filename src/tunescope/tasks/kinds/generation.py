@@ -207,7 +207,7 @@ class Generation(Task):
 
     def describe(self) -> dict[str, Any]:
         return {
-            "kind": "generation",
+            "kind": self.kind,
             "metric": self.metric,
             "also": list(self.also),
             "higher_is_better": True,

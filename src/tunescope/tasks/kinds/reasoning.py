@@ -135,7 +135,7 @@ class Reasoning(Task):
     def describe(self) -> dict[str, Any]:
         case = "case ignored" if self.lowercase else "case kept"
         return {
-            "kind": "reasoning",
+            "kind": self.kind,
             "metric": self.metric,
             "higher_is_better": True,
             "chance": None,

@@ -12,7 +12,13 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How it is trained; fixed before the data and the same for every arm."""
+    """How it is trained; fixed before the data and the same for every arm.
+
+    steps: updates of one run. batch_size: rows of one update. accumulate: parts of a batch. optimizer: "adamw" or
+    "adafactor". schedule: "constant", "linear" or "cosine". warmup: share of the steps. weight_decay: of the trained
+    tensors. clip: the largest norm of the gradient. precision: "auto", "float32" or "bfloat16". eval_every: steps
+    between development scores. patience: such scores in a row without a new best.
+    """
 
     steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500
     batch_size: Annotated[int, Option("rows of one update.", shows_default=True, command="always")] = 16
