@@ -8,7 +8,8 @@ from random import Random
 
 from benchmarks.tools.measuring import Check, Result
 from benchmarks.tools.models import Scale
-from tunescope.data import corpus_name, metric
+from tunescope.data import corpus_name
+from tunescope.data.metric import find_metric, metric_names
 from tunescope.data.scores import aggregate, statistics
 from tunescope.errors import UserError
 
@@ -21,7 +22,7 @@ TARGET = 10.0
 def run(scale: Scale) -> Result:
     outputs, references = texts(ROWS[scale.name])
     took: dict[str, float | str] = {}
-    for name in metric.names():
+    for name in metric_names():
         n_rows = min(APART.get(name, len(outputs)), len(outputs))
         took[name] = _seconds(name, outputs[:n_rows], references[:n_rows])
     settings = {
@@ -71,7 +72,7 @@ def texts(n_rows: int) -> tuple[list[str], list[list[str]]]:
 def _seconds(name: str, outputs: list[str], references: list[list[str]]) -> float | str:
     """Of processor time, Java's own process counted; or why it could not be measured."""
     try:
-        metric.find(name).needs()
+        find_metric(name).needs()
     except UserError as refusal:
         return str(refusal)
     start = sum(os.times()[:4])

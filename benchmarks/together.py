@@ -16,7 +16,7 @@ from tunescope.lab.demo import prepare
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=10", "lora:rank=4", "soft:length=10")
 TRIALS = 3  # of each arm: nine runs, of which eight go together

@@ -22,8 +22,8 @@ from tunescope.attachment.fit import initialised
 from tunescope.attachment.merge import can_merge
 from tunescope.methods.artifact import Artifact, Context, Spec, TokenContext
 from tunescope.methods.typed import methods, parse
-from tunescope.models import family as families
 from tunescope.models.anatomy import kind
+from tunescope.models.family import family_names, find_family
 
 # More arms than the default constructor of each method; no method need be in these lists. The first reach other places
 # of a model, or stand at other positions, and are run on every family. What the others set acts on their own tensors,
@@ -74,14 +74,14 @@ SOME = (
     "gemma2",
     "bart",
 )  # rotary and grouped; windows, soft caps, norms behind; unlike cross-attention
-FAMILIES = families.names()
+FAMILIES = family_names()
 NO_BIAS = ("llama", "mistral", "qwen3", "gemma2", "t5")
 NO_STREAM = ("gemma2", "gpt_neox", "opt", "phi")  # norms on both sides, blocks side by side, or as the config says
 
 
 def is_refused(arm: str, family: str) -> bool:
     """The refusals that are meant: anything else that refuses is a failure."""
-    which = families.find(family).kind
+    which = find_family(family).kind
     return (
         arm in ("text", "anchors")  # their default is no words at all
         or (arm.startswith("anchors") and which != "decoder")
@@ -412,7 +412,7 @@ def test_deltas_side_by_side_commute_and_one_after_the_other_do_not(family: str)
     assert swapped_difference("full", "bias" if family not in NO_BIAS else "full") <= 1e-12
 
 
-@pytest.mark.parametrize("family", [name for name in FAMILIES if families.find(name).kind == "decoder"])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if find_family(name).kind == "decoder"])
 def test_the_order_of_contexts_is_the_order_in_which_they_stand(family: str) -> None:
     model = tiny.make(family)
     words, soft = Artifact(ts.Text(text="w"), {"ids": tiny.ids(1, 3)[0]}), away(family, "soft:length=2")[0]

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "Adapter": "tunescope.methods.deltas.adapter",
+    "Anchors": "tunescope.methods.contexts.anchors",
     "Artifact": "tunescope.methods.artifact",
     "Bank": "tunescope.attachment.bank.bank",
     "Bias": "tunescope.methods.deltas.bias",
@@ -20,7 +21,10 @@ _PLACES = {
     "Infix": "tunescope.methods.contexts.infix",
     "Inputs": "tunescope.methods.contexts.inputs",
     "LoRA": "tunescope.methods.deltas.lora",
+    "Plan": "tunescope.trial.plan",
     "Prefix": "tunescope.methods.contexts.prefix",
+    "Reweight": "tunescope.methods.deltas.reweight",
+    "Settings": "tunescope.trial.train.loop",
     "Soft": "tunescope.methods.contexts.soft",
     "Text": "tunescope.methods.contexts.text",
     "UserError": "tunescope.errors",
@@ -29,6 +33,7 @@ _PLACES = {
     "load": "tunescope.attachment.saving",
     "lower": "tunescope.attachment.lower",
     "merge": "tunescope.attachment.merge",
+    "record": "tunescope.attachment.attention.record",
     "resume": "tunescope.comparison.comparison",
     "save": "tunescope.attachment.saving",
 }

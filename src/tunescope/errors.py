@@ -2,4 +2,7 @@
 
 
 class UserError(ValueError):
-    """Says who asked, what was given, what is allowed and what to type; the command line prints it as one line."""
+    """Says who asked, what was given, what is allowed and what to type; the command line prints it as one line.
+
+    It is for what a user can mend; anything else that is raised is a fault of ours. The exit code is then 2.
+    """

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.models import family as families
 from tunescope.models.anatomy import kind
+from tunescope.models.family import family_names, find_family
 
-FAMILIES = families.names()
+FAMILIES = family_names()
 ANYWHERE = {
     "long": "prefix:length=5",
     "short": "prefix:length=2",
@@ -45,7 +45,7 @@ SEVERAL = ("distilbert", "bart", "mbart", "pegasus")  # families whose contexts 
 
 
 def arms(family: str) -> dict[str, str]:
-    which = families.find(family).kind
+    which = find_family(family).kind
     found = dict(ANYWHERE) | (DECODERS if which == "decoder" else {})
     if family not in NO_BIAS:
         found["bias"] = "bias"
@@ -86,7 +86,7 @@ def compared(model: Any, out: Any, alone: Any, mask: Tensor | None) -> None:
 
 def refused(family: str, name: str, padding: str) -> bool:
     tokens = name in ("soft", "softer", "both")
-    return tokens and families.find(family).kind != "decoder" and (family in SEVERAL or padding == "left")
+    return tokens and find_family(family).kind != "decoder" and (family in SEVERAL or padding == "left")
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])

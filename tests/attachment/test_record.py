@@ -5,9 +5,9 @@ import torch
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.attention.record import record, record_calls, replay
-from tunescope.models import family
+from tunescope.models.family import family_names
 
-FAMILIES = family.names()
+FAMILIES = family_names()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen3", "bert", "t5"])

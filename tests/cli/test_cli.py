@@ -17,11 +17,11 @@ import tinyrun
 from commands import call
 
 from tunescope.cli import app
-from tunescope.cli.options import ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.errors import UserError
 from tunescope.trial import command as the_command
 from tunescope.trial import plan
-from tunescope.trial.plan import default_settings
+from tunescope.trial.train.settings import Settings
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
 
@@ -89,9 +89,18 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     asked = question(
         model,
         data["train"],
-        ProtocolOptions(dev=data["dev"], arms=("lora", "demos:k=2"), budget=(64, 128), seeds=(4, 5), lr=(0.1, 0.01)),
+        PlanOptions(
+            dev=data["dev"],
+            arms=("lora", "demos:k=2"),
+            budget=(64, 128),
+            seeds=(4, 5),
+            lr=(0.1, 0.01),
+            steps=30,
+            batch_size=4,
+            schedule="cosine",
+            patience=2,
+        ),
         TaskOptions(label_field="label", words=("neg=dull,pos=bright",), template='{text} a "b"'),
-        TrainingOptions(steps=30, batch_size=4, schedule="cosine", patience=2),
     )
     monkeypatch.chdir(Path(model).parent)
     seen = []
@@ -108,8 +117,8 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
 
 def test_rates_and_a_number_of_rates_together_are_refused():
     with pytest.raises(UserError, match=r"--lr says which .* --trials how many .*; give one"):
-        question("m", "d.jsonl", ProtocolOptions(lr=(0.1,), trials=2), None, None)
-    assert question("m", "d.jsonl", ProtocolOptions(lr=(0.1,)), None, None).trials == 3
+        question("m", "d.jsonl", PlanOptions(lr=(0.1,), trials=2))
+    assert question("m", "d.jsonl", PlanOptions(lr=(0.1,))).trials == 3
 
 
 def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, material):
@@ -292,10 +301,8 @@ def test_a_closed_pipe_is_quiet():
 
 
 def test_options_come_to_the_plan_they_name(material):
-    asked = question("m", "d.jsonl", None, None, None)
-    assert asked.settings == default_settings(500, 16)
+    asked = question("m", "d.jsonl")
+    assert asked.settings == Settings(steps=500, batch_size=16, eval_every=50)
     assert (asked.seeds, asked.task) == ((0, 1, 2), {"kind": "classification"})
-    one = question(
-        "m", "d.jsonl", None, TaskOptions(task="generation", metric=("bleu", "nist"), input_field="mr"), None
-    )
+    one = question("m", "d.jsonl", None, TaskOptions(task="generation", metric=("bleu", "nist"), input_field="mr"))
     assert one.task == {"kind": "generation", "input": "mr", "metric": "bleu", "also": ("nist",)}

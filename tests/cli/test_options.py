@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tunescope.cli import app
-from tunescope.cli.options import ProtocolOptions, TrainingOptions
-from tunescope.trial.train.loop import Settings
+from tunescope.cli.options import PlanOptions
+from tunescope.trial.train.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = "\n".join(path.read_text("utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
@@ -34,7 +34,7 @@ def test_every_command_and_each_of_its_options_is_told(command: str) -> None:
 
 def test_the_options_of_training_stand_with_their_defaults() -> None:
     rows = dict(re.findall(r"^\| `(--[\w-]+)` \| ([^|]*?) ?\|", TRAINING, re.MULTILINE))
-    named = {f"--{one.name.replace('_', '-')}" for kind in (TrainingOptions, ProtocolOptions) for one in fields(kind)}
+    named = {f"--{one.name.replace('_', '-')}" for one in fields(PlanOptions)}
     assert named - set(rows) == {"--arms", "--dev", "--test", "--k-shot"}  # the README has these
     for one in fields(Settings):
         shown = f"{one.default:g}" if isinstance(one.default, float) else str(one.default)

@@ -16,7 +16,7 @@ from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan, check
 from tunescope.trial.rates import following, possible
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")
 WORDS = {"neg": "bad", "pos": "good"}

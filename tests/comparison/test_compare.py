@@ -29,10 +29,10 @@ from tunescope.system import files, run_folder, tensor_files
 from tunescope.trial import plan
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import default_settings
 from tunescope.trial.rates import grid
 from tunescope.trial.train import loop
 from tunescope.trial.train import loop as the_loop
+from tunescope.trial.train.settings import Settings
 
 ARMS = ("zero-shot", "demos:k=1", "soft", "lora")
 
@@ -52,7 +52,7 @@ def question(material, **changes):
         "budgets": (256,),
         "seeds": (0, 1),
         "trials": 2,
-        "settings": loop.Settings(steps=12, batch_size=8, eval_every=4, patience=3),
+        "settings": Settings(steps=12, batch_size=8, eval_every=4, patience=3),
     }
     return plan.check(plan.Plan(**(fields | changes)))
 
@@ -399,7 +399,7 @@ def tensors(folder):
 def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
     material, tmp_path, monkeypatch, arm_asked, trials, together, life, left
 ):
-    settings = loop.Settings(steps=12, batch_size=8, eval_every=4, patience=9)
+    settings = Settings(steps=12, batch_size=8, eval_every=4, patience=9)
     changes = {"seeds": (0,), "trials": trials, "together": together, "settings": settings}
     asked = question(material, arms=(arm_asked,), budgets=(), **changes)
     whole = ask(asked, tmp_path / "whole", quiet=True)
@@ -430,7 +430,13 @@ def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
 
 
 def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monkeypatch):
-    asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=1, settings=default_settings(2, 8))
+    asked = question(
+        material,
+        arms=("zero-shot", "lora"),
+        seeds=(0,),
+        trials=1,
+        settings=Settings(steps=2, batch_size=8, eval_every=1),
+    )
     monkeypatch.setattr(run, "SAVE_EVERY", 0.0)
     calls, fail_at = 0, 0
 
@@ -491,7 +497,9 @@ def watched(folder, look):
 
 
 def test_after_one_killed_worker_the_jobs_that_follow_run_side_by_side_to_the_same_numbers(material, tmp_path):
-    asked = question(material, arms=("soft", "lora"), seeds=(0,), trials=3, settings=default_settings(100, 8))
+    asked = question(
+        material, arms=("soft", "lora"), seeds=(0,), trials=3, settings=Settings(steps=100, batch_size=8, eval_every=10)
+    )
     want = numbers(ask(asked, tmp_path / "whole", quiet=True).results)
     before, later = set(), set()
 
@@ -509,7 +517,13 @@ def test_after_one_killed_worker_the_jobs_that_follow_run_side_by_side_to_the_sa
 
 
 def test_a_job_whose_process_is_killed_twice_costs_itself_alone(material, tmp_path):
-    asked = question(material, arms=("zero-shot", "lora"), seeds=(0,), trials=2, settings=default_settings(200, 8))
+    asked = question(
+        material,
+        arms=("zero-shot", "lora"),
+        seeds=(0,),
+        trials=2,
+        settings=Settings(steps=200, batch_size=8, eval_every=20),
+    )
     guilty, killed = [], set()
 
     def look(now):
@@ -595,14 +609,14 @@ def test_a_plan_survives_json(material, tmp_path):
         ({"rates": (0.0,)}, "--lr 0 is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3"),
         ({"seeds": ()}, "--seeds 0: give how many, 1 or more"),
         ({"seeds": (1, 1)}, "give how many, 1 or more, or which"),
-        ({"settings": default_settings(0, 8)}, "--steps 0 is too small"),
-        ({"settings": default_settings(8, 0)}, "--batch-size 0 is too small"),
-        ({"settings": loop.Settings(batch_size=4, accumulate=5)}, "--accumulate 5 is more parts than a batch of 4"),
-        ({"settings": loop.Settings(warmup=1.5)}, "--warmup 1.5 is a share of the steps; give 0 or more"),
-        ({"settings": loop.Settings(clip=0.0)}, "--clip must be above 0 and --weight-decay at least 0"),
-        ({"settings": loop.Settings(optimizer="adamv")}, "--optimizer 'adamv' is not known. Did you mean 'adamw'?"),
-        ({"settings": loop.Settings(schedule="step")}, "--schedule 'step' is not known.*constant, linear, cosine"),
-        ({"settings": loop.Settings(precision="half")}, "--precision 'half' is not known"),
+        ({"settings": Settings(steps=0, batch_size=8)}, "--steps 0 is too small"),
+        ({"settings": Settings(steps=8, batch_size=0)}, "--batch-size 0 is too small"),
+        ({"settings": Settings(batch_size=4, accumulate=5)}, "--accumulate 5 is more parts than a batch of 4"),
+        ({"settings": Settings(warmup=1.5)}, "--warmup 1.5 is a share of the steps; give 0 or more"),
+        ({"settings": Settings(clip=0.0)}, "--clip must be above 0 and --weight-decay at least 0"),
+        ({"settings": Settings(optimizer="adamv")}, "--optimizer 'adamv' is not known. Did you mean 'adamw'?"),
+        ({"settings": Settings(schedule="step")}, "--schedule 'step' is not known.*constant, linear, cosine"),
+        ({"settings": Settings(precision="half")}, "--precision 'half' is not known"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_by_name(material, changes, message):

@@ -15,7 +15,7 @@ from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import rates
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan, check
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")
 RATES = (1e-6, 3e-2, 1e-5)

@@ -15,7 +15,7 @@ from tunescope.report.verdict.evidence import gather
 from tunescope.report.verdict.forecast import Features, answer, probabilities
 from tunescope.report.verdict.verdict import decide
 from tunescope.trial import command, plan
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 WEIGHTS = {
     "context suffices": {"constant": 1.0, "context": 2.0, "delta": -1.0, "context_loss": -3.0, "delta_loss": 2.0}

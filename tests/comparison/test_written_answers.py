@@ -17,7 +17,7 @@ from tunescope.report.verdict import stats
 from tunescope.search.loop import scored
 from tunescope.trial import command, plan
 from tunescope.trial.open import open_bench
-from tunescope.trial.train import loop
+from tunescope.trial.train.settings import Settings
 
 TASK = {
     "kind": "generation",
@@ -39,7 +39,7 @@ def material(tmp_path_factory):
 
 def question(material, **task):
     model, data = material
-    settings = loop.Settings(steps=4, batch_size=8, eval_every=2, patience=3)
+    settings = Settings(steps=4, batch_size=8, eval_every=2, patience=3)
     asked = {"model": model, "data": data, "task": TASK | task, "seeds": (0, 1), "trials": 1, "settings": settings}
     return plan.check(
         plan.Plan(**asked, arms=("zero-shot", "demos:k=1,choose=nearest", "prefix:length=2", "lora:rank=1"))
@@ -158,7 +158,7 @@ def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_a
     rows = [{"text": "film " * 80 + str(n), "label": "good " * (9 if n % 2 else 2)} for n in range(12)]
     path = tmp_path / "long.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    settings = loop.Settings(steps=2, batch_size=4, eval_every=1)
+    settings = Settings(steps=2, batch_size=4, eval_every=1)
     asked = plan.Plan(
         model=model, data={part: str(path) for part in ("train", "dev", "test")}, task=TASK, seeds=(0,), trials=1,
         settings=settings, arms=("lora:rank=1", "soft:length=2"),

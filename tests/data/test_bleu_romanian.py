@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metric_tools import ragged, score
 
-from tunescope.data import metric
 from tunescope.data.corpus import corpus
+from tunescope.data.metric import find_metric
 from tunescope.data.metrics import bleu_romanian
 from tunescope.errors import UserError
 
@@ -68,7 +68,7 @@ def test_without_sacremoses_it_stops_before_anything_runs(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
     bleu_romanian._moses.cache_clear()
     with pytest.raises(UserError, match=r"^bleu_romanian needs sacremoses\. Type: pip install 'tunescope\[metrics\]'$"):
-        metric.find("bleu_romanian").needs()
+        find_metric("bleu_romanian").needs()
 
 
 def test_the_corpus_is_english_to_romanian_whichever_file_is_first(tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from metric_tools import e2e, score
 from reference.cider import cider
 
-from tunescope.data import metric as metrics
+from tunescope.data.metric import find_metric, metric_names
 from tunescope.data.metrics import _coco, rouge_l_coco
 from tunescope.data.metrics import cider as ours
 from tunescope.data.row import Row
@@ -119,8 +119,8 @@ def test_a_java_program_that_fails_is_told_in_one_line(monkeypatch, tmp_path):
 
 
 def test_every_metric_says_its_tokens_its_case_and_its_range():
-    for name in metrics.names():
-        told = metrics.find(name).described(False)
+    for name in metric_names():
+        told = find_metric(name).described(False)
         assert "case" in told
         assert "0" in told or name == "exact_match"
         assert (" as in " in told) == (name != "exact_match")

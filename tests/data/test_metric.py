@@ -3,7 +3,8 @@
 import pytest
 
 from tunescope.cli.options import TaskOptions, question
-from tunescope.data import metric, metrics
+from tunescope.data import metrics
+from tunescope.data.metric import find_metric, metric_names
 from tunescope.data.scores import aggregate, of_rows, scale, statistics
 from tunescope.errors import UserError
 from tunescope.tasks.kinds.generation import Generation
@@ -27,18 +28,18 @@ def added(tmp_path, monkeypatch):
     (tmp_path / "length_share.py").write_text(LENGTH)
     monkeypatch.setattr(metrics, "__path__", [*metrics.__path__, str(tmp_path)])
     yield
-    metric.find.cache_clear()
+    find_metric.cache_clear()
 
 
 def test_a_file_in_the_folder_is_a_metric_everywhere(added):
-    assert "length_share" in metric.names()
+    assert "length_share" in metric_names()
     task = Generation(metric="length_share", also=("bleu",))
     assert task.describe()["compared"] == "characters, case kept, 0 to 1"
     stats = statistics("length_share", ["ab", "abcd"], [["abcd"], ["ab"]])
     assert aggregate("length_share", stats) == {"length_share": 0.75}
     assert of_rows("length_share", stats) == [0.5, 1.0]
     assert scale("length_share") == 1.0
-    asked = question("m", "d.jsonl", None, TaskOptions(task="generation", metric=("length_share",)), None)
+    asked = question("m", "d.jsonl", None, TaskOptions(task="generation", metric=("length_share",)))
     assert asked.task["metric"] == "length_share"
 
 
@@ -49,4 +50,4 @@ def test_without_its_file_it_is_refused_by_name():
     ):
         Generation(metric="length_share")
     with pytest.raises(UserError, match=r"Did you mean 'rouge_l'\?"):
-        metric.find("rougeL".lower())
+        find_metric("rougeL".lower())

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from metric_tools import parted, ragged, score, segments
 from sacrebleu.metrics import TER
 
-from tunescope.data import metric
+from tunescope.data.metric import find_metric
 
 
 @given(segments, st.booleans())
@@ -19,5 +19,5 @@ def test_a_moved_run_of_words_is_one_edit_and_lower_is_better():
     assert score("ter", ["c d a b"], [["a b c d"]]) == 25.0
     assert score("ter", ["a b c d"], [["a b c d"]]) == 0.0
     assert score("ter", ["x y z a b"], [["a"]]) == 400.0
-    assert not metric.find("ter").higher_is_better
-    assert metric.find("ter").described(False).endswith("; lower is better")
+    assert not find_metric("ter").higher_is_better
+    assert find_metric("ter").described(False).endswith("; lower is better")

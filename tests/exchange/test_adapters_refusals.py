@@ -16,7 +16,7 @@ from tunescope.attachment.fit import check_fits
 from tunescope.exchange import convert
 from tunescope.exchange.adapters import bottleneck
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
-from tunescope.models import family as families
+from tunescope.models.family import find_family
 
 WRITTEN = {
     ("bart", "no_cross_prefix"): "cross_prefix=False, and a prefix here stands in all kinds of attention. Keep it in",
@@ -115,7 +115,7 @@ def test_a_folder_of_another_model_or_none_is_refused(what: str, tmp_path: Path)
 @pytest.mark.parametrize("parallel", [False, True])
 def test_a_layout_without_a_stream_block_by_block_is_refused(family: str, parallel: bool) -> None:
     model = tiny.make(family)
-    layers = f"{model.base_model_prefix}.{families.find(family).stacks['decoder'].layers}"
+    layers = f"{model.base_model_prefix}.{find_family(family).stacks['decoder'].layers}"
     width = model.get_input_embeddings().weight.shape[1]
     at = f"{layers}.0.output_adapters.adapters.one.adapter"
     tensors = {f"{at}_down.0.weight": torch.ones(2, width), f"{at}_down.0.bias": torch.ones(2)}

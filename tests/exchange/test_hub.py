@@ -77,7 +77,6 @@ def test_no_token_no_path_and_no_other_file_goes_up(server: Hub, saved: Path) ->
 def test_results_of_the_run_are_in_the_card_of_its_best_and_of_nothing_else(
     server: Hub, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "report"))
     from report_example import example
 
     (tmp_path / "results.json").write_text(json.dumps(example() | {"best": {"arm": "full", "path": "artifact"}}))

@@ -18,7 +18,8 @@ from tunescope.exchange.peft import lora_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact
-from tunescope.models.sites import resolve, select
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import select
 
 NAMES = {
     "gpt2": ("c_attn", "c_proj", "c_fc"),
@@ -308,7 +309,8 @@ def test_more_than_vllm_takes_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
 def test_selectors_name_exactly_the_sites_that_were_chosen(family: str) -> None:
-    known = resolve(tiny.make(family))
+    model = tiny.make(family)
+    known = anatomy(model).sites
     draw = torch.Generator().manual_seed(0)
     for share in (0.1, 0.5, 0.9, 1.0):
         chosen = {name for name in known if torch.rand((), generator=draw) <= share}

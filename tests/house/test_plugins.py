@@ -40,6 +40,28 @@ def results(out: Path) -> Any:
 
 
 CASES = {
+    "tasks/kinds": Case(
+        "echo",
+        '''"""A word of the text, to be written again."""
+from dataclasses import dataclass
+from typing import ClassVar
+from tunescope.tasks.kinds.generation import Generation
+
+@dataclass(frozen=True, kw_only=True)
+class Echo(Generation):
+    """The row's label, as a text to be written."""
+
+    about: ClassVar[str] = "says a word again"
+    input: str = "text"
+    target: str = "label"
+
+    @classmethod
+    def usual(cls, given, model_kind):
+        return {"template": "{text}\\n"}
+''',
+        f"compare MODEL ROWS --task echo --arms zero-shot {BRIEF} --out OUT",
+        written=lambda out: results(out)["task"]["kind"] == "echo" and results(out)["arms"][0]["status"] == "done",
+    ),
     "methods/contexts": Case(
         "repeated",
         '''"""One trained embedding, several times over."""
@@ -116,8 +138,8 @@ def rows(files):
     lines = [line.partition(" ") for line in files[0].read_text().splitlines()]
     return Found([Row({"text": text, "label": label}, files[0].name, at) for at, (label, _, text) in enumerate(lines)])
 ''',
-        "check lined:LINES --model MODEL",
-        shown="64 train",
+        "check lined:LINES --model MODEL --arms zero-shot",
+        shown="train: 64 rows",
     ),
     "data/metrics": Case(
         "length_share",
@@ -129,9 +151,11 @@ def share(output, references, lowercase):
 
 METRIC = Metric(compared="characters, {case}, 0 to 1", best=1.0, width=1, stats=per_row(share), score=mean)
 ''',
-        f"compare MODEL ROWS --task generation --metric length_share --template {{text}} --target {{label}} "
+        f"compare MODEL ROWS --task generation --metric length_share --template {{text}} --target label "
         f"--arms zero-shot {BRIEF} --out OUT",
-        written=lambda out: "length_share" in results(out)["arms"][0]["scores"],
+        written=lambda out: (
+            (results(out)["task"]["metric"], results(out)["arms"][0]["status"]) == ("length_share", "done")
+        ),
     ),
     "search/methods": Case(
         "known",
@@ -157,7 +181,7 @@ class Known(Search):
 from tunescope.report.finding import Finding
 
 def look(seen):
-    count = next(iter(seen.layers.values())).weights.shape[2]
+    count = next(iter(seen.along.values())).weights.shape[2]
     return Finding("Queries counted", "How many.", "Why.", ("count",), [(float(count),)], numbers={"count": count})
 ''',
         "probe counted --model MODEL --artifact SOFT --text film --out OUT",
@@ -173,7 +197,7 @@ ORDER = 9
 def measure(round):
     return {"rows": len(round.prompts)}
 
-def told(found):
+def finding(found):
     return Finding("Rows asked", "How many.", "Why.", ("rows",), [(float(one["rows"]),) for one in found], numbers={})
 ''',
         "anchors MODEL ROWS --only asked --rows 2 --seeds 1 --out OUT",
@@ -298,4 +322,4 @@ def test_every_folder_of_plugins_has_its_case() -> None:
     folders = {f"{path.parent.relative_to(package)}" for path in package.glob("*/*/*.py") if path.stem == "__init__"}
     code = "".join(path.read_text() for path in package.rglob("*.py"))
     named = {name for name in folders if f'"{name.replace("/", ".")}"' in code}
-    assert named - {"tasks/kinds"} == set(CASES)
+    assert named == set(CASES)

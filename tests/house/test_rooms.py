@@ -35,8 +35,8 @@ TABLE = {  # from the ground up: a row names rows above it alone, so no import c
     ),
     "theory": (),
     "cli": (
-        *("reproduce", "lab", "comparison", "exchange", "search", "probes", "trial", "report", "attachment", "data"),
-        *("methods", "models", "system"),
+        *("reproduce", "lab", "comparison", "exchange", "search", "probes", "trial", "tasks", "report", "attachment"),
+        *("data", "methods", "models", "system"),
     ),
 }
 PLUGINS = {  # folder -> what every file there has
@@ -58,20 +58,21 @@ DONE = (
     r"\w+(ing|ed|told|seen|given|found|known|shown|drawn|kept|made)|told|seen|given|found|known|shown|drawn|kept|made"
 )
 THINGS = (
-    *("checkpointing", "drawing", "finding", "halving", "infilling", "reasoning", "serving", "standing", "training"),
-    *("attached", "banked", "compiled", "masked", "merged", "outgoing", "pretrained", "projected", "prompted"),
     *(
-        "published",
-        "quantised",
-        "registered",
-        "seen",
-        "typed",
-        "unseen",
-        "listed",
-        "stored",
-        "named",
-    ),  # a thing in that state
-    *("adapting", "checking", "choosing", "saving", "splitting", "writing"),  # to be called by what they hold
+        "checkpointing",
+        "drawing",
+        "finding",
+        "halving",
+        "infilling",
+        "packing",
+        "reasoning",
+        "serving",
+        "standing",
+        "training",
+    ),
+    *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected", "published", "quantised"),
+    *("registered", "seen", "typed", "unseen", "listed", "stored"),  # the thing that a file holds, in that state
+    *("saving", "writing"),  # to be called by what they hold
 )
 RULES: dict[str, Callable[[Path], list[str]]] = {
     "a room imports what its row of TABLE has": partial(room_rules.against_the_table, table=TABLE),

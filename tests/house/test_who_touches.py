@@ -12,6 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "tunescope"
 ROOM = "attachment"
 # Oracles that recipes hold `attachment` against: they share nothing with it, its hooks and its state least of all.
 ORACLES = {"reproduce/recipes/_literal_attention.py", "reproduce/recipes/_literal_forms.py"}
+# It reads them, to see whether a model is still what it was: `named_children()` would take several times as long.
+READS = {"models/anatomy.py": {"_modules", "_parameters"}}
 
 REGISTERS = re.compile(r"register_(\w*_)?(hook|module|parameter|buffer)|add_module|set_submodule")
 HELD = {"__dict__", "_parameters", "_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks"}
@@ -56,7 +58,11 @@ def _files() -> dict[str, str]:
 
 def test_no_other_room_touches_a_model() -> None:
     rooms = {name: source for name, source in _files().items() if name.partition("/")[0] != ROOM}
-    found = {name: list(touches(source)) for name, source in rooms.items() if name not in ORACLES}
+    found = {
+        name: [line for line in touches(source) if line.partition(": ")[2] not in READS.get(name, ())]
+        for name, source in rooms.items()
+        if name not in ORACLES
+    }
     assert len(found) > 300 and {name: lines for name, lines in found.items() if lines} == {}
 
 

@@ -11,7 +11,7 @@ from tunescope.lab.worlds.dictionary import SYMBOLS, Dictionary, Spelling, ids, 
 from tunescope.lab.worlds.lessons import exact, problem
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 HEAD = "en\tde\tes\tn_de\tn_es"
 ROWS = [("house", "haus", "casa"), ("door", "tuer", "puerta"), ("sea", "meer", "mar")]

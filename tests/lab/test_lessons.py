@@ -14,7 +14,8 @@ from tunescope.lab.worlds.lessons import Lesson, Unnamed, digits, exact, lesson,
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.lab.worlds.world import World, part_of
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
-from tunescope.trial.train.loop import Settings, train
+from tunescope.trial.train.loop import train
+from tunescope.trial.train.settings import Settings
 
 WORLD = World(length=4, digits=4, few=3)
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 import tunescope as ts
 from tunescope.lab.worlds import text_files, texts
 from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, main, pretrained, rates_of
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 LINES = [f"the {n} birds flew over {n * 7} hills and sang" for n in range(200)]
 MODEL = TextModel(

@@ -14,13 +14,13 @@ from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts import _network
 from tunescope.methods.typed import parse
-from tunescope.models import family as families
 from tunescope.models.anatomy import kind
+from tunescope.models.family import family_names, find_family
 
-FAMILIES = families.names()
-DECODERS = [name for name in FAMILIES if families.find(name).kind == "decoder"]
-ENCODERS = [name for name in FAMILIES if families.find(name).kind == "encoder"]
-BOTH = [name for name in FAMILIES if families.find(name).kind == "encoder-decoder"]
+FAMILIES = family_names()
+DECODERS = [name for name in FAMILIES if find_family(name).kind == "decoder"]
+ENCODERS = [name for name in FAMILIES if find_family(name).kind == "encoder"]
+BOTH = [name for name in FAMILIES if find_family(name).kind == "encoder-decoder"]
 GREEDY: dict[str, Any] = {"max_new_tokens": 5, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
 N = 4
 

@@ -17,8 +17,8 @@ from tunescope.attachment.attention.function import STATE, LayerState, attention
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
 from tunescope.methods.typed import methods, parse
-from tunescope.models import family as families
-from tunescope.models.sites import resolve
+from tunescope.models.anatomy import anatomy
+from tunescope.models.family import find_family
 from tunescope.system import plugins
 
 WRITTEN = {"gpt2": models.gpt2, "bert": models.bert, "bart": bart}  # a decoder, an encoder, an encoder-decoder
@@ -335,11 +335,11 @@ def test_an_adapter_on_the_stream_reads_what_the_block_is_added_to(family: str, 
     """The stream is what the layer gives but for its last block; with it, that is the state behind."""
     model = tiny.make(family)
     (artifact,) = moved(model, f"adapter:bottleneck=3,sites=ffn,source=stream,placement={placement}")
-    stack = "decoder" if families.find(family).kind == "decoder" else "encoder"
+    stack = "decoder" if find_family(family).kind == "decoder" else "encoder"
     site = f"{stack}.1.ffn"
     p = {name.removeprefix(f"{site}:"): t for name, t in artifact.tensors.items() if name.startswith(f"{site}:")}
-    out = resolve(model)[site].h.module
-    layer = model.base_model.get_submodule(families.find(family).stacks[stack].layers)[1]
+    out = anatomy(model).sites[site].h.module
+    layer = model.base_model.get_submodule(find_family(family).stacks[stack].layers)[1]
     seen: dict[str, Tensor] = {}
 
     def keep(name: str) -> Any:

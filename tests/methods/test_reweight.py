@@ -18,7 +18,7 @@ from tunescope.attachment.attention.record import record
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.reweight import Reweight
 from tunescope.methods.typed import parse, show
-from tunescope.models import family as families
+from tunescope.models.family import family_names, find_family
 from tunescope.probes.see import see
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.budget import count
@@ -28,8 +28,8 @@ ANCHORS = ("1", "4/5")  # the second label word has two tokens
 WORDS = ((1,), (4, 5))
 LENGTHS = (7, 4)
 FORMS = ("scaled", "bias")
-DECODERS = [name for name in families.names() if families.find(name).kind == "decoder"]
-PAIRS = [name for name in families.names() if families.find(name).kind == "encoder-decoder"]
+DECODERS = [name for name in family_names() if find_family(name).kind == "decoder"]
+PAIRS = [name for name in family_names() if find_family(name).kind == "encoder-decoder"]
 
 
 def text(ids: Tensor = DEMOS) -> Artifact:

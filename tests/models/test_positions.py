@@ -7,7 +7,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.models.positions import check_room, shifted
+from tunescope.models.positions import check_room, first_position, shifted
 
 LIMIT, N = 64, 10  # positions of the small models, and how many of them the contexts here take
 LEARNED = ["gpt2", "opt", "bert", "roberta"]  # torch itself stops these past their table of positions
@@ -86,3 +86,18 @@ def test_room_is_what_the_context_leaves_and_a_model_without_a_limit_has_all(fam
         with refused(n_tokens, used):
             check_room(model, n_tokens, used)
     check_room(tiny.make("t5"), 10**6, 10**6)
+
+
+@pytest.mark.parametrize("family", [*LEARNED, "llama"])
+def test_positions_that_the_caller_gives_past_the_last_are_refused(family: str) -> None:
+    """However short the text: torch's index error tells nobody why, and rotary positions have no end of their own."""
+    model, text = tiny.make(family), tiny.ids(1, 4)
+    end = LIMIT + first_position(model)
+    given = {"input_ids": text, "position_ids": torch.arange(end - N - 4, end - N)[None]}
+    with ts.attach(model, AFTER), torch.no_grad():
+        tiny.output(model, given)
+        told = (
+            rf"^The position_ids given, {N} further on .* reach {end}, and the last position of '\w+' is {end - 1}\. "
+        )
+        with pytest.raises(ts.UserError, match=told):
+            tiny.output(model, given | {"position_ids": given["position_ids"] + 1})

@@ -11,10 +11,10 @@ from unlisted import UNMAPPED, UNREACHED, albert, unlisted  # noqa: F401
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
-from tunescope.models import family as families
 from tunescope.models import sites
-from tunescope.models.anatomy import kind
-from tunescope.models.sites import resolve, select
+from tunescope.models.anatomy import anatomy, kind
+from tunescope.models.family import family_names, find_family
+from tunescope.models.sites import select
 
 
 @pytest.mark.parametrize("family", UNREACHED)
@@ -67,7 +67,7 @@ def test_a_family_that_shares_one_module_over_layers_is_refused_by_name() -> Non
     assert_no_trace(model, before)
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_every_attention_module_is_reached_and_named_by_stack_depth_and_kind(family: str) -> None:
     model = tiny.make(family)
     found = [place.name for place in reached(model)]
@@ -81,7 +81,7 @@ def test_every_attention_module_is_reached_and_named_by_stack_depth_and_kind(fam
         assert place.shape.kv_heads in (2, 3, 4)
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_a_site_s_map_is_what_its_slice_of_the_module_computes(family: str) -> None:
     """Every linear site's x and h, recorded by plain hooks, are h = x W^T + b for the rows that the site names."""
     model = tiny.make(family)
@@ -90,7 +90,7 @@ def test_a_site_s_map_is_what_its_slice_of_the_module_computes(family: str) -> N
     def note(module: Any, args: Any, output: Any) -> None:
         seen[module] = (args[0], output)
 
-    found = resolve(model)
+    found = anatomy(model).sites
     handles = [module.register_forward_hook(note) for module in {site.h.module for site in found.values()}]
     with torch.no_grad():
         tiny.output(model, tiny.batch(model))
@@ -117,7 +117,7 @@ def test_fused_maps_are_split_as_the_model_splits_them(family: str) -> None:
     for name, (key, value) in base_of(model).keys_values(ids).items():
         own[name] = {"k": key, "v": value}
     given: dict[str, torch.Tensor] = {}
-    found = resolve(model)
+    found = anatomy(model).sites
     module = found["decoder.0.self.v"].h.module
     handle = module.register_forward_hook(lambda m, a, out: given.update(v=found["decoder.0.self.v"].h.read(out)))
     with torch.no_grad():
@@ -129,7 +129,8 @@ def test_fused_maps_are_split_as_the_model_splits_them(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "t5"])
 def test_a_whole_name_is_one_layer_s_site(family: str) -> None:
-    found = resolve(tiny.make(family))
+    model = tiny.make(family)
+    found = anatomy(model).sites
     for name in found:
         assert [site.name for site in select(found, (name,), "test", family)] == [name]
     with pytest.raises(ts.UserError, match=r"asks for site 'decoder.7.self.q', which family"):
@@ -137,7 +138,8 @@ def test_a_whole_name_is_one_layer_s_site(family: str) -> None:
 
 
 def test_selectors_name_kinds_of_sites_or_those_of_one_stack() -> None:
-    found = resolve(tiny.make("bart"))
+    model = tiny.make("bart")
+    found = anatomy(model).sites
 
     def chosen(*selectors: str) -> set[str]:
         return {site.name for site in select(found, selectors, "X", "bart")}
@@ -173,7 +175,7 @@ def test_a_layout_other_than_mapped_is_refused() -> None:
     model = tiny.make("llama")
     del model.model.layers[0].mlp.up_proj
     with pytest.raises(ts.UserError, match=r"no feed-forward at .*: another layout than mapped"):
-        resolve(model)
+        _ = anatomy(model).sites
 
 
 def test_gated_t5_is_mapped_too() -> None:
@@ -188,7 +190,7 @@ def test_gated_t5_is_mapped_too() -> None:
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "bart", "t5"])
 def test_the_kind_is_known_from_the_config_alone(family: str) -> None:
-    assert kind(tiny.make(family)) == kind(tiny.configs()[family]) == families.find(family).kind
+    assert kind(tiny.make(family)) == kind(tiny.configs()[family]) == find_family(family).kind
 
 
 def test_reentrant_checkpointing_is_refused_where_it_loses_gradients() -> None:

@@ -8,9 +8,9 @@ from reference.literal import literal, modules
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
-from tunescope.models import family
+from tunescope.models.family import family_names
 
-FAMILIES = family.names()
+FAMILIES = family_names()
 KEPT: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
 
 

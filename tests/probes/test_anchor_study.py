@@ -12,6 +12,7 @@ from scipy.stats import t as student
 from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, BloomForCausalLM
 
 import tunescope as ts
+from tunescope.data.read import read
 from tunescope.probes import demonstrations
 from tunescope.probes.anchors import study
 from tunescope.system import plugins
@@ -53,7 +54,7 @@ def test_accuracy_and_facts_are_those_of_the_prompts_in_full(material, studied):
     name, data = material
     model, tokenizer = AutoModelForCausalLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     task = Classification(words={"neg": "neg", "pos": "pos"})
-    train, test = ts.tasks.read(data["train"]), ts.tasks.read(data["test"])
+    train, test = read(data["train"]), read(data["test"])
     rows = [test[i] for i in sorted(Random(0).sample(range(len(test)), 12))]
     said = []
     for row in rows:

@@ -17,14 +17,14 @@ from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.typed import parse, show
-from tunescope.models import family as families
+from tunescope.models.family import family_names, find_family
 from tunescope.probes.anchors.compression import compress, kept, positions_of, random_sets, read, start_of, text_anchor
 from tunescope.tasks.prompts.demonstrations import Demonstration
 from tunescope.tasks.prompts.spans import Spans, spans
 from tunescope.trial.budget import count
 
-DECODERS = [name for name in families.names() if families.find(name).kind == "decoder"]
-OTHERS = [name for name in families.names() if families.find(name).kind != "decoder"]
+DECODERS = [name for name in family_names() if find_family(name).kind == "decoder"]
+OTHERS = [name for name in family_names() if find_family(name).kind != "decoder"]
 STORIES = Path(__file__).parents[3] / "shared/models/stories260K"
 LENGTH, KEEP = 12, (1, 4, 5, 9)  # longer than the tiny models' window of 5
 BEGINS = {"original": LENGTH, "packed": 10, "zero": 0}

@@ -4,7 +4,6 @@ import ast
 import copy
 import re
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ MANIFEST = {
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent / "report"))
     from report_example import example
 
     found: dict[str, Any] = example()

@@ -10,7 +10,7 @@ import torch
 import tunescope as ts
 from tunescope.attachment.attention.record import record
 from tunescope.methods.typed import parse
-from tunescope.models import family as families
+from tunescope.models.family import family_names
 from tunescope.reproduce.recipe import Ask, check
 from tunescope.reproduce.recipes import petrov_attention as recipe
 from tunescope.reproduce.recipes._first_layer import FIRST, KEPT, compared, deviation
@@ -20,7 +20,7 @@ from tunescope.system import files, run_folder
 SMALL = {"arms": ["prefix:length=3", "inputs:length=2"], "scales": [0.3, 30.0], "seeds": 1, "rows": 3, "model": None}
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_both_laws_hold_in_every_family_at_any_share(family):
     cases = recipe.work(SMALL, {"family": family, "dtype": "float64", "seed": 0})["cases"]
     first = [each for case in cases for each in case["first"].values()]

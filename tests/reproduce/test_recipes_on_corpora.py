@@ -288,11 +288,11 @@ def test_an_interval_of_a_share_ends_at_one():
 
 
 def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_does(tmp_path, in_process):
-    from tunescope.data.metric import find as metric
+    from tunescope.data.metric import find_metric
 
     recipe = find("prefix-unseen")
     outputs, references = ["a b c d e", "a b x d e", "q"], [["a b c d e"], ["a b c d e"], ["a b c d e"]]
-    counts = metric("bleu").stats(outputs, references, False)
+    counts = find_metric("bleu").stats(outputs, references, False)
     scores = recipe._scores("bleu", counts.tolist(), [True, False, False])
     assert scores["seen"] == pytest.approx(100.0) and scores["unseen"] < scores["all"] < 100
     assert recipe._scores("bleu", counts.tolist()[:1], [True]) == {
@@ -521,11 +521,12 @@ def test_few_examples_begin_as_published_from_words_through_a_network(tmp_path):
 
 
 def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_path, monkeypatch):
-    from tunescope.data import metric as metrics
+    from tunescope.data import metric
+    from tunescope.data.metric import find_metric
 
     folder, _ = tinyrun.write(tmp_path)
     ask = Ask("prefix-main", model=folder, data=e2e(tmp_path / "e2e"))
-    found = metrics.find
+    found = find_metric
 
     def lacks():
         raise ts.UserError("no such thing here")
@@ -533,10 +534,10 @@ def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_pa
     def without(gone):
         return lambda name: replace(found(name), needs=lacks) if name == gone else found(name)
 
-    monkeypatch.setattr(metrics, "find", without("nist"))
+    monkeypatch.setattr(metric, "find_metric", without("nist"))
     settings = find("prefix-main").settings(ask)
     assert "nist" not in settings["metrics"] and "Not scored: no such thing here" in corpus_line.notes(settings)
-    monkeypatch.setattr(metrics, "find", without("bleu"))
+    monkeypatch.setattr(metric, "find_metric", without("bleu"))
     with pytest.raises(ts.UserError, match="no such thing here"):
         find("prefix-main").settings(ask)
 

@@ -12,7 +12,7 @@ from tunescope.attachment.fit import initialised
 from tunescope.methods import typed
 from tunescope.methods.form import Form
 from tunescope.methods.typed import parse
-from tunescope.models import family as families
+from tunescope.models.family import family_names, find_family
 from tunescope.reproduce.recipe import Ask
 from tunescope.reproduce.recipes import unified_forms as recipe
 from tunescope.reproduce.recipes._formula import Names, computed
@@ -25,10 +25,10 @@ KINDS = {"encoder": {"encoder self"}, "decoder": {"decoder self"}}
 KINDS["encoder-decoder"] = {"encoder self", "decoder self", "decoder cross"}
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_every_method_adds_what_it_says_and_a_prefix_is_the_gated_multi_head_adapter(family):
     found = recipe.work(SETTINGS, {"family": family})["arms"]
-    kind = families.find(family).kind
+    kind = find_family(family).kind
     refused = {label for label, one in found.items() if "refused" in one}
     has_no_bias = family in ("llama", "mistral", "qwen3", "gemma2", "t5")
     assert refused == ({"infix"} if kind != "decoder" else set()) | ({"bias"} if has_no_bias else set())
@@ -66,7 +66,7 @@ def test_a_form_that_is_not_what_the_method_does_is_found(family, arm, method, c
     assert compared(model, artifacts, given)[OUTPUT].deviation > 1e-4
 
 
-@pytest.mark.parametrize("family", families.names())
+@pytest.mark.parametrize("family", family_names())
 def test_the_written_out_attention_is_transformers_own(family):
     model = tiny.make(family, attention="eager")
     given = tiny.batch(model)
@@ -113,7 +113,7 @@ def test_a_new_method_s_form_is_a_row_and_is_checked(plugin_folder):
 
 
 def test_the_table_prints_what_the_files_say_beside_the_paper(tmp_path, monkeypatch, in_process):
-    monkeypatch.setattr(families, "names", lambda: ["bert"])
+    monkeypatch.setattr(recipe, "family_names", lambda: ["bert"])
     result = reproduce(Ask("unified-forms"), tmp_path / "run", workers=1, say=lambda line: None)
     rows = {row["label"]: row["cells"] for row in result["table"]["rows"]}
     for label, arm in SETTINGS["arms"].items():

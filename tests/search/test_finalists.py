@@ -16,10 +16,10 @@ from tunescope.search.methods.label_words import LabelWords
 from tunescope.search.methods.template import Template
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.plan import Plan
-from tunescope.trial.train import loop
 from tunescope.trial.train.batches import stream
+from tunescope.trial.train.settings import Settings
 
-SETTINGS = loop.Settings(
+SETTINGS = Settings(
     steps=99, batch_size=4, eval_every=3, patience=9, schedule="constant", warmup=0.0, clip=1e9, precision="float32"
 )
 

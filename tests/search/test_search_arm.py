@@ -8,7 +8,7 @@ import tinyrun
 
 import tunescope as ts
 from tunescope.cli.arms import lines
-from tunescope.cli.options import ProtocolOptions, TrainingOptions, question
+from tunescope.cli.options import PlanOptions, question
 from tunescope.comparison import arms
 from tunescope.search import methods, names
 from tunescope.trial.arm import Arm
@@ -95,8 +95,7 @@ def stats(material, task, text):
 
 def plan_of(material):
     model, data = material
-    parts = ProtocolOptions(dev=data["dev"], test=data["test"])
-    return question(model, data["train"], parts, None, TrainingOptions(steps=12, batch_size=8))
+    return question(model, data["train"], PlanOptions(dev=data["dev"], test=data["test"], steps=12, batch_size=8))
 
 
 def test_a_search_is_one_file(known):
@@ -128,7 +127,7 @@ def test_check_estimates_what_a_search_takes(material):
     from tunescope.comparison.estimate import estimates
 
     model, data = material
-    asked = ProtocolOptions(arms=("pez",), seeds=(1,))
-    plans = [question(model, data["train"], asked, None, TrainingOptions(steps=steps)) for steps in (100, 10_000)]
+    asked = [PlanOptions(arms=("pez",), seeds=(1,), steps=steps) for steps in (100, 10_000)]
+    plans = [question(model, data["train"], one) for one in asked]
     ((one,), (two,)) = (estimates(open_bench(plan)) for plan in plans)
     assert one.problem == "" and two.total_seconds > 5 * one.total_seconds > 0

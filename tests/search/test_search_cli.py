@@ -19,7 +19,7 @@ from commands import call
 from search_tools import bench
 
 import tunescope as ts
-from tunescope.cli.options import ProtocolOptions, question
+from tunescope.cli.options import PlanOptions, question
 from tunescope.data import scores
 from tunescope.report import findings_page, terminal
 from tunescope.search import findings, names, study, transfer
@@ -90,7 +90,7 @@ def test_it_prints_the_prompts_and_writes_results_a_page_and_artifacts(tunescope
 
 def _check_artifact(material, folder, run):
     """Attached, the artifact gives the test statistics that the results have; and the arm says the same."""
-    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    plan = question(material["model"], material["train"], PlanOptions(test=material["test"]))
     opened = open_bench(plan)
     (artifact,) = ts.load(folder)
     assert artifact.spec == ts.Text(text=run["found"]["text"])
@@ -390,7 +390,7 @@ def test_words_found_for_labels_that_are_none_are_carried_and_nothing_is_their_s
         rows = [json.loads(line) for line in Path(material[part]).read_text().splitlines()]
         renamed = [row | {"label": {"neg": "bad", "pos": "bad film"}[row["label"]]} for row in rows]
         path.write_text("".join(json.dumps(row) + "\n" for row in renamed))
-    plan = question(material["model"], str(data["train"]), ProtocolOptions(test=str(data["test"])), None, None)
+    plan = question(material["model"], str(data["train"]), PlanOptions(test=str(data["test"])))
     with pytest.raises(ts.UserError, match="collide"):
         open_bench(plan)
     opened, stands_in = open_unworded(plan)
@@ -419,7 +419,7 @@ def test_a_template_and_words_that_were_found_are_used():
 
 
 def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alone(material):
-    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    plan = question(material["model"], material["train"], PlanOptions(test=material["test"]))
     template, words = "{text}\nLabel:", {"neg": "neg", "pos": "pos"}
 
     def one(name, *texts):
@@ -442,7 +442,7 @@ def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alo
 
 
 def test_a_template_and_words_that_were_found_are_carried_too(material):
-    plan = question(material["model"], material["train"], ProtocolOptions(test=material["test"]), None, None)
+    plan = question(material["model"], material["train"], PlanOptions(test=material["test"]))
     found = Found("plot", "a {text} was", {"neg": "pos", "pos": "neg"}, 0.5, 10)
     searched = [{"name": "known", "status": "done", "runs": [{"seed": 0, "found": vars(found)}]}]
     source = transfer.Source(Classification(template="{text}", words={"neg": "neg", "pos": "pos"}))

@@ -9,6 +9,7 @@ import torch
 import transformers as tf
 
 import tunescope as ts
+from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.prompts import languages
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -91,14 +92,14 @@ def test_languages_that_are_not_asked_stay_and_are_told(folder, tmp_path):
 
 def test_the_tokenizer_that_is_given_keeps_its_own_languages(folder):
     given = tf.AutoTokenizer.from_pretrained(folder)
-    told = languages.with_languages(given, ts.tasks.Generation(target_language="ro"))
+    told = languages.with_languages(given, Generation(target_language="ro"))
     assert (told.tgt_lang, given.tgt_lang) == ("ro_RO", None)
 
 
 def test_a_language_that_the_tokenizer_lacks_or_does_not_mark_is_refused(folder):
     given = tf.AutoTokenizer.from_pretrained(folder)
     with pytest.raises(ts.UserError, match=r"--target-language xx: the tokenizer of this model knows ar_AR, cs_CZ, "):
-        languages.with_languages(given, ts.tasks.Generation(target_language="xx"))
-    task = ts.tasks.Generation(source_language="en", target_language="ro")
+        languages.with_languages(given, Generation(target_language="xx"))
+    task = Generation(source_language="en", target_language="ro")
     with pytest.raises(ts.UserError, match=r"--source-language and --target-language: .* marks no language"):
         languages.with_languages(tinyrun.tokenizer(), task)

@@ -72,7 +72,7 @@ def test_at_once_the_answer_is_what_follows_the_lead(model, task):
 
 
 def test_in_two_passes_the_steps_stand_in_the_second_prompt(model, task):
-    asked = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
+    asked = Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
     expected = []
     for row in rows():
         prompt = f"{row['text']} Label: film a"
@@ -84,7 +84,7 @@ def test_in_two_passes_the_steps_stand_in_the_second_prompt(model, task):
 
 
 def test_behind_shown_steps_the_answer_is_read_from_one_pass(model, task):
-    asked = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(tokens=6), "shown": True})
+    asked = Reasoning(**{**vars(task), "chain": Chain(tokens=6), "shown": True})
     expected = []
     for row in rows():
         text = goes_on(model, f"{row['text']} Label:", 6 + 1 + task.max_new_tokens)
@@ -96,7 +96,7 @@ def test_behind_shown_steps_the_answer_is_read_from_one_pass(model, task):
 
 def test_of_samples_the_commonest_answer_is_taken_with_its_share(model, task):
     chain = Chain(samples=5, temperature=1.3, tokens=6)
-    asked = ts.tasks.Reasoning(**{**vars(task), "chain": chain, "shown": True, "seed": 3})
+    asked = Reasoning(**{**vars(task), "chain": chain, "shown": True, "seed": 3})
     tokenizer = tinyrun.tokenizer()
     encoded = asked.encode(rows(), tokenizer, model_kind="decoder")
     rule = asked._rule()
@@ -116,7 +116,7 @@ def test_of_samples_the_commonest_answer_is_taken_with_its_share(model, task):
 def test_demonstrations_show_steps_where_they_are_asked_for(task):
     (row,) = rows(1)
     direct = task.demonstrations([row], 1, 0)
-    shown = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(), "shown": True}).demonstrations([row], 1, 0)
+    shown = Reasoning(**{**vars(task), "chain": Chain(), "shown": True}).demonstrations([row], 1, 0)
     assert direct == f"{row['text']} Label: was {row['label']}\n\n"
     assert shown == f"{row['text']} Label: {row['why']} was {row['label']}\n\n"
 
@@ -124,7 +124,7 @@ def test_demonstrations_show_steps_where_they_are_asked_for(task):
 def test_a_prompt_leaves_room_for_all_that_is_written(task):
     """The room is shared by the prompt, the steps, the words that ask again and the answer but for its last token."""
     tokenizer = tinyrun.tokenizer()
-    asked = ts.tasks.Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
+    asked = Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
     long = [{"text": " ".join(["film"] * 50), "label": "good"}]
     (cut,) = asked.encode(long, tokenizer, model_kind="decoder", room=30)
     assert len(cut.input_ids) + 4 + 2 + task.max_new_tokens - 1 == 30

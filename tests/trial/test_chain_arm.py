@@ -13,7 +13,7 @@ from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import command, plan
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
-from tunescope.trial.train import loop
+from tunescope.trial.train.settings import Settings
 
 ARMS = (
     "zero-shot",
@@ -48,7 +48,7 @@ def question(material, kind="reasoning"):
     model, data = material
     task = {"kind": kind, "input": "text", "target": "label", "template": "{text} Label:", "max_new_tokens": 2}
     task |= {"steps": "why", "lead": "a", "read": "neg,pos"} if kind == "reasoning" else {}
-    settings = loop.Settings(steps=4, batch_size=8, eval_every=2, patience=3)
+    settings = Settings(steps=4, batch_size=8, eval_every=2, patience=3)
     return plan.check(
         plan.Plan(model=model, data=data, task=task, arms=ARMS, seeds=(0, 1), trials=1, settings=settings)
     )

@@ -24,7 +24,7 @@ from tunescope.trial.demos import draw, order, probing_set
 from tunescope.trial.demos.order import candidates, entropy, ordered
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.open import open_bench
-from tunescope.trial.train import loop
+from tunescope.trial.train.settings import Settings
 
 ARMS = (
     "zero-shot",
@@ -45,7 +45,7 @@ def material(tmp_path_factory):
 
 def question(material, *, task="classification", texts=ARMS, **fields):
     model, data = material
-    settings = loop.Settings(steps=4, batch_size=8, eval_every=2, patience=3)
+    settings = Settings(steps=4, batch_size=8, eval_every=2, patience=3)
     given = {"kind": task, "template": "{text} Label:", **fields}
     return plan.check(
         plan.Plan(model=model, data=data, task=given, arms=texts, seeds=(0, 1), trials=1, settings=settings)

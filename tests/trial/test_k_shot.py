@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import tinyrun
 
-from tunescope.cli.options import ProtocolOptions, question
+from tunescope.cli.options import PlanOptions, question
 from tunescope.comparison import job, score
 from tunescope.comparison.comparison import ask
 from tunescope.data.k_shot import k_shot
@@ -14,7 +14,7 @@ from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.trial import command, plan
 from tunescope.trial.open import open_bench
-from tunescope.trial.train import loop
+from tunescope.trial.train.settings import Settings
 
 SEEDS = (13, 21)
 
@@ -33,7 +33,7 @@ def asked(material, **changes):
         "arms": ("zero-shot", "demos:k=2", "lora"),
         "seeds": SEEDS,
         "trials": 1,
-        "settings": loop.Settings(steps=4, batch_size=4, eval_every=2, patience=3),
+        "settings": Settings(steps=4, batch_size=4, eval_every=2, patience=3),
         "k_shot": 3,
     }
     return plan.check(plan.Plan(**(fields | changes)))
@@ -107,8 +107,8 @@ def test_what_cannot_be_drawn_is_refused(material):
     with pytest.raises(UserError, match="40 training and 40 development rows of each label are asked for"):
         open_bench(asked(material, k_shot=40))
     with pytest.raises(UserError, match="--k-shot 0 is too small; give a whole number of 1 or more"):
-        question("m", "d.jsonl", ProtocolOptions(k_shot=0), None, None)
-    assert question("m", "d.jsonl", ProtocolOptions(k_shot=16), None, None).k_shot == 16
+        question("m", "d.jsonl", PlanOptions(k_shot=0))
+    assert question("m", "d.jsonl", PlanOptions(k_shot=16)).k_shot == 16
 
 
 def test_demonstrations_that_are_looked_up_are_those_of_each_seed_s_rows(material, tmp_path):

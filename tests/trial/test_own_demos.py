@@ -22,6 +22,7 @@ from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.open import open_bench
 from tunescope.trial.train import loop
+from tunescope.trial.train.settings import Settings
 
 WORDS = {"neg": "bad", "pos": "good"}
 TEMPLATES = {"gpt2": "{text} was", "t5": "{text} it was {mask}.", "bert": "{text} it was {mask}."}
@@ -52,7 +53,7 @@ def question(material, *texts, **changes):
     task = {"kind": "classification", "by": "words", "template": TEMPLATES[name]}
     task["words"] = WORDS if name == "bert" else LONG
     fields = {"model": str(folder / "model"), "data": data, "task": task, "arms": texts, "seeds": (0,), "trials": 1}
-    fields["settings"] = loop.Settings(steps=3, batch_size=4, eval_every=2, patience=3)
+    fields["settings"] = Settings(steps=3, batch_size=4, eval_every=2, patience=3)
     return plan.check(plan.Plan(**(fields | changes)))
 
 
@@ -248,7 +249,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_draws_of_an_undisturbed_one(mat
     bench = open_bench(question(material))
     arm = arms.ready(Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
     todo = job.job(bench, arm, (1e-2,), 0)
-    settings = loop.Settings(steps=4, batch_size=4, eval_every=4, patience=3)
+    settings = Settings(steps=4, batch_size=4, eval_every=4, patience=3)
 
     def curve(name, steps, seed):
         """Stopped after so many steps; the state is saved after each."""

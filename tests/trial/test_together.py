@@ -18,7 +18,7 @@ from tunescope.comparison import shared_passes
 from tunescope.comparison.comparison import compare
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=3", "prefix:length=5,mlp=4", "soft:length=2", "lora:rank=2", "lora:rank=3", "bias", "zero-shot")
 SETTINGS = Settings(steps=12, batch_size=8, eval_every=4, patience=2)
@@ -202,8 +202,8 @@ def test_the_size_is_measured_and_told_where_it_is_asked_for(
 
 
 def test_steps_are_really_timed(folder: Path) -> None:
-    from tunescope.comparison.comparison import task_json
     from tunescope.comparison.protocol import entered
+    from tunescope.tasks.make import task_json
     from tunescope.trial.open import open_bench
     from tunescope.trial.plan import Plan
 
@@ -228,7 +228,7 @@ from tunescope.comparison import run
 from tunescope.comparison.comparison import compare
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.train import loop
-from tunescope.trial.train.loop import Settings
+from tunescope.trial.train.settings import Settings
 run.SAVE_EVERY = 0.0
 plain, left = loop.update, 20
 def update(*given):

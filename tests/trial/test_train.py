@@ -15,12 +15,12 @@ from tunescope.trial.train.loop import (
     OutOfMemory,
     Problem,
     Saving,
-    Settings,
     is_paused,
     memory_errors_named,
     train,
 )
 from tunescope.trial.train.optimizers import factor
+from tunescope.trial.train.settings import Settings
 
 N, D, K = 37, 11, 3
 

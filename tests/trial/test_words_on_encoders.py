@@ -17,7 +17,7 @@ from tunescope.probes.anchors import study
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import plan
 from tunescope.trial.open import open_bench
-from tunescope.trial.train import loop
+from tunescope.trial.train.settings import Settings
 
 WORDS = {"neg": "bad", "pos": "good"}
 
@@ -55,7 +55,7 @@ def question(material, name="bert", **changes):
         "task": {"kind": "classification", "by": "words", "words": WORDS},
         "seeds": (0,),
         "trials": 1,
-        "settings": loop.Settings(steps=4, batch_size=8, eval_every=2, patience=3),
+        "settings": Settings(steps=4, batch_size=8, eval_every=2, patience=3),
     }
     return plan.check(plan.Plan(**(fields | changes)))
 

@@ -17,8 +17,8 @@ from tunescope.attachment.fit import at_site, initialised, site_uses
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked
-from tunescope.attachment.guards.packing import unpacked
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import acting, frozen, pooled
 from tunescope.attachment.weights import patched
@@ -32,7 +32,7 @@ from tunescope.methods.artifact import (
     SiteDelta,
     Spec,
 )
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 
 class Attached(Held):
@@ -46,7 +46,8 @@ class Attached(Held):
         self.artifacts = tuple(artifacts)
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
-            kind(model) == "decoder" and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
+            anatomy(model).kind == "decoder"
+            and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
         self._beside = sum(value.numel() for value in model.parameters())
         self.positions = sum(positions_of(model, artifact) for artifact in contexts)
@@ -115,6 +116,9 @@ def attach(model: Any, *artifacts: Spec | Artifact | Bank, tokenizer: Any = None
     blocks, each in that order. Trainable tensors are float32 where the model is in half precision, else in its type.
 
     A bank is attached alone: every row of a batch then names what it takes.
+
+    model: a transformers model. artifacts: trained or loaded ones, specs, or one bank. tokenizer: of the model, for
+    specs with text in them. `detach()`, or the end of a `with`, leaves the model as it was, to the bit.
 
     Raises UserError for a family or site that is not reached, an artifact made for another base, tokenizer or shape,
     and a model that has something attached already.

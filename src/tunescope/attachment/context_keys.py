@@ -15,21 +15,21 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
-from tunescope.attachment.guards.packing import unpacked
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, Project, TokenContext
-from tunescope.models import family
-from tunescope.models.anatomy import entries, kind
+from tunescope.models.anatomy import anatomy
+from tunescope.models.family import find_family
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.quantised import is_quantised
-from tunescope.models.sites import Site, resolve
+from tunescope.models.sites import Site
 
 Extras = dict[str, tuple[Extra, ...]]
 
 
 def embedder(model: Any) -> Callable[[Tensor], Tensor]:
     """ids (n,) -> embeddings (n, width), as the model's first layer sees them, detached."""
-    table = model.get_input_embeddings()
+    table = anatomy(model).table
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
@@ -42,12 +42,13 @@ def embedder(model: Any) -> Callable[[Tensor], Tensor]:
 def projector(model: Any) -> Project:
     """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
 
-    sites = resolve(model) if family.find(model.config.model_type) else {}
+    about = anatomy(model)
+    sites = about.sites if find_family(model.config.model_type) else {}
 
     def mapped(site: Site, x: Tensor) -> Tensor:
         weight = site.h.module.weight
         assert isinstance(weight, Tensor)
-        dtype = model.get_input_embeddings().weight.dtype if is_quantised(weight) else weight.dtype
+        dtype = about.table.weight.dtype if is_quantised(weight) else weight.dtype
         with unpacked(site.h.module):
             out = site.h.read(site.h.module(x.to(dtype)))
         assert site.query is not None
@@ -67,7 +68,7 @@ def extras_of(
     places: attention modules by name ("decoder.0.self"). Token contexts are run here, gradients and all.
     """
     extras: Extras = dict.fromkeys(places, ())
-    used, device = 0, model.get_input_embeddings().weight.device
+    used, device = 0, anatomy(model).device
     for artifact in artifacts:
         spec = artifact.spec
         if isinstance(spec, KVContext):
@@ -101,8 +102,8 @@ def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapp
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False)
         with _no_checkpointing(model):
-            entries(model)["decoder"].forward(  # past its own hooks, ours among them
-                inputs_embeds=rows.to(model.get_input_embeddings().weight.dtype)[None],
+            anatomy(model).entries["decoder"].forward(  # past its own hooks, ours among them
+                inputs_embeds=rows.to(anatomy(model).table.weight.dtype)[None],
                 position_ids=torch.arange(used, used + len(rows), device=rows.device)[None],
                 use_cache=False,
             )
@@ -160,6 +161,6 @@ def positions_of(model: Any, artifact: Artifact) -> int:
     if not isinstance(artifact.spec, KVContext):
         return 0
     with torch.no_grad():
-        stack = "encoder" if kind(model) == "encoder" else "decoder"
+        stack = "encoder" if anatomy(model).kind == "encoder" else "decoder"
         made = artifact.spec.keys_values(artifact.tensors, stack, projector(model))
     return artifact.spec.reach(next((key.shape[1] for key, _ in made.values()), 0))

@@ -18,7 +18,7 @@ from tunescope.attachment.guards.marks import OUTPUT_START, wants_output_start
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
-from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import seen_by, shifted
 
 
@@ -31,10 +31,10 @@ def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
     if not any(isinstance(artifact.spec, Context) for artifact in artifacts):
         yield
         return
-    which = kind(model)
+    which = anatomy(model).kind
     with ExitStack() as stack:
         stack.enter_context(switched(model))
-        for name, module in entries(model).items():
+        for name, module in anatomy(model).entries.items():
             places = {found.name: found.module for found in reached(model) if found.name.startswith(f"{name}.")}
             stack.enter_context(_keys_placed(model, artifacts, name, module, places))
         tokens = [(a.spec, a.tensors) for a in artifacts if isinstance(a.spec, TokenContext)]
@@ -48,11 +48,11 @@ def _keys_placed(
     model: Any, artifacts: Sequence[Artifact], stack: str, entry: nn.Module, places: dict[str, nn.Module]
 ) -> Iterator[None]:
     """Before each pass of the stack the contexts' keys and values are made, once for all rows."""
-    if kind(model) != "decoder":
+    if anatomy(model).kind != "decoder":
         artifacts = [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
     names = argument_names(entry)
     made: dict[str, Any] = {"for": None, "used": 0}
-    device = model.get_input_embeddings().weight.device.type
+    device = anatomy(model).device.type
     runs = any(isinstance(artifact.spec, TokenContext) for artifact in artifacts)  # through the model, for its keys
     own = [value for value in model.parameters() if not value.is_inference()] if runs else []
     can_switch = runs and any(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.site_hooks import refuse_tuple
 from tunescope.errors import UserError
-from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import check_room, first_position, text_positions
 
 Made = tuple[Tensor, Tensor | None]
@@ -28,8 +28,8 @@ def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[N
     made: before each pass, the embeddings to put in front, (1, n, width) or (batch, n, width), and where each row has
     one, (batch, n), or None for everywhere; None for nothing to put there.
     """
-    is_alone = kind(model) == "encoder"
-    entry = entries(model)["encoder"]
+    is_alone = anatomy(model).kind == "encoder"
+    entry = anatomy(model).entries["encoder"]
     names = argument_names(entry)
     now: dict[str, Any] = {"length": 0, "filled": None}
 
@@ -64,7 +64,7 @@ def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[N
         if isinstance(getattr(entry, "pooler", None), nn.Module):
             handles.append(entry.pooler.register_forward_pre_hook(pool))
     else:
-        handles.append(entries(model)["decoder"].register_forward_pre_hook(cross, with_kwargs=True))
+        handles.append(anatomy(model).entries["decoder"].register_forward_pre_hook(cross, with_kwargs=True))
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ def _joined(given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: A
     ids = given.pop("input_ids", None)
     text = given.get("inputs_embeds")
     if text is None:
-        text = model.get_input_embeddings()(ids)
+        text = anatomy(model).table(ids)
     (batch, n_tokens), n_rows = text.shape[:2], rows.shape[1]
     check_room(model, n_tokens, n_rows)
     mask = given.get("attention_mask")

@@ -18,23 +18,24 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.context_keys import embedder, run_tokens
 from tunescope.errors import UserError
-from tunescope.models.anatomy import entries, kind
+from tunescope.models.anatomy import Anatomy, anatomy
 
 _FRONT, _TEXT = 2, 3  # tokens
 # of the largest state: more than another order of the same sums makes, some fifty times what was seen in 24 layers
 _ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
 _HALF = 0.05
 
-_EXACT: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
+_EXACT: weakref.WeakKeyDictionary[Anatomy, bool] = weakref.WeakKeyDictionary()
 
 
 def check_seen(model: Any, context: object) -> None:
     """UserError for a token context on a decoder with layers that it would not reach."""
-    if kind(model) != "decoder" or model.get_input_embeddings().weight.device.type == "meta":
+    now = anatomy(model)
+    if now.kind != "decoder" or now.device.type == "meta":
         return
-    if model not in _EXACT:
-        _EXACT[model] = _is_exact(model)
-    if not _EXACT[model]:
+    if now not in _EXACT:
+        _EXACT[now] = _is_exact(model)
+    if not _EXACT[now]:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
             "in the row: some layers do not see it there (state space, convolution, linear attention, masks made of "
@@ -46,7 +47,7 @@ def _is_exact(model: Any) -> bool:
     """Whether the states behind two tokens are the same with those tokens in the text and as keys and values."""
     places = {found.name: found.module for found in reached(model)}
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
-    ids = torch.arange(2, 2 + _FRONT + _TEXT, device=model.get_input_embeddings().weight.device)
+    ids = torch.arange(2, 2 + _FRONT + _TEXT, device=anatomy(model).device)
     try:
         with switched(model), resting(model), torch.no_grad():
             whole = _states(model, ids, 0, places, {})[_FRONT:]
@@ -71,6 +72,6 @@ def _states(
     for name, module in places.items():
         module.__dict__[STATE] = LayerState(extras.get(name, ()))
     positions = torch.arange(start, start + len(ids), device=ids.device)[None]
-    out = entries(model)["decoder"].forward(input_ids=ids[None], position_ids=positions, use_cache=False)
+    out = anatomy(model).entries["decoder"].forward(input_ids=ids[None], position_ids=positions, use_cache=False)
     states: Tensor = out[0][0]
     return states

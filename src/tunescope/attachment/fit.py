@@ -31,10 +31,10 @@ from tunescope.methods.artifact import (
     TokenContext,
 )
 from tunescope.methods.typed import check_fields
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.quantised import check_readable, is_quantised
-from tunescope.models.sites import resolve, select
+from tunescope.models.sites import select
 
 
 def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any, seed: int) -> list[Artifact]:
@@ -61,7 +61,7 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
 
 def _moved(model: Any, artifact: Artifact) -> Artifact:
     """The artifact on the model's device; itself, where it is there already."""
-    device = model.get_input_embeddings().weight.device
+    device = anatomy(model).device
     if all(value.device == device and not value.is_inference() for value in artifact.tensors.values()):
         return artifact
     moved = {name: value.clone() if value.is_inference() else value for name, value in artifact.tensors.items()}
@@ -102,8 +102,8 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
 def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
     """The sites that a delta asks for, and the widths it meets there."""
     if spec.sites == ("pooled",):
-        if kind(model) != "encoder":
-            raise UserError(f"{spec} reads an encoder; this model is a {kind(model)}: use label words instead.")
+        if anatomy(model).kind != "encoder":
+            raise UserError(f"{spec} reads an encoder; this model is a {anatomy(model).kind}: use label words instead.")
         _check_classifier(model, spec)
         if spec.reads == "pooler" and getattr(model.base_model, "pooler", None) is None:
             raise UserError(
@@ -112,7 +112,7 @@ def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
             )
         width = int(model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
-    chosen = select(resolve(model), spec.sites, str(spec), model.config.model_type)
+    chosen = select(anatomy(model).sites, spec.sites, str(spec), model.config.model_type)
     return {site.name: site.shape(spec.reads) for site in chosen}
 
 
@@ -138,7 +138,7 @@ def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDel
     uses = []
     for artifact in artifacts:
         if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites != ("pooled",):
-            sites = resolve(model)
+            sites = anatomy(model).sites
             for name in site_shapes(model, artifact.spec):
                 uses.append(SiteUse(artifact.spec, sites[name], at_site(artifact, name)))
     return uses
@@ -151,14 +151,15 @@ def at_site(artifact: Artifact, name: str) -> Params:
 
 def base_of(model: Any, tokenizer: Any = None) -> Base:
     """What a context may know of the model."""
-    table = model.get_input_embeddings()
+    about = anatomy(model)
+    table = about.table
     return Base(
-        kind=kind(model),
+        kind=about.kind,
         width=int(table.weight.shape[1]),
         layers={found.name: found.shape for found in reached(model)},
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
-        input_width=lambda name: resolve(model)[f"{name}.k"].x.width,
+        input_width=lambda name: about.sites[f"{name}.k"].x.width,
         vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
         tokenizer=tokenizer,
@@ -176,13 +177,13 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
         assert key is not None and value is not None
         kept[name] = (key[0].cpu().clone(), value[0].cpu().clone())
 
-    row = ids.to(model.get_input_embeddings().weight.device)[None]
+    row = ids.to(anatomy(model).device)[None]
     before = [place.module.__dict__.get(STATE) for place in found]
     try:
         for place in found:
             place.module.__dict__[STATE] = LayerState(keep=keep)
         with switched(model), resting(model), torch.no_grad():
-            if kind(model) == "encoder-decoder":
+            if anatomy(model).kind == "encoder-decoder":
                 model.base_model(input_ids=row, decoder_input_ids=row, use_cache=False)
             else:
                 model.base_model(input_ids=row)
@@ -228,7 +229,7 @@ def expected_shapes(model: Any, spec: Spec, tensors: Params) -> dict[str, tuple[
 
 def _placed_like(model: Any, tensors: Params) -> Params:
     """On the model's device; floats in its precision, or in float32 where that is lower."""
-    weight = model.get_input_embeddings().weight
+    weight = anatomy(model).table.weight
     dtype = torch.promote_types(weight.dtype, torch.float32)
     return {
         name: value.detach().to(weight.device, dtype if value.is_floating_point() else value.dtype).clone()

@@ -12,22 +12,27 @@ from tunescope.attachment.context_keys import embedder, extras_of, in_force, run
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, Params, Spec, TokenContext
 from tunescope.methods.contexts.prefix import Prefix
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 
 
 def lower(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> list[Artifact]:
     """The same artifacts with every token context replaced by its keys and values, for inference.
 
-    Exact for decoders; UserError where it is not (encoders, and the encoder side of an encoder-decoder, whose context
-    keys look at the text). What comes out is bound to these weights and these artifacts, and refused with others.
+    Exact for decoders. What comes out is bound to these weights and these artifacts, and refused with others.
+
+    model: with nothing attached. artifacts, tokenizer, seed: as `attach` takes them, in the order in which they stand.
+
+    Raises UserError where it would not be exact (encoders, and the encoder side of an encoder-decoder, whose context
+    keys look at the text), and as `attach`.
     """
-    if kind(model) != "decoder":
+    about = anatomy(model)
+    if about.kind != "decoder":
         raise UserError(
-            f"A token context cannot be lowered in an {kind(model)}: its keys look at the text that follows. Attach it "
+            f"A token context cannot be lowered in an {about.kind}: its keys look at the text that follows. Attach it "
             "as it is, or use a prefix."
         )
-    plain = torch.autocast(model.get_input_embeddings().weight.device.type, enabled=False)  # its keys are kept
+    plain = torch.autocast(about.device.type, enabled=False)  # its keys are kept
     with attach(model, *artifacts, tokenizer=tokenizer, seed=seed) as tuned, torch.no_grad(), plain:
         ready = list(tuned.artifacts)
         for index, artifact in enumerate(ready):

@@ -18,6 +18,8 @@ from tunescope.models.sites import is_transposed
 def merge(model: Any, *artifacts: Artifact) -> Any:
     """The model with the deltas added to its weights, for good: the same outputs, no extra work. Returns the model.
 
+    model: it is changed in place. artifacts: deltas of weights and biases, all added.
+
     Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
     a whole block, whose input and output no one weight connects.
     """

@@ -38,7 +38,12 @@ def save(
     """Write artifacts that belong together into one new folder, whole or not at all.
 
     The manifest names the base weights and the tokenizer they were made for, and the sha256 of the tensors.
-    `about` is kept as it is, for the reader: task, template, label words, score.
+    `about` is kept as it is, for the reader: task, template, label words, score. Returns the path.
+
+    path: the new folder. artifacts: in the order in which they are attached. model: whose weights they were made for,
+    attached or not. tokenizer: the one they were made with, if any.
+
+    Raises UserError for a path that exists.
     """
     path = Path(path)
     if os.path.lexists(path):
@@ -65,8 +70,11 @@ def save(
 def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:
     """The artifacts of a folder, checked against its sha256; `attach` checks them against the model.
 
+    path: the folder, as `save` wrote it. Nothing in it is run.
     mapped: the tensors are views of the file, which the system pages in and out; the file must not change while they
     are in use.
+
+    Raises UserError for a folder that is no saved artifact, is damaged, or is of a newer format.
     """
     path = Path(path)
     manifest = read_manifest(path)

@@ -90,14 +90,13 @@ def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
 
 def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
     target = use.site.h
-    resting = _without_dropout(use.spec)
+    resting, is_linear = _without_dropout(use.spec), use.site.is_linear
+    behind = use.site.residual.output() if use.site.residual is not None and use.spec.reads == "stream behind" else None
 
     def changed(x: Tensor, whole: Tensor) -> Tensor:
         h = target.read(whole)
         spec = use.spec if is_training() else resting
-        if spec.reads == "stream behind":
-            assert use.site.residual is not None
-            x = use.site.residual.output(h, x)
+        x = x if behind is None else behind(h, x)
         common = torch.promote_types(x.dtype, h.dtype)  # T5 keeps one map in float32 where the rest is in half
         made = spec.apply(as_computed(use.tensors, x.to(common)), x.to(common), h.to(common))
         return target.write(whole, made.to(h.dtype))
@@ -110,7 +109,7 @@ def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable
         return target.module.register_forward_pre_hook(before)
 
     def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        return changed(args[0] if use.site.is_linear else carried.pop(id(use)), output)
+        return changed(args[0] if is_linear else carried.pop(id(use)), output)
 
     return target.module.register_forward_hook(after)
 

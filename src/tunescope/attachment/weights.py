@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.site_hooks import are_tuned
 from tunescope.methods.artifact import Params, PatchDelta
-from tunescope.models.anatomy import entries
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import ORIGINALS, REGISTERED
 
 
@@ -79,7 +79,7 @@ def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[No
         model.base_model.__dict__[ORIGINALS] = base
         with torch.no_grad():
             put(changed(base, changes))  # type: ignore[arg-type]
-        for module in dict.fromkeys([model, model.base_model, *entries(model).values()]):
+        for module in dict.fromkeys([model, model.base_model, *anatomy(model).entries.values()]):
             handles.append(module.register_forward_pre_hook(uncompiled(enter)))
             handles.append(module.register_forward_hook(uncompiled(leave), always_call=True))
         yield

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from tunescope import __version__
-from tunescope.cli.options import Many, ProtocolOptions, TaskOptions, TrainingOptions, question
+from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.errors import UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -47,9 +47,8 @@ def compare(
     data: str,
     /,
     *,
-    protocol: ProtocolOptions | None = None,
+    options: PlanOptions | None = None,
     task: TaskOptions | None = None,
-    training: TrainingOptions | None = None,
     pilot: bool = False,
     out: str | None = None,
     workers: int = 0,
@@ -68,7 +67,7 @@ def compare(
     from tunescope.comparison.pilot import piloted
     from tunescope.trial import identity
 
-    asked = question(model, data, protocol, task, training)
+    asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
     found = comparison.ask(asked, folder, workers=workers or _workers(model))
@@ -81,9 +80,8 @@ def check(
     /,
     *,
     model: str,
-    protocol: ProtocolOptions | None = None,
+    options: PlanOptions | None = None,
     task: TaskOptions | None = None,
-    training: TrainingOptions | None = None,
 ) -> None:
     """Say what is in DATA and what a comparison would take, before anything is trained.
 
@@ -95,7 +93,7 @@ def check(
     from tunescope.system import machine
     from tunescope.trial.open import open_bench
 
-    asked = question(model, data, protocol, task, training)
+    asked = question(model, data, options, task)
     with machine.threads(asked.threads):
         for line in lines(open_bench(asked)):
             print(line, flush=True)
@@ -242,7 +240,7 @@ def anchors(
     from tunescope.report import findings_page as page
     from tunescope.trial.identity import default_folder
 
-    plan = question(model, data, ProtocolOptions(test=test, seeds=seeds), task, None)
+    plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
     asked = study.AnchorRequest(plan, k, rows, only)
     found = study.study(asked, lambda line: print(line, flush=True))
     place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
@@ -286,7 +284,7 @@ def search(
     from tunescope.search import study
     from tunescope.trial.identity import default_folder
 
-    plan = question(model, data, ProtocolOptions(dev=dev, test=test, seeds=seeds), task, None)
+    plan = question(model, data, PlanOptions(dev=dev, test=test, seeds=seeds), task)
     asked = study.SearchRequest(plan, method, passes, transfer_to)
     place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
     command = shlex.join(["tunescope", *sys.argv[1:]])

@@ -33,18 +33,18 @@ def _container() -> str:
 def _model(name: str) -> Iterator[str]:
     """Raises UserError where the model cannot be loaded; what it does not allow is told."""
     from tunescope.attachment.attention.reach import reached
-    from tunescope.models.anatomy import kind
+    from tunescope.models.anatomy import anatomy
     from tunescope.models.load import load_model
-    from tunescope.models.sites import resolve
 
     model, _ = load_model(name)
-    yield f"{name}: {model.config.model_type}, {kind(model)}, {sum(p.numel() for p in model.parameters()):,} parameters"
+    size = sum(p.numel() for p in model.parameters())
+    yield f"{name}: {model.config.model_type}, {anatomy(model).kind}, {size:,} parameters"
     try:
         yield f"attention: all {len(reached(model))} modules call the tunescope function; contexts can be attached"
     except UserError as problem:
         yield f"attention: not reached, so no contexts: {problem}"
     try:
-        sites = sorted({name.split(".", 2)[-1] for name in resolve(model)})
+        sites = sorted({name.split(".", 2)[-1] for name in anatomy(model).sites})
         yield f"sites (attn stands for self and cross): {', '.join(sites)}"
     except UserError as problem:
         yield f"sites: none, so no deltas that need one: {problem}"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tunescope.system import plugins
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
@@ -53,6 +52,8 @@ class Metric:
 
 def mean(sums: Floats, rows: Floats) -> Floats:
     """The score of a metric whose first statistic is the row's own score."""
+    import numpy as np
+
     return np.asarray(sums[:, 0] / rows)
 
 
@@ -62,19 +63,21 @@ def per_row(
     """The statistics of a metric that looks at one row at a time."""
 
     def stats(outputs: Sequence[str], references: Sequence[Sequence[str]], lowercase: bool) -> Floats:
+        import numpy as np
+
         rows = [count(output, own, lowercase) for output, own in zip(outputs, references, strict=True)]
         return np.asarray(rows, dtype=np.float64)
 
     return stats
 
 
-def names() -> list[str]:
+def metric_names() -> list[str]:
     """The metrics: the files of their folder."""
     return plugins.names(FOLDER)
 
 
 @cache
-def find(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """The metric of that name.
 
     Raises:

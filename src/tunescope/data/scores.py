@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tunescope.data import metric as metrics
+from tunescope.data.metric import find_metric, mean, metric_names
 from tunescope.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,26 +59,26 @@ def statistics(
     """
     if not outputs:
         return []
-    return [tuple(row) for row in metrics.find(metric).stats(outputs, references, lowercase).tolist()]
+    return [tuple(row) for row in find_metric(metric).stats(outputs, references, lowercase).tolist()]
 
 
 def scale(metric: str) -> float:
     """The best value; the worst is 0. For NIST, which has no best one, a usual value."""
-    return metrics.find(metric).best if metric in metrics.names() else 1.0
+    return find_metric(metric).best if metric in metric_names() else 1.0
 
 
 def is_lower_better(metric: str) -> bool:
-    return metric in metrics.names() and not metrics.find(metric).higher_is_better
+    return metric in metric_names() and not find_metric(metric).higher_is_better
 
 
 def _score(metric: str) -> Callable[[Floats, Floats], Floats]:
-    return metrics.mean if metric == ACCURACY else metrics.find(metric).score
+    return mean if metric == ACCURACY else find_metric(metric).score
 
 
 def _table(metric: str, stats: ArrayLike) -> Floats:
-    if metric != ACCURACY and metric not in metrics.names():
-        raise UserError(f"Unknown metric '{metric}'. Allowed: {ACCURACY}, {', '.join(metrics.names())}.")
-    width = 3 if metric == ACCURACY else metrics.find(metric).width
+    if metric != ACCURACY and metric not in metric_names():
+        raise UserError(f"Unknown metric '{metric}'. Allowed: {ACCURACY}, {', '.join(metric_names())}.")
+    width = 3 if metric == ACCURACY else find_metric(metric).width
     table = np.asarray(stats, dtype=np.float64)
     if table.ndim != 2 or not len(table) or table.shape[1] != width:
         raise UserError(f"{metric} needs at least one row of {width} statistics, not shape {table.shape}.")

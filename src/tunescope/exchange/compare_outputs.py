@@ -12,7 +12,7 @@ from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import first_position
 
 LENGTH = 8
@@ -28,10 +28,10 @@ def sample(model: Any, taken: int = 0) -> dict[str, Tensor]:
     if room < 1:
         raise UserError(f"A context of {taken} positions leaves no room for a text in this model of {limit}.")
     draw = torch.Generator().manual_seed(0)
-    device = model.get_input_embeddings().weight.device
+    device = anatomy(model).device
     ids = torch.randint(model.config.vocab_size, (2, room), generator=draw).to(device)
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    return given | {"decoder_input_ids": ids.flip(1)} if kind(model) == "encoder-decoder" else given
+    return given | {"decoder_input_ids": ids.flip(1)} if anatomy(model).kind == "encoder-decoder" else given
 
 
 def outputs(model: Any, artifacts: Sequence[Artifact] = ()) -> Tensor:

@@ -18,6 +18,7 @@ from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.format import find_format
 from tunescope.exchange.outgoing import Exported, Incoming, Outgoing
 from tunescope.methods.artifact import Artifact
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.system import files
 
@@ -106,7 +107,7 @@ def _check_bare(model: Any) -> None:
 
 
 def _check_difference(difference: float | None, to: str, model: Any) -> None:
-    dtype = model.get_input_embeddings().weight.dtype
+    dtype = anatomy(model).table.weight.dtype
     if difference is not None and not difference <= TOLERANCE[dtype]:
         raise UserError(
             f"What was written as {to!r} differs from the attached model by {difference:.1e} of its largest output, "

@@ -87,7 +87,7 @@ def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
     """One task's comparison, its run in ``folder``. No run is stopped early: scores stay at zero for long."""
     from tunescope.comparison.comparison import compare
     from tunescope.system import machine
-    from tunescope.trial.train.loop import Settings
+    from tunescope.trial.train.settings import Settings
 
     every = -(-one["steps"] // setup.evaluations)
     found = compare(

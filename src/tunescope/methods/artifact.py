@@ -232,6 +232,9 @@ class KVContext(Context):
 class Artifact:
     """A spec with its tensors: what is trained, saved, loaded and attached.
 
+    spec: the method and its hyper-parameters. tensors: name -> tensor; which there are, and their shapes, says the
+    method's own docstring.
+    tokenizer: hash of the tokenizer it was made with; None where that is not known.
     base: fingerprint of the weights it was made for; None until it is saved.
     in_force: for lowered keys and values, the fingerprint of all that was attached when they were made.
     """

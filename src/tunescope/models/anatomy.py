@@ -1,24 +1,157 @@
-"""What a transformers model is made of: its kind, where inputs enter, what its modules take."""
+"""What a transformers model is made of: its kind, where inputs enter, its embeddings, its sites. Found out once."""
 
 from __future__ import annotations
 
 import inspect
 import weakref
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from tunescope.errors import UserError
-from tunescope.models import family as families
+from tunescope.models.family import find_family
+from tunescope.models.fingerprint import REGISTERED
+from tunescope.models.sites import Site, find_sites
 
 
-def entries(model: Any) -> dict[str, Any]:
-    """Where text enters: stack -> the module that embeds it."""
-    base = model.base_model
-    if model.config.is_encoder_decoder:
-        return {"encoder": base.get_encoder(), "decoder": base.get_decoder()}
+class _Part(NamedTuple):
+    """A module of the model as it was: the shape of its weight, and its children by name."""
 
-    return {kind(model): base.get_decoder() if kind(model) == "decoder" else base}
+    module: weakref.ref[nn.Module]
+    shape: object
+    children: tuple[tuple[str, Callable[[], nn.Module | None]], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Anatomy:
+    """What `anatomy(model)` knows; each part is found when it is first asked for. It holds no module of the model.
+
+    kind: "decoder", "encoder" or "encoder-decoder".
+    """
+
+    kind: str
+    of: weakref.ref[Any]
+    _says: tuple[object, ...]
+    _parts: tuple[_Part, ...]
+
+    @property
+    def entries(self) -> dict[str, Any]:
+        """Where text enters: stack -> the module that embeds it."""
+        return {name: _held(module) for name, module in self._entries.items()}
+
+    @cached_property
+    def _entries(self) -> dict[str, weakref.ref[Any]]:
+        model = _held(self.of)
+        base = model.base_model
+        if model.config.is_encoder_decoder:
+            return {"encoder": weakref.ref(base.get_encoder()), "decoder": weakref.ref(base.get_decoder())}
+        return {self.kind: weakref.ref(base.get_decoder() if self.kind == "decoder" else base)}
+
+    @property
+    def table(self) -> Any:
+        """The module that embeds tokens."""
+        found = self._table()
+        return _held(self.of).get_input_embeddings() if found is None else found
+
+    @cached_property
+    def _table(self) -> weakref.ref[Any]:
+        return weakref.ref(_held(self.of).get_input_embeddings())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model's inputs are, now: a model may be moved."""
+        found: torch.device = self.table.weight.device
+        return found
+
+    @cached_property
+    def sites(self) -> Mapping[str, Site]:
+        """Every site by name ("decoder.0.ffn.in"), in order of depth.
+
+        Raises UserError for a family that is not mapped, and for a decoder that lacks its encoder.
+        """
+        model = _held(self.of)
+        refuse_half(model, self.kind)
+        return MappingProxyType(find_sites(model, self.kind))
+
+    def stands(self, model: Any) -> bool:
+        """Whether the model is still what it was: what its config says, its modules, the shapes of their weights."""
+        return self._says == _says(model) and _stand(self._parts)
+
+
+_KNOWN: weakref.WeakKeyDictionary[Any, Anatomy] = weakref.WeakKeyDictionary()
+
+
+def anatomy(model: Any) -> Anatomy:
+    """What the model is made of. The same object for the same model, until that is another than it was.
+
+    It is another where a module of it is replaced, added or gone, where a weight has another shape, or where its config
+    says another kind. What is registered while it is tuned does not count.
+    """
+    known = _KNOWN.get(model)
+    if known is None or not known.stands(model):
+        known = Anatomy(kind(model), weakref.ref(model), _says(model), tuple(_parts(model)))
+        _KNOWN[model] = known
+    return known
+
+
+def _held(module: weakref.ref[Any]) -> Any:
+    found = module()
+    assert found is not None  # who asks for it holds the model
+    return found
+
+
+def _says(model: Any) -> tuple[object, ...]:
+    """What `kind` reads of the config."""
+    config = model.config
+    named = tuple(config.architectures or ())
+    return type(model), config.model_type, config.is_encoder_decoder, getattr(config, "is_decoder", False), named
+
+
+def _parts(model: nn.Module) -> Iterator[_Part]:
+    """Every module that can be replaced, from the model on; what is in torchscript cannot."""
+    known, todo = {id(model)}, [model]
+    while todo:
+        module = todo.pop()
+        children = [(name, one) for name, one in module._modules.items() if name != REGISTERED]
+        held = tuple((name, _nothing if one is None else weakref.ref(one)) for name, one in children)
+        yield _Part(weakref.ref(module), _shape(module), held)
+        for _, one in children:
+            if one is not None and id(one) not in known and not isinstance(one, torch.jit.ScriptModule):
+                known.add(id(one))
+                todo.append(one)
+
+
+def _stand(parts: tuple[_Part, ...]) -> bool:
+    """Whether all are as they were. It is asked at every turn, of some thirteen modules a layer: one plain loop."""
+    for held, shape, children in parts:
+        module = held()
+        if module is None:
+            return False
+        weight = module._parameters.get("weight")
+        if (None if weight is None else weight.shape) != shape:
+            return False
+        now = module._modules
+        if now or children:
+            if len(now) - (REGISTERED in now) != len(children):
+                return False
+            for name, child in children:
+                if now.get(name) is not child():
+                    return False
+    return True
+
+
+def _nothing() -> None:
+    """In the place of a child that is None."""
+
+
+def _shape(module: nn.Module) -> object:
+    weight = module._parameters.get("weight")
+    return None if weight is None else weight.shape
 
 
 def argument_names(module: nn.Module) -> list[str]:
@@ -30,14 +163,14 @@ CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
 
 
 def kind(model: Any) -> str:
-    """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not.
+    """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not: for a config alone.
 
-    The half of an encoder-decoder that stands alone is what it is.
+    Of a model, ask `anatomy(model).kind`. The half of an encoder-decoder that stands alone is what it is.
     """
     config = getattr(model, "config", model)
     if config.is_encoder_decoder:
         return "encoder-decoder"
-    family = families.find(config.model_type)
+    family = find_family(config.model_type)
     if family is not None and family.kind == "encoder-decoder":
         return "decoder" if config.is_decoder else "encoder"
     if family is not None:
@@ -48,20 +181,15 @@ def kind(model: Any) -> str:
     return "decoder" if isinstance(model, nn.Module) and _looks_back(model) else "encoder"
 
 
-_CAUSAL: weakref.WeakKeyDictionary[nn.Module, bool] = weakref.WeakKeyDictionary()
-
-
 def _looks_back(model: nn.Module) -> bool:
     """Whether its attention is causal: a decoder without its head."""
-    if model not in _CAUSAL:
-        _CAUSAL[model] = any(getattr(module, "is_causal", False) is True for module in model.modules())
-    return _CAUSAL[model]
+    return any(getattr(module, "is_causal", False) is True for module in model.modules())
 
 
-def refuse_half(model: Any) -> None:
+def refuse_half(model: Any, kind: str) -> None:
     """UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests."""
-    family = families.find(model.config.model_type)
-    if family is not None and family.kind == "encoder-decoder" and kind(model) == "decoder":
+    family = find_family(model.config.model_type)
+    if family is not None and family.kind == "encoder-decoder" and kind == "decoder":
         raise UserError(
             f"A {type(model).__name__} is the decoder of an encoder-decoder alone, which is not mapped: load the whole "
             "model, with AutoModelForSeq2SeqLM. Bias and full can be attached to it as it is."

@@ -58,15 +58,15 @@ class Family:
     stacks: dict[str, Stack] = field(default_factory=dict)
 
 
-def names() -> list[str]:
+def family_names() -> list[str]:
     """The mapped families, by transformers' `model_type`: the files of their folder."""
     return plugins.names(FOLDER)
 
 
 @cache
-def find(model_type: str) -> Family | None:
+def find_family(model_type: str) -> Family | None:
     """The family of that `model_type`, or None where no file of that name is here."""
-    if model_type not in names():
+    if model_type not in family_names():
         return None
     family: Family = plugins.load(FOLDER, model_type).FAMILY
     return family

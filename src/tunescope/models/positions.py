@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 
 def seen_by(given: Mapping[str, Any]) -> int:
@@ -29,14 +29,17 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: Any, takes: Sequen
     assert text is not None
     seen = seen_by(given)
     positions = given.get("position_ids")
-    first = first_position(model) if kind(model) == "encoder" else 0
+    first = first_position(model) if anatomy(model).kind == "encoder" else 0
     if positions is None:
         positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device) + first
     most = used if isinstance(used, int) else int(used.max())
     positions = positions + (used if isinstance(used, int) else used.to(positions.device)[:, None])
     limit = _most_positions(model)
-    if limit is not None and seen + text.shape[1] + most > limit and int(positions.max()) >= limit + first:
-        raise UserError(_too_long(model, seen + text.shape[1], most, limit, "or cut the context"))
+    if limit is not None and seen + text.shape[1] + most > limit:
+        if int(positions.max()) >= limit + first:
+            raise UserError(_too_long(model, seen + text.shape[1], most, limit, "or cut the context"))
+    elif limit is not None and given.get("position_ids") is not None and _is_free_to_read(positions):
+        _check_given(model, positions, most, limit + first)
     return {**given, "position_ids": positions}
 
 
@@ -60,9 +63,23 @@ def check_room(model: Any, n_tokens: int, used: int) -> None:
         raise UserError(_too_long(model, n_tokens, used, limit, "or the context"))
 
 
+def _is_free_to_read(positions: Tensor) -> bool:
+    """A device would have to be waited for, at every step, and a compiled model has no numbers to look at."""
+    return positions.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _check_given(model: Any, positions: Tensor, used: int, end: int) -> None:
+    """UserError where positions that the caller gave, though the text is short, lie past the model's last."""
+    if int(positions.max()) >= end:
+        raise UserError(
+            f"The position_ids given, {used} further on by the context in front, reach {int(positions.max())}, and the "
+            f"last position of {model.config.model_type!r} is {end - 1}. Give lower ones, or cut the context."
+        )
+
+
 def _most_positions(model: Any) -> int | None:
     limit = getattr(model.config, "max_position_embeddings", None)
-    return None if limit is None else int(limit) - (first_position(model) if kind(model) != "decoder" else 0)
+    return None if limit is None else int(limit) - (first_position(model) if anatomy(model).kind != "decoder" else 0)
 
 
 def _too_long(model: Any, n_tokens: int, used: int, limit: int, end: str) -> str:

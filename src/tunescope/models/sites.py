@@ -10,6 +10,8 @@ and a whole name, ``decoder.3.self.q``, to a layer.
 from __future__ import annotations
 
 import difflib
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,21 +20,34 @@ from torch import Tensor, nn
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import SiteShape
-from tunescope.models import family as families
-from tunescope.models.anatomy import kind, refuse_half
-from tunescope.models.family import Slice, Stack
+from tunescope.models.family import Slice, Stack, family_names, find_family
 
 STREAM = ("stream", "stream behind")
 
 
 @dataclass(frozen=True)
 class Tap:
-    """A tensor in the model: the input or output of a module, all of its columns or some."""
+    """A tensor in the model: the input or output of a module, all of its columns or some.
 
-    module: nn.Module
+    The module is held weakly, so that a model goes when nobody else holds it, whoever remembers its sites.
+    """
+
+    place: weakref.ref[nn.Module]
     end: Literal["in", "out"]
     columns: Tensor | slice | None = None  # of the last axis
     width: int = 0
+
+    @classmethod
+    def on(
+        cls, module: nn.Module, end: Literal["in", "out"], columns: Tensor | slice | None = None, width: int = 0
+    ) -> Tap:
+        return cls(weakref.ref(module), end, columns, width)
+
+    @property
+    def module(self) -> nn.Module:
+        found = self.place()
+        assert found is not None  # its model is gone
+        return found
 
     def read(self, whole: Tensor) -> Tensor:
         if isinstance(self.columns, Tensor):
@@ -53,12 +68,17 @@ class Residual:
     """A block's residual connection: what it adds to what leaves the block, and the norm behind the sum, if there."""
 
     stream: Tap
-    norm: nn.Module | None
+    norm: Tap | None
 
-    def output(self, h: Tensor, stream: Tensor) -> Tensor:
-        """The state that the model has behind it."""
-        total = stream + h
-        return total if self.norm is None else self.norm(total)
+    def output(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """(h, stream) -> the state that the model has behind it."""
+        norm = None if self.norm is None else self.norm.module
+
+        def state(h: Tensor, stream: Tensor) -> Tensor:
+            total = stream + h
+            return total if norm is None else norm(total)
+
+        return state
 
 
 @dataclass(frozen=True)
@@ -98,21 +118,20 @@ class Site:
         return SiteShape(self.source(reads).width, self.h.width, self.n_heads)
 
 
-def resolve(model: Any) -> dict[str, Site]:
-    """Every site of the model by name ("decoder.0.ffn.in"), in order of depth.
+def find_sites(model: Any, kind: str) -> dict[str, Site]:
+    """Every site of a model of that kind by name ("decoder.0.ffn.in"), in order of depth: ask `anatomy(model).sites`.
 
-    Raises UserError for a family that is not mapped, and for a decoder that lacks its encoder.
+    Raises UserError for a family that is not mapped.
     """
-    refuse_half(model)
     model_type = model.config.model_type
-    family = families.find(model_type)
+    family = find_family(model_type)
     if family is None:
         raise UserError(
-            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(families.names())}. "
+            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(family_names())}. "
             "Without a map: bias and full, and text, soft and prefix where its attention is reached."
         )
     sites: dict[str, Site] = {}
-    half = kind(model) if family.kind == "encoder-decoder" else "encoder-decoder"
+    half = kind if family.kind == "encoder-decoder" else "encoder-decoder"
     for name, stack in family.stacks.items():
         if half not in (name, "encoder-decoder"):
             continue
@@ -122,7 +141,7 @@ def resolve(model: Any) -> dict[str, Site]:
     return sites
 
 
-def select(sites: dict[str, Site], selectors: tuple[str, ...], asker: str, model_type: str) -> list[Site]:
+def select(sites: Mapping[str, Site], selectors: tuple[str, ...], asker: str, model_type: str) -> list[Site]:
     """The sites that the selectors name; UserError, with the nearest name, for one that names none."""
     chosen: dict[str, Site] = {}
     for selector in selectors:
@@ -179,7 +198,7 @@ def _residual(layer: nn.Module, stack: Stack, block: str, x: Tap) -> Residual | 
     if block not in stack.norms:
         return None
     norm = layer.get_submodule(stack.norms[block])
-    return Residual(x, norm) if stack.norm_behind else Residual(Tap(norm, "in", None, x.width), None)
+    return Residual(x, Tap.on(norm, "out")) if stack.norm_behind else Residual(Tap.on(norm, "in", None, x.width), None)
 
 
 def _attention_sites(layer: nn.Module, stack: Stack, block: str, prefix: str) -> list[Site]:
@@ -202,13 +221,13 @@ def _part(layer: nn.Module, place: str | Slice, head_dim: int) -> tuple[Tap, Tap
     whole = weight_shape(module)[0]
     width = whole // place.of
     if not place.per_head:
-        return _tap(module, "in"), Tap(module, "out", slice(place.index * width, (place.index + 1) * width), width)
+        return _tap(module, "in"), Tap.on(module, "out", slice(place.index * width, (place.index + 1) * width), width)
     columns = torch.arange(whole).view(-1, place.of, head_dim)[:, place.index].reshape(-1)
-    return _tap(module, "in"), Tap(module, "out", columns, width)
+    return _tap(module, "in"), Tap.on(module, "out", columns, width)
 
 
 def _tap(module: nn.Module, end: Literal["in", "out"]) -> Tap:
-    return Tap(module, end, None, weight_shape(module)[0 if end == "out" else 1])
+    return Tap.on(module, end, None, weight_shape(module)[0 if end == "out" else 1])
 
 
 def _first(layer: nn.Module, paths: tuple[str, ...]) -> nn.Module | None:

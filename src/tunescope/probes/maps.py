@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from tunescope.attachment.attention.reach import reached
-from tunescope.models import family
-from tunescope.models.anatomy import kind
-from tunescope.models.sites import Site, Tap, is_transposed, resolve
+from tunescope.models.anatomy import anatomy
+from tunescope.models.family import find_family
+from tunescope.models.sites import Site, Tap, is_transposed
 from tunescope.probes.seen import Maps
 
 
@@ -19,9 +19,9 @@ def maps(model: Any) -> dict[str, Maps]:
 
     Weights alone: no biases, no norms of queries and keys, no rotation, no deltas at the sites.
     """
-    if kind(model) != "decoder" or family.find(model.config.model_type) is None:
+    if anatomy(model).kind != "decoder" or find_family(model.config.model_type) is None:
         return {}
-    sites = resolve(model)
+    sites = anatomy(model).sites
     names = [name.removesuffix(".o") for name in sites if name.endswith(".self.o")]
     modules = {found.name: found.module for found in reached(model)}
     return {name: _of({which: sites[f"{name}.{which}"] for which in ("q", "k", "o")}, modules[name]) for name in names}

@@ -16,7 +16,7 @@ from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.typed import show
-from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import first_position, text_positions
 from tunescope.probes.maps import maps, vocabulary
 from tunescope.probes.seen import Layer, Seen
@@ -45,7 +45,7 @@ def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any 
         artifacts = tuned.artifacts if tuned is not None else ()
         runs = {} if batch is None else _runs(model, tuned, batch)
         virtual = _virtual(model, artifacts)
-        weight = model.get_input_embeddings().weight.detach()
+        weight = anatomy(model).table.weight.detach()
         return Seen(
             attached=show([artifact.spec for artifact in artifacts]) or "nothing",
             **runs,
@@ -60,7 +60,7 @@ def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any 
 def _runs(model: Any, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of Seen that take running the model."""
     used = tuned.positions if tuned is not None else 0
-    joined = used if kind(model) != "decoder" else 0
+    joined = used if anatomy(model).kind != "decoder" else 0
     given = _bare_inputs(model, used, batch)
     calls: dict[str, Call] = {}
     bare: Tensors = {}
@@ -104,7 +104,7 @@ def _bare_inputs(model: Any, used: int, batch: Mapping[str, Any]) -> dict[str, A
     given = {name: value for name, value in batch.items() if name != "output_start"}
     if not used:
         return given
-    stack, entry = next(iter(entries(model).items()))
+    stack, entry = next(iter(anatomy(model).entries.items()))
     if "position_ids" not in argument_names(entry):
         if getattr(model.config, "max_position_embeddings", None) is None:  # relative ones alone
             return given
@@ -146,8 +146,8 @@ def _behind(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) ->
 def _real(model: Any, batch: Mapping[str, Any]) -> dict[str, Tensor | None]:
     """Stack -> mask of its real tokens (batch, text), None where all are."""
     mask = batch.get("attention_mask")
-    if kind(model) != "encoder-decoder":
-        return {kind(model): mask}
+    if anatomy(model).kind != "encoder-decoder":
+        return {anatomy(model).kind: mask}
     return {"encoder": mask, "decoder": batch.get("decoder_attention_mask")}
 
 
@@ -186,8 +186,8 @@ def _tokens(model: Any, batch: Mapping[str, Any], tokenizer: Any) -> dict[str, l
     """Stack -> the tokens of each row; of embeddings, their places."""
     words = {} if tokenizer is None else vocabulary(tokenizer)
     names = {"encoder": "", "decoder": "decoder_"}
-    if kind(model) != "encoder-decoder":
-        names = {kind(model): ""}
+    if anatomy(model).kind != "encoder-decoder":
+        names = {anatomy(model).kind: ""}
     found = {}
     for stack, name in names.items():
         if (ids := batch.get(f"{name}input_ids")) is not None:

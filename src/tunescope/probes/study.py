@@ -18,7 +18,7 @@ from tunescope.data.row import value
 from tunescope.errors import UserError
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.probes.names import LOOKS, known_probe
 from tunescope.probes.see import see
@@ -61,7 +61,7 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
     needs_text = getattr(module, "NEEDS_TEXT", True)
     _check_asked(request, needs_text)
     model, tokenizer = load_model(request.model)
-    texts = _texts(request, tokenizer, kind(model)) if needs_text else []
+    texts = _texts(request, tokenizer, anatomy(model).kind) if needs_text else []
     model = model.to(machine.default_device()).eval()
     with attach(model, *artifacts, tokenizer=tokenizer) as tuned:
         batch = _batch(model, tuned, tokenizer, texts) if texts else None
@@ -126,15 +126,15 @@ def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict
     start, end = templates.edges(tokenizer)
     if any(isinstance(artifact.spec, Text | Anchors) for artifact in tuned.artifacts):
         start = ()  # the words in front have begun the sequence
-    if kind(model) == "decoder":
+    if anatomy(model).kind == "decoder":
         end = ()
     rows = [(*start, *ids, *end) for ids in templates.ids(tokenizer, texts)]
     _check_room(model, tuned, tokenizer, rows)
     ids, mask = padded(rows, pad_id(tokenizer), model.device, left=False)
     batch = {"input_ids": ids, "attention_mask": mask}
-    if kind(model) == "decoder":
+    if anatomy(model).kind == "decoder":
         return batch | decoder_keywords(model, mask, mask.sum(-1) - 1)
-    return batch if kind(model) == "encoder" else batch | _answers(model, batch)
+    return batch if anatomy(model).kind == "encoder" else batch | _answers(model, batch)
 
 
 def _check_room(model: Any, tuned: Any, tokenizer: Any, rows: Sequence[Sequence[int]]) -> None:

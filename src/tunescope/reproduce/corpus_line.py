@@ -19,7 +19,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import files, run_folder
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
-from tunescope.trial.train.loop import Settings as Training
+from tunescope.trial.train.settings import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 SHARES = {"accuracy", "exact_match"}

@@ -216,14 +216,14 @@ def _metrics(module: Any) -> tuple[list[str], list[str]]:
 
     Raises UserError where the first cannot, which decides.
     """
-    from tunescope.data.metric import find
+    from tunescope.data.metric import find_metric
 
     first, *others = getattr(module, "METRICS", ("exact_match",))
-    find(first).needs()
+    find_metric(first).needs()
     runs, lacking = [first], []
     for name in others:
         try:
-            find(name).needs()
+            find_metric(name).needs()
             runs.append(name)
         except UserError as reason:
             lacking.append(str(reason))

@@ -34,18 +34,19 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
 
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
-    from tunescope.models.anatomy import kind
+    from tunescope.models.anatomy import anatomy
     from tunescope.models.fingerprint import fingerprint
 
     found, _ = load_model(model)
-    if kind(found) not in kinds:
+    kind = anatomy(found).kind
+    if kind not in kinds:
         raise UserError(
-            f"{asker} needs {_article(kinds[0])} {' or '.join(kinds)}, and --model {model} is {_article(kind(found))} "
-            f"{kind(found)}. Give another."
+            f"{asker} needs {_article(kinds[0])} {' or '.join(kinds)}, and --model {model} is {_article(kind)} "
+            f"{kind}. Give another."
         )
     return {
         "model": model,
-        "kind": kind(found),
+        "kind": kind,
         "weights": fingerprint(found),
         "parameters": found.num_parameters(),
     }

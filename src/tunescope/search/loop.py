@@ -22,6 +22,7 @@ from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
+from tunescope.models.anatomy import anatomy
 from tunescope.search.objective import Objective, objective
 from tunescope.search.search import Found, Point, Say
 from tunescope.search.vocabulary import vocabulary
@@ -70,7 +71,7 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
         UserError: see `objective` and `vocabulary`; the passes do not suffice for a step and a look; no prompt could
             be written as text.
     """
-    words = vocabulary(bench.tokenizer, len(bench.model.get_input_embeddings().weight), within.ban)
+    words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), within.ban)
     with objective(bench, words, within.length, within.fluency) as goal:
         looks = _Looks(goal, rows := _dev_rows(bench, passes), say, passes)
         cost, longest, before, due = EACH * len(rows), 0, 0, passes / LOOKS

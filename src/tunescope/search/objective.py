@@ -18,6 +18,7 @@ from tunescope.attachment.site_hooks import frozen
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.soft import Soft
+from tunescope.models.anatomy import anatomy
 from tunescope.search.vocabulary import Vocabulary
 from tunescope.tasks.answers.batches import evaluating, exact
 from tunescope.tasks.task import Encoded, with_front
@@ -106,7 +107,7 @@ class Objective:
         """The mean cross-entropy of the prompt's tokens 2 to M, on a model with nothing in front of them."""
         model = self.bench.model
         with self.tuned.paused(), frozen(model):
-            rows = leaf.to(model.get_input_embeddings().weight.dtype)[None, :-1]
+            rows = leaf.to(anatomy(model).table.weight.dtype)[None, :-1]
             logits = model(inputs_embeds=rows, use_cache=False).logits[0, len(self.words.start) :]
         return F.cross_entropy(exact(logits), torch.tensor(self.ids(prompt)[1:], device=logits.device))
 
@@ -120,7 +121,7 @@ def objective(bench: Bench, words: Vocabulary, length: int, fluency: float = 0.0
             a fluency that is no share, or is asked of a model or a prompt that has none.
     """
     _check(bench, length, fluency)
-    embed, device = embedder(bench.model), bench.model.get_input_embeddings().weight.device
+    embed, device = embedder(bench.model), anatomy(bench.model).device
     taken = len(words.start) + length
     rows = bench.encoded("train", bos=False, room=room(bench, taken))
     table = embed(torch.tensor(words.ids))

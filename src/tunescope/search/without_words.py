@@ -8,10 +8,9 @@ from typing import Any
 
 from tunescope.data.read import read
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.search.vocabulary import whole_words
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.make import make_task
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
@@ -30,16 +29,15 @@ def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> tuple
     """
     if model is None:
         model, tokenizer = load_model(plan.model, in_words=plan.task.get("by") == "words")
-    task = make_task(plan.task, kind(model))
-    is_named = not isinstance(task, Classification) or bool(task.words) or task.by != "words"
+    task = make_task(plan.task, anatomy(model).kind)
+    is_named = not task.in_words or bool(task.words)
     if is_named:
         return open_bench(plan, model, tokenizer, task), False
-    if kind(model) != "encoder":
+    if anatomy(model).kind != "encoder":
         with suppress(UserError):
             return open_bench(plan, model, tokenizer, task), False
-    assert isinstance(task, Classification)
     labels = sorted({task.label_of(row, index) for index, row in enumerate(read(plan.data["train"]))})
-    words = list(whole_words(tokenizer, task.template, kind(model)).values())
+    words = list(whole_words(tokenizer, task.template, anatomy(model).kind).values())
     if len(words) < len(labels):
         raise UserError(f"The vocabulary has {len(words)} whole words, and there are {len(labels)} labels to name.")
     stand_in = replace(task, words=dict(zip(labels, words, strict=False)))

@@ -94,5 +94,7 @@ def _near(name: str, there: Sequence[str]) -> str:
 
 
 def _first_line(path: Path) -> str:
-    told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = path.read_text(encoding="utf-8")
+    end = text.find('"""', 3) + 3 if text.startswith('"""') else len(text)  # no more is read: --help is quick
+    told = ast.get_docstring(ast.parse(text[:end])) or ""
     return told.partition("\n")[0]

@@ -9,9 +9,8 @@ from typing import Any
 
 from tunescope.data.row import line_of, value
 from tunescope.data.splits import repeats, shared
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts import label_words
-from tunescope.tasks.task import Rows, Task
+from tunescope.tasks.task import Labelled, Rows, Task
 
 SHOWN = 5  # line numbers kept for each finding
 # models whose positions are counted from behind the padding token's id, so that so many are never used
@@ -89,8 +88,8 @@ def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: Any, model_config
         for name, rows in splits.items()
     }
     words, shared_first = None, []
-    if isinstance(task, Classification) and task.by == "words":
-        tokens = label_words.word_tokens(tokenizer, task.template, task.words, model_kind)
+    if isinstance(task, Labelled) and task.in_words:
+        tokens = task.word_ids(tokenizer, model_kind)
         words = {label: tuple(tokenizer.convert_ids_to_tokens(list(ids))) for label, ids in tokens.items()}
         shared_first = label_words.shared_first_tokens(tokens)
     notes = (*task.describe()["notes"], *_notes(parts, limit))
@@ -120,7 +119,7 @@ def _part(task: Task, rows: Rows, train: Rows, tokenizer: Any, model: tuple[str,
     marks = [mark for mark in tokenizer.all_special_tokens if mark]
     return Part(
         rows=len(rows),
-        labels=task.counts(rows) if isinstance(task, Classification) else None,
+        labels=task.counts(rows) if isinstance(task, Labelled) else None,
         inputs=_lengths(inputs),
         targets=_lengths(targets) if any(targets) else None,
         too_long=_found(n for n, used in zip(lines, taken, strict=True) if limit is not None and used > limit),

@@ -1,15 +1,39 @@
-"""A task from its kind and the fields that were given."""
+"""The kinds of task, found in their folder; a task from its kind and the fields that were given, and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system.plugins import one_of
-from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.kinds.generation import Generation
-from tunescope.tasks.kinds.reasoning import Reasoning
+from tunescope.system import plugins
+from tunescope.tasks.task import Task
+
+FOLDER = "tasks.kinds"
+USUAL = "classification"  # the kind of a task that is not named
+
+
+def kinds() -> dict[str, type[Task]]:
+    """Name -> the class of that kind of task, sorted by name."""
+    return {name: _class(name) for name in plugins.names(FOLDER)}
+
+
+def kind_of(name: str) -> type[Task]:
+    """The class of a kind of task.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    plugins.one_of("task", name, plugins.names(FOLDER))
+    return _class(name)
+
+
+def name_of(task: Task) -> str | None:
+    """The name of the task's kind; None for a class that is in no file of the folder."""
+    name = type(task).__module__.rpartition(".")[2]
+    known = name in plugins.names(FOLDER) and type(task) is _class(name)
+    return name if known else None
 
 
 def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
@@ -20,28 +44,33 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
     """
     from pydantic import TypeAdapter, ValidationError
 
-    kinds: dict[str, Any] = {
-        "classification": Classification,
-        "generation": Generation,
-        "reasoning": Reasoning,
-    }
-    fields = dict(given)
-    name = fields.pop("kind")
-    one_of("task", name, list(kinds))
-    if name == "classification":
-        encoder = model_kind == "encoder"
-        by = fields.setdefault("by", "head" if encoder else "words")
-        end = "" if by == "head" else " It was {mask}." if encoder else "\nLabel:"
-        fields.setdefault("template", f"{{{fields.get('text', 'text')}}}" + end)
-    else:
-        asked = "Q: {%s}\nA:" if name == "reasoning" else "{%s}\n"
-        fields.setdefault("template", asked % fields.get("input", "input"))
+    own = {name: value for name, value in given.items() if name != "kind"}
+    kind = kind_of(name := given["kind"])
     try:
-        return TypeAdapter(kinds[name]).validate_python(fields)
+        return TypeAdapter(kind).validate_python({**kind.usual(own, model_kind), **own})
     except ValidationError as problem:
         first = problem.errors()[0]
-        own = first.get("ctx", {}).get("error")
-        if isinstance(own, UserError):
-            raise own from None
+        cause = first.get("ctx", {}).get("error")
+        if isinstance(cause, UserError):
+            raise cause from None
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
+
+
+def task_json(task: Any) -> dict[str, Any]:
+    """The task's name and settings; of a class that tunescope does not have, only what it says of itself."""
+    if isinstance(task, str):
+        return {"kind": task}
+    name = name_of(task)
+    if name is None:
+        return {"own": type(task).__name__}
+    return {"kind": name, **{field: value for field, value in asdict(task).items() if field != "notes"}}
+
+
+def has_field(kind: str, field: str) -> bool:
+    """Whether tasks of that kind have a field of that name."""
+    return field in {one.name for one in fields(kind_of(kind))}  # type: ignore[arg-type]
+
+
+def _class(name: str) -> type[Task]:
+    return plugins.only_class(plugins.load(FOLDER, name), Task)  # type: ignore[type-abstract]

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tunescope.tasks.prompts.demonstrations import Demonstration
+
 if TYPE_CHECKING:
     from torch import Tensor
 
 Rows = Sequence[Mapping[str, Any]]
+KINDS = f"{__package__}.kinds."  # in front of the name of a file there
 
 
 @dataclass(frozen=True)
@@ -50,14 +53,41 @@ class Prediction:
 class Task(ABC):
     """A frozen dataclass of settings. ``prepare`` returns the copy that knows what the data says.
 
-    writes: whether answers are texts, compared with references; labels otherwise.
+    A kind of task is one file of the folder `kinds` with one such class, and its name is the file's. A field with an
+    `Option` is set from the command line: `text: Annotated[str, Option("the field with the text.")] = "text"`.
+
+    about: behind the kind's name where kinds are listed.
+    writes: whether answers are texts, compared with references.
+    is_labelled: whether each row has one of K labels; then it is a `Labelled`.
+    reads_steps: whether an answer can be read behind steps; then it has the fields `chain`, `shown` and `seed`.
     also: metrics beside the first, told of what was written on the test set.
     """
+
+    about: ClassVar[str] = ""
+    writes: ClassVar[bool] = False
+    is_labelled: ClassVar[bool] = False
+    reads_steps: ClassVar[bool] = False
 
     metric: str
     also: tuple[str, ...] = ()
     lowercase: bool = False
-    writes: ClassVar[bool] = False
+
+    @classmethod
+    def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
+        """Field -> value, of fields whose default depends on the kind of model or on the fields that are given."""
+        return {}
+
+    @property
+    def kind(self) -> str:
+        """The name on the command line: that of the file in `kinds` that its class, or the nearest it is made of, is in."""
+        return next(
+            name for one in type(self).__mro__ if (name := one.__module__.removeprefix(KINDS)) != one.__module__
+        )
+
+    @property
+    def in_words(self) -> bool:
+        """Whether label words answer, compared by their probabilities."""
+        return False
 
     @property
     @abstractmethod
@@ -116,3 +146,42 @@ class Task(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """The settings as JSON, with what they imply in ``notes``."""
+
+
+class Labelled(Task):
+    """A task whose rows each have one of K labels, answered by a word for each or by a head.
+
+    words: label -> its word. prior: what each label's probability is divided by before they are compared; {}, nothing.
+    """
+
+    is_labelled: ClassVar[bool] = True
+
+    label: str
+    template: str
+    words: Mapping[str, str]
+    prior: Mapping[str, float]
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """All labels, in the order of their numbers."""
+
+    @abstractmethod
+    def label_of(self, row: Mapping[str, Any], index: int) -> str:
+        """The row's label as text, without white space around it."""
+
+    @abstractmethod
+    def counts(self, rows: Rows) -> dict[str, int]:
+        """How many rows each label has."""
+
+    @abstractmethod
+    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, tuple[int, ...]]:
+        """Label -> token ids of its word, in the labels' order; {} where a head answers."""
+
+    @abstractmethod
+    def answered(self, rows: Sequence[Encoded], choices: Sequence[int]) -> list[Prediction]:
+        """The predictions that each row is answered with the label of that index."""
+
+    @abstractmethod
+    def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:
+        """``k`` random rows of each label, mixed, each the filled template and its label word."""

@@ -13,7 +13,7 @@ from tunescope.attachment.fit import base_of, fresh
 from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, Spec, TokenContext
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 if TYPE_CHECKING:
     from tunescope.trial.arm import Arm
@@ -51,7 +51,7 @@ def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
         made = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
         length = len(spec.embeddings(made, lambda ids: torch.empty(len(ids), base.width, device="meta")))
         parameters = 0 if "ids" in shapes else size
-        if kind(model) != "decoder":
+        if anatomy(model).kind != "decoder":
             return Counts(parameters, parameters, parameters)
         per_token = sum(layer.kv_heads * (layer.d_key + layer.d_value) for layer in base.layers.values())
         return Counts(parameters, parameters, length * per_token)

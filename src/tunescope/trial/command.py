@@ -1,40 +1,17 @@
-"""The command that asks a plan again, with names of files and no folders."""
+"""The command that asks a plan again, with names of files and no folders; made from the fields that have options."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tunescope.data.corpus_name import shown
 from tunescope.models.load import model_name
+from tunescope.system.option import options_of
+from tunescope.tasks.make import USUAL, kind_of
 from tunescope.trial.plan import Plan, Whole
-from tunescope.trial.train.loop import Settings
-
-TASK_OPTIONS = {  # a task's field -> the option that sets it
-    "text": "--text-field",
-    "label": "--label-field",
-    "words": "--words",
-    "by": "--by",
-    "input": "--input-field",
-    "target": "--target-field",
-    "steps": "--steps-field",
-    "lead": "--lead",
-    "read": "--read",
-    "metric": "--metric",
-    "also": "--metric",
-    "lowercase": "--lowercase",
-    "max_new_tokens": "--max-new-tokens",
-    "beams": "--beams",
-    "length_penalty": "--length-penalty",
-    "min_new_tokens": "--min-new-tokens",
-    "no_repeat_ngram": "--no-repeat-ngram",
-    "label_smoothing": "--label-smoothing",
-    "z_loss": "--z-loss",
-    "source_language": "--source-language",
-    "target_language": "--target-language",
-    "template": "--template",
-}
+from tunescope.trial.train.settings import Settings
 
 
 def command(plan: Plan) -> str:
@@ -59,37 +36,26 @@ def _command_words(plan: Plan) -> list[str]:
     for part in ("dev", "test"):
         words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []
     words += _task_words(plan.task)
-    words += ["--arms", *plan.arms] if plan.arms else []
-    words += ["--budget", *map(str, plan.budgets)] if plan.budgets else []
-    words += ["--lr", *(f"{rate:g}" for rate in plan.rates)] if plan.rates else ["--trials", str(plan.trials)]
-    words += ["--seeds", *_seed_words(plan.seeds)]
-    words += ["--halving"] if plan.halving else []
-    words += ["--beyond", str(plan.beyond)] if plan.beyond else []
-    words += [] if plan.k_shot is None else ["--k-shot", str(plan.k_shot)]
-    default = asdict(Settings())
-    for name, value in asdict(plan.settings).items():
-        if value != default[name] or name in ("steps", "batch_size"):
-            words += [f"--{name.replace('_', '-')}", str(value)]
-    return words
+    typed = {"seeds": _typed_seeds(plan.seeds)} | ({"trials": ()} if plan.rates else {})  # rates stand for trials
+    return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, {})]
 
 
-def _task_words(task: Mapping[str, Any]) -> list[str]:
-    found = ["--task", str(task.get("kind", "classification"))]
-    if task.get("also"):
-        task = {**task, "metric": (task.get("metric", "exact_match"), *task["also"]), "also": ()}
-    for name, option in TASK_OPTIONS.items():
-        value = task.get(name)
-        if isinstance(value, Mapping) and value:
-            found += [option, *(f"{label}={word}" for label, word in value.items())]
-        elif isinstance(value, tuple | list):
-            found += [option, *map(str, value)] if value else []
-        elif value is True:
-            found += [option]
-        elif value:
-            found += [option, str(value)]
-    return found
+def _field_words(kind: type, asked: Any, typed: Mapping[str, Any]) -> Iterator[str]:
+    """The options of a dataclass, where they are not at their defaults. typed: field -> what stands for its value."""
+    for one in options_of(kind):
+        value, when = getattr(asked, one.field), one.option.command
+        if when == "always" or (when == "changed" and value != one.default):
+            yield from one.words(typed.get(one.field, value))
 
 
-def _seed_words(seeds: Sequence[int]) -> list[str]:
+def _task_words(task: Mapping[str, Any]) -> Iterator[str]:
+    """The kind and all fields that the plan names, the template last."""
+    kind = str(task.get("kind", USUAL))
+    yield from ("--task", kind)
+    for one in sorted(options_of(kind_of(kind)), key=lambda one: one.field == "template"):
+        yield from one.words(task.get(one.field) or None, task.get(one.option.rest) or ())
+
+
+def _typed_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     counted = len(seeds) == 1 or list(seeds) == list(range(len(seeds)))
-    return [str(len(seeds))] if counted else [str(seed) for seed in seeds]
+    return (len(seeds),) if counted else tuple(seeds)

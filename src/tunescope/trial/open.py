@@ -15,11 +15,10 @@ from tunescope.data.read import read, sha256
 from tunescope.data.row import value
 from tunescope.data.splits import split
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.make import make_task
+from tunescope.tasks.make import has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import PARTS, Plan
@@ -38,7 +37,7 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
         model, tokenizer = load_model(plan.model, in_words=by == "words")
     device = torch.device(plan.device)
     model = model.to(device).eval()
-    model_kind = kind(model)
+    model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
         _check_head(model, task)
@@ -60,9 +59,11 @@ def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any =
 
 def _with_metric(plan: Plan) -> Mapping[str, Any]:
     """The task as asked; where texts are written and no metric is named, with that of the corpus."""
-    if plan.task["kind"] != "generation" or "metric" in plan.task:
+    named = plan.task["kind"]
+    if not has_field(named, "metric") or "metric" in plan.task:
         return plan.task
-    return {**scored_by(plan.data["train"]), **plan.task}
+    of_corpus = scored_by(plan.data["train"])
+    return {**{name: value for name, value in of_corpus.items() if has_field(named, name)}, **plan.task}
 
 
 def _check_fields(rows: Any, fields: Iterable[str]) -> None:
@@ -104,7 +105,7 @@ def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
     """Seed -> its K-shot parts; none without --k-shot."""
     if plan.k_shot is None:
         return {}
-    if not isinstance(task, Classification):
+    if not task.is_labelled:
         raise UserError("--k-shot draws rows of each label, and this task has none: it is for --task classification.")
     if "dev" in parts or "test" not in parts:
         raise UserError(

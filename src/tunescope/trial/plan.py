@@ -1,23 +1,19 @@
 """The question that a comparison asks, as data: checked before anything is loaded, kept in config.json."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from tunescope.data.corpus import expanded
 from tunescope.errors import UserError
+from tunescope.system.option import Option
 from tunescope.system.plugins import one_of
+from tunescope.tasks.make import USUAL
 from tunescope.trial import rates as racing
 from tunescope.trial.rates import Race, check_beyond
-from tunescope.trial.train.loop import Settings
-from tunescope.trial.train.optimizers import OPTIMIZERS, SCHEDULES
-
-if TYPE_CHECKING:
-    from tunescope.trial.rates import Race
+from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
 
 PARTS = ("train", "dev", "test")
-PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -36,38 +32,76 @@ class Whole:
 class Plan:
     """Everything that a run's numbers depend on, but for the contents of the files it names.
 
+    A field with an `Option` is one of `tunescope compare` and a name in `compare(...)`; `Settings` has those of the
+    training.
+
+    model: a folder or a hub id; of a loaded model, its name. data: part -> file or corpus, as typed, made absolute.
+    task: the kind of task and its options, as JSON. These three are empty in a plan that is given to `compare`, which
+    says them. settings: how every arm is trained. device: as torch names it.
     arms: as typed; () means the default ones for the model's kind.
     budgets: stored parameters; () leaves every size as typed.
+    trials: learning rates tried for each trained arm, from its method's grid.
     rates: learning rates instead of each method's own grid; () means the grid.
+    seeds: which, as numbers.
     threads: of each arm run, whatever the number of workers, so their numbers are the same.
     pilot_of: in a pilot, the comparison that it stands for.
-    k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes them all.
-    together: how many runs share a pass of the model, where they can; 0 takes what a short measurement finds quickest.
-    halving: whether learning rates that have clearly lost stop early; see `trial.rates`.
-    beyond: learning rates past an end of its grid that an arm may try, one at a time while the last one wins.
+    k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes all rows.
+    together: runs that share each pass of the model; 0 measures what is quickest. halving: learning rates that have
+    clearly lost stop early. beyond: rates past an end of its grid that an arm may try. Both rules are in `trial.rates`.
     trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
     """
 
-    model: str
-    data: Mapping[str, str]
-    task: Mapping[str, Any]
-    arms: tuple[str, ...] = ()
-    budgets: tuple[int, ...] = ()
-    seeds: tuple[int, ...] = (0, 1, 2)
-    trials: int = 3
-    rates: tuple[float, ...] = ()
+    model: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    task: Mapping[str, Any] = field(default_factory=lambda: {"kind": USUAL})
+    arms: Annotated[
+        tuple[str, ...], Option("such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods.")
+    ] = ()
+    budgets: Annotated[
+        tuple[int, ...], Option("stored parameters of each arm; several repeat the arms.", ("--budget",))
+    ] = ()
+    trials: Annotated[
+        int,
+        Option("learning rates tried for each arm, from its method's own grid (default: 3).", command="always"),
+    ] = 3
+    rates: Annotated[
+        tuple[float, ...], Option("these learning rates for every arm instead.", ("--lr",), python="learning_rates")
+    ] = ()
+    seeds: Annotated[tuple[int, ...], Option("how many, or which.", command="always")] = (0, 1, 2)
     threads: int = 1
     device: str = "cpu"
     settings: Settings = field(default_factory=Settings)
     pilot_of: Whole | None = None
     trial_steps: int | None = None
-    k_shot: int | None = None
-    together: int = 1
-    halving: bool = False
-    beyond: int = 0
+    halving: Annotated[
+        bool,
+        Option(
+            "stop learning rates that have clearly lost: at a third of the steps the best third goes on.",
+            shows_default=True,
+        ),
+    ] = False
+    beyond: Annotated[
+        int,
+        Option(
+            "learning rates past an end of its grid that an arm may try, one at a time, while the last one wins.",
+            shows_default=True,
+        ),
+    ] = 0
+    k_shot: Annotated[
+        int | None,
+        Option("train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test."),
+    ] = None
+    together: Annotated[
+        int,
+        Option(
+            "runs that share each pass of the model, where they can; 0 measures what is quickest, and tells.",
+            shows_default=True,
+            command="never",  # a question of time alone
+        ),
+    ] = 1
 
     @property
-    def race(self) -> "Race":
+    def race(self) -> Race:
         """What the rules on learning rates ask of the plan."""
         return Race(len(self.rates) or self.trials, self.settings.steps, self.settings.eval_every)
 
@@ -124,6 +158,9 @@ def from_json(config: Mapping[str, Any], source: Path) -> Plan:
     from pydantic import TypeAdapter, ValidationError
 
     names = {entry.name for entry in fields(Plan)}
+    missing = next((name for name in ("model", "data", "task") if name not in config), None)
+    if missing is not None:
+        raise UserError(f"{source}: '{missing}' cannot be used (Field required); start the comparison anew.")
     try:
         plan = TypeAdapter(Plan).validate_python({key: config[key] for key in config if key in names})
     except ValidationError as problem:
@@ -138,6 +175,8 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
 
     Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
     """
+    from tunescope.data.corpus import expanded  # reads tables and archives, which --help need not
+
     given = data if isinstance(data, Mapping) else {"train": data}
     unknown = sorted(set(given) - set(PARTS))
     if unknown or "train" not in given:
@@ -150,13 +189,3 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise UserError(f"--{name.replace('_', '-')} {value} is too small; give a whole number of {least} or more.")
-
-
-def default_settings(steps: int, batch_size: int) -> Settings:
-    """Ten evaluations a run."""
-    return Settings(steps=steps, batch_size=batch_size, eval_every=max(1, steps // 10))
-
-
-def with_settings(settings: Settings, **changes: Any) -> Settings:
-    """The settings, but for the changes that are not None."""
-    return replace(settings, **{name: value for name, value in changes.items() if value is not None})

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.data.row import line_of
 from tunescope.errors import UserError
-from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.kinds.reasoning import Reasoning
 from tunescope.tasks.prompts.chain import THEN, THINK
 from tunescope.trial.demos import draw
 from tunescope.trial.demos import own as own_demos
@@ -30,7 +28,7 @@ def asked(task: Any, demos: Demos | None, chain: Chain | None, seed: int = 0) ->
 
 def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> None:
     """UserError where steps cannot be asked for. alone: nothing but demonstrations stands beside them."""
-    if not isinstance(bench.task, Reasoning):
+    if not bench.task.reads_steps:
         raise UserError(f"{chain} reads an answer out of written steps, for which the task is --task reasoning.")
     if bench.kind != "decoder":
         raise UserError(f"{chain} goes on from what the model wrote, and this is an {bench.kind}: take a decoder.")
@@ -137,7 +135,7 @@ def demo_facts(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any]
         return None
     if arm.demos.each:
         demos, times = arm.demos, own_demos.passes(arm.demos)
-        of = "each label's rows" if isinstance(bench.task, Classification) else "the training rows"
+        of = "each label's rows" if bench.task.is_labelled else "the training rows"
         drawn = {"choose": demos.choose, "of": of, "sets": demos.sets, "passes": times, "trained": arm.trained}
         return {"each": True, "count": demonstrations.count(demos, bench.task)} | drawn
     found = shown(arm.demos, arm.chain, bench, seed)

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import questions
 from tunescope.trial.demos import draw
 
@@ -39,7 +38,7 @@ def _anchors(bench: "Bench", rows: tuple[int, ...]) -> tuple[str, ...]:
     """Where the label words of the demonstrations are."""
     from tunescope.tasks.prompts.spans import spans
 
-    if not isinstance(bench.task, Classification):
+    if not bench.task.is_labelled:
         raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
     shown = [bench.task.demonstrated([bench.splits.train[index]], 1, 0)[0] for index in rows]
     return spans(bench.tokenizer, shown).anchors

@@ -18,7 +18,7 @@ from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.site_hooks import trains
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KVContext, Params, TokenContext
-from tunescope.models.anatomy import entries, kind
+from tunescope.models.anatomy import anatomy
 
 
 @dataclass
@@ -46,7 +46,7 @@ def readers(model: Any, asked: AttentionDelta) -> list[Reached]:
     In an encoder-decoder those stand on the encoder's side, and the decoder reads them by cross attention. Raises
     UserError for an encoder, which makes no output.
     """
-    which = kind(model)
+    which = anatomy(model).kind
     if which == "encoder":
         raise UserError(
             f"{asked} acts where an output is made from demonstrations, and an encoder makes none: take a "
@@ -83,9 +83,8 @@ def attending(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
             state.edits = (*edits, *(edit for edit in state.edits if id(edit) not in own))
 
     modules = list(dict.fromkeys(use.module for use in uses))
-    handle = entries(model)["decoder"].register_forward_pre_hook(
-        uncompiled(enter)
-    )  # after the one that puts contexts in place
+    entry = anatomy(model).entries["decoder"]
+    handle = entry.register_forward_pre_hook(uncompiled(enter))  # after the one that puts contexts in place
     try:
         yield
     finally:
@@ -99,7 +98,7 @@ def _uses(model: Any, artifacts: Sequence[Artifact], index: int) -> list[_Use]:
     assert isinstance(spec, AttentionDelta)
     target = _target(spec, artifacts[:index])
     places = readers(model, spec)
-    is_decoder = kind(model) == "decoder"
+    is_decoder = anatomy(model).kind == "decoder"
     order = [one for one in artifacts if isinstance(one.spec, Context)]
     if not is_decoder:  # free keys stand before all tokens, which are the encoder's
         order.sort(key=lambda one: isinstance(one.spec, TokenContext))

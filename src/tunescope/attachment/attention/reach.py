@@ -14,22 +14,31 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
-from tunescope.attachment.guards.packing import unpacked
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
-from tunescope.models.anatomy import kind, refuse_half
+from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
 
 _SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
 
 
 @dataclass(frozen=True)
 class Reached:
-    """One attention module: its name ("decoder.0.cross"), itself, the shape of its keys and values, its query heads."""
+    """One attention module: its name ("decoder.0.cross"), itself, the shape of its keys and values, its query heads.
+
+    The module is held weakly, so that a model goes when nobody else holds it.
+    """
 
     name: str
-    module: nn.Module
+    place: weakref.ref[nn.Module]
     shape: LayerShape
     n_heads: int
+
+    @property
+    def module(self) -> nn.Module:
+        found = self.place()
+        assert found is not None  # its model is gone
+        return found
 
 
 class _Call(NamedTuple):
@@ -42,7 +51,7 @@ class _Call(NamedTuple):
     n_heads: int
 
 
-_REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Reached, ...]] = weakref.WeakKeyDictionary()
+_REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Anatomy, tuple[Reached, ...]]] = weakref.WeakKeyDictionary()
 
 
 def reached(model: Any) -> tuple[Reached, ...]:
@@ -51,10 +60,17 @@ def reached(model: Any) -> tuple[Reached, ...]:
     Raises UserError for a family that keeps attention to itself, or shares one module over layers, and for a decoder
     that lacks its encoder.
     """
-    refuse_half(model)
-    if model not in _REACHED:
-        _REACHED[model] = _probe(model)
-    return _REACHED[model]
+    now = anatomy(model)
+    refuse_half(model, now.kind)
+    known = _REACHED.get(model)
+    if known is None or (known[0] is not now and not _in_use(known[1])):
+        known = _REACHED[model] = (now, _probe(model))
+    return known[1]
+
+
+def _in_use(places: tuple[Reached, ...]) -> bool:
+    """Whether a context stands in them, or they are looked at: until that is over they are what they were."""
+    return any(module is not None and STATE in module.__dict__ for module in (one.place() for one in places))
 
 
 @contextmanager
@@ -76,7 +92,7 @@ def switched(model: Any, to: str = NAME) -> Iterator[None]:
 @contextmanager
 def quick_to_train(model: Any, precision: str) -> Iterator[None]:
     """Within it, attention is ours where torch's is slow to train: in bfloat16 on a CPU, for short rows."""
-    on_cpu = model.get_input_embeddings().weight.device.type == "cpu"
+    on_cpu = anatomy(model).device.type == "cpu"
     with switched(model) if on_cpu and precision == "bfloat16" else nullcontext():
         yield
 
@@ -130,11 +146,11 @@ def rounding(states: Tensor) -> float:
 
 def _run_tiny(model: Any) -> Tensor:
     """The last states of a short text."""
-    device = model.get_input_embeddings().weight.device
+    device = anatomy(model).device
     ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
-    if kind(model) == "encoder-decoder":
+    if anatomy(model).kind == "encoder-decoder":
         out = model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
-    elif kind(model) == "decoder":
+    elif anatomy(model).kind == "decoder":
         mask = torch.ones_like(ids)  # without one transformers reads the positions, and "meta" tensors hold none
         out = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
     else:
@@ -144,7 +160,7 @@ def _run_tiny(model: Any) -> Tensor:
 
 
 def _named(model: Any, calls: list[_Call]) -> tuple[Reached, ...]:
-    family, which = model.config.model_type, kind(model)
+    family, which = model.config.model_type, anatomy(model).kind
     if not calls:
         raise UserError(
             f"Family {family!r} computes attention by itself: transformers' attention interface does not reach it, so "
@@ -162,6 +178,6 @@ def _named(model: Any, calls: list[_Call]) -> tuple[Reached, ...]:
             prefix, suffix = "encoder", "self"
         else:
             prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
-        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", module, shape, n_heads))
+        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", weakref.ref(module), shape, n_heads))
         depth[prefix + suffix] += 1
     return tuple(found)

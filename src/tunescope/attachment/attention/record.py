@@ -14,7 +14,7 @@ from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 KEPT = ("query", "key", "value", "scores", "weights", "sink", "output", "context_key", "context_value")
 
@@ -30,12 +30,14 @@ class Call:
 def record(model: Any, inputs: Mapping[str, Any], *names: str) -> dict[str, Tensor]:
     """ "decoder.0.self.weights" -> tensor, for every attention module and every name asked for, without gradients.
 
-    Names: "query" (batch, heads, query, d), "key" and "value" (batch, kv_heads, keys, d) of the text alone, after
+    names: "query" (batch, heads, query, d), "key" and "value" (batch, kv_heads, keys, d) of the text alone, after
     rotary positions, "weights" (batch, heads, query, contexts + keys) with the contexts' columns first, "scores" before
     the softmax, the lowest number where a key is hidden, "sink" (heads,), a score that a query may give to nothing,
     the lowest number where the model has none, "output" (batch, heads, query, d), "context_key" and
     "context_value" (kv_heads, contexts, d), the same for all rows and with 0 contexts where nothing stands before the
     text. It sees whatever is attached to the model at the time, and leaves it as it was.
+
+    model: a transformers model. inputs: what it is called with, such as input_ids (batch, tokens).
 
     Raises UserError for an unknown name, and for a family whose attention is not reached.
     """
@@ -50,7 +52,7 @@ def record_calls(model: Any, inputs: Mapping[str, Any]) -> dict[str, Call]:
     Raises UserError for a family whose attention is not reached.
     """
     calls: dict[str, Call] = {}
-    without_cache = {} if kind(model) == "encoder" else {"use_cache": False}
+    without_cache = {} if anatomy(model).kind == "encoder" else {"use_cache": False}
 
     def caller(name: str) -> Any:
         def keep(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -36,6 +36,8 @@ class Bank:
     used is never put out. `add` and `remove` may be called from other threads, also while a batch runs: it goes on
     with what it began with.
 
+    members: name -> its artifacts. hot: bytes (default: 1 GiB).
+
     Raises UserError for an artifact of another base than the others, and for what no row can have to itself: full
     tuning, and a reweight.
     """
@@ -51,7 +53,7 @@ class Bank:
 
     @classmethod
     def folder(cls, path: str | Path, *, hot: int = HOT) -> Bank:
-        """All saved artifacts that lie in a folder, by the names of their folders."""
+        """All saved artifacts that lie in a folder, by the names of their folders. Raises UserError for none."""
         from tunescope.attachment.saving import MANIFEST
 
         found = {place.parent.name: place.parent for place in sorted(Path(path).glob(f"*/{MANIFEST}"))}

@@ -20,13 +20,13 @@ from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
+from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked, standing_in
-from tunescope.attachment.guards.packing import unpacked
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
-from tunescope.models.anatomy import argument_names, entries, kind
+from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import shifted
 
 Names = Sequence[str | None]
@@ -62,16 +62,16 @@ class Banked(Held):
         if attached_to(self.model) is not None:
             raise UserError("This model has artifacts attached already: detach() first.")
         enter = self._stack.enter_context
-        enter(marked(self.model, self, wants_output_start=kind(self.model) == "decoder", in_weights=False))
+        enter(marked(self.model, self, wants_output_start=anatomy(self.model).kind == "decoder", in_weights=False))
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))
         enter(switched(self.model))
         enter(self._told())
         self._stack.callback(self._rest)
-        for name, entry in entries(self.model).items():
+        for name, entry in anatomy(self.model).entries.items():
             enter(self._placed(name, entry))
-        if kind(self.model) != "decoder":
+        if anatomy(self.model).kind != "decoder":
             enter(embeddings_joined(self.model, self._embeddings))
         enter(recomputed(self.model, self._as_now))
         enter(compiled_anew(self.model))

@@ -18,7 +18,7 @@ from tunescope.attachment.context_keys import Extras, extras_of
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, TokenContext
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def keys_of(model: Any, batch: Batch, stack: str, places: Mapping[str, nn.Module
     for name in places:
         per_member = [found[name] for found, _ in made] + ([none] if len(made) in which else [])
         extras[name] = by_row(per_member, which)
-    device = model.get_input_embeddings().weight.device
+    device = anatomy(model).device
     used = torch.tensor([used for _, used in made] + [0], device=device)[which]
     return extras, used if bool(used.any()) else 0
 
@@ -74,7 +74,7 @@ def _member_keys(model: Any, ready: Ready, stack: str, places: Mapping[str, nn.M
     known = ready.extras.get(stack)
     if known is not None and not ready.is_tuned() and known[0] == ready.state():
         return known[1], known[2]
-    with acting(rowwise([((0,), ready.uses)], 1, model.get_input_embeddings().weight.device), lambda: False):
+    with acting(rowwise([((0,), ready.uses)], 1, anatomy(model).device), lambda: False):
         found, used = extras_of(model, _contexts(model, ready.artifacts), stack, places)
     if not ready.is_tuned():
         ready.extras[stack] = (ready.state(), found, used)
@@ -83,23 +83,23 @@ def _member_keys(model: Any, ready: Ready, stack: str, places: Mapping[str, nn.M
 
 def _contexts(model: Any, artifacts: tuple[Artifact, ...]) -> list[Artifact]:
     """Those that stand as keys and values: in a decoder, token contexts too."""
-    if kind(model) == "decoder":
+    if anatomy(model).kind == "decoder":
         return list(artifacts)
     return [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
 
 
 def embeddings_of(model: Any, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
     """(batch, n, width), every row's token contexts, zeros on the left of shorter ones; and where they are."""
-    width, like = model.get_input_embeddings().weight.shape[1], model.get_input_embeddings().weight
+    like = anatomy(model).table.weight
     made = [
         [(a.spec, a.tensors) for a in ready.artifacts if isinstance(a.spec, TokenContext)] for _, ready in batch.members
     ]
     if not any(made):
         return None
-    rows = [token_rows(model, some) if some else like.new_zeros(0, width) for some in [*made, []]]
+    rows = [token_rows(model, some) if some else like.new_zeros(0, like.shape[1]) for some in [*made, []]]
     most = max(len(one) for one in rows)
     which = batch.which()
-    whole = torch.stack([torch.cat([one.new_zeros(most - len(one), width), one]) for one in rows])[which]
+    whole = torch.stack([torch.cat([one.new_zeros(most - len(one), like.shape[1]), one]) for one in rows])[which]
     lengths = torch.tensor([len(one) for one in rows], device=like.device)[which]
     if int(lengths.min()) == most:
         return whole, None
@@ -108,7 +108,7 @@ def embeddings_of(model: Any, batch: Batch) -> tuple[Tensor, Tensor | None] | No
 
 def deltas_of(model: Any, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
     """Every row's deltas at their sites, and its head."""
-    rows, device = batch.rows(), model.get_input_embeddings().weight.device
+    rows, device = batch.rows(), anatomy(model).device
     members = [(own, ready.uses) for own, (_, ready) in zip(rows, batch.members, strict=True)]
     heads = [(own, ready.artifacts) for own, (_, ready) in zip(rows, batch.members, strict=True)]
     return rowwise(members, len(batch.entries), device), heads_by_row(model, heads, len(batch.entries))

@@ -44,7 +44,7 @@ def bias_uses(model: Any, name: str, artifacts: Sequence[Artifact]) -> list[Site
                 raise UserError(
                     f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
                 )
-            site = Site(parameter, Tap(module, "in"), Tap(module, "out"), None, 1)
+            site = Site(parameter, Tap.on(module, "in"), Tap.on(module, "out"), None, 1)
             uses.append(SiteUse(Added(), site, {"change": change}))
     return uses
 

@@ -10,6 +10,7 @@ from tunescope.attachment.fit import at_site
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, SiteDelta
+from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, Tap
 
 
@@ -20,7 +21,7 @@ def heads_by_row(
 
     members: for each, the rows that take it, and its artifacts.
     """
-    place = Tap(model, "out")
+    place = Tap.on(model, "out")
     site = Site("pooled", place, place, None, 1)
     found = []
     for rows, artifacts in members:
@@ -29,7 +30,7 @@ def heads_by_row(
                 found.append((rows, [SiteUse(one.spec, site, at_site(one, "pooled"))]))
     if not found:
         return None
-    made = rowwise(found, batch, model.get_input_embeddings().weight.device)
+    made = rowwise(found, batch, anatomy(model).device)
     if len(made) > 1 or sum(len(rows) for rows, _ in found) != batch:
         kinds = ", ".join(sorted({str(uses[0].spec) for _, uses in found}))
         raise UserError(

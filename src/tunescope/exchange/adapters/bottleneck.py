@@ -26,8 +26,8 @@ from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.adapter import Adapter
-from tunescope.models import family as families
-from tunescope.models.sites import resolve
+from tunescope.models.anatomy import anatomy
+from tunescope.models.family import find_family
 
 PART = r"(.+)\.adapters\.{}\.(.+)"
 PLACES = {
@@ -51,7 +51,7 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
         UserError: a residual connection or norm that no `Adapter` has; a place that this model does not have, or that
             no configuration switches on; tensors that do not belong.
     """
-    known = list(resolve(model))
+    known = list(anatomy(model).sites)
     groups: Found = {}
     for path, parts in _modules(tensors, name).items():
         site = _site(path, known, model)
@@ -59,7 +59,7 @@ def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], na
         check_exact(config)
         spec, params = _adapter(config, parts, path, model.config.model_type)
         groups.setdefault(spec, {})[site] = params
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     made = []
     for spec, found in groups.items():
         named = selectors(known, found)
@@ -112,7 +112,7 @@ def _modules(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Te
 def _site(path: str, known: Sequence[str], model: Any) -> str:
     """ "transformer.h.1.output_adapters" -> "decoder.1.ffn"."""
     inside = path.removeprefix(f"{model.base_model_prefix}.")
-    family = families.find(model.config.model_type)
+    family = find_family(model.config.model_type)
     assert family is not None  # its sites were resolved
     for stack, where in family.stacks.items():
         match = re.fullmatch(rf"{re.escape(where.layers)}\.(\d+)\.(.+)", inside)
@@ -170,7 +170,7 @@ def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str, 
 
 def _reads_the_stream(config: Mapping[str, Any], model_type: str) -> bool:
     """A parallel one always does, but with the norm behind the block that is the block's own input."""
-    family = families.find(model_type)
+    family = find_family(model_type)
     assert family is not None  # its sites were resolved
     if config.get("is_parallel"):
         return not any(stack.norm_behind for stack in family.stacks.values())

@@ -20,7 +20,8 @@ from tunescope.exchange.peft.modules import find, linear_sites
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
-from tunescope.models.sites import Site, resolve, weight_shape
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import Site, weight_shape
 
 PART = r"(.+)\.loras\.{}\.lora_(A|B)"
 
@@ -40,8 +41,8 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
         for site, part in _by_site(config, path, a, b, model).items():
             narrow = within(*part)
             groups.setdefault(len(narrow[0]), {})[site] = narrow
-    known = list(resolve(model))
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    known = list(anatomy(model).sites)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     made = []
     for width, parts in sorted(groups.items()):
         params: Params = {}

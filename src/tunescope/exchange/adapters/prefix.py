@@ -21,7 +21,7 @@ from tunescope.errors import UserError
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, number
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.contexts.prefix import Prefix
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 PART = r"(.+\.)?prefix_tunings\.{}\.([^.]+)\.(.+)"
 SHIFTED = ("t5",)
@@ -39,7 +39,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     _check(config, model)
     length = number(config, "prefix_length", whole=True)
     sets = _sets(tensors, name)
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     params: Params = {}
     for place, layers in _places(model).items():
         names = [one for one in sets if _place(one, model) == place]
@@ -69,7 +69,7 @@ def _check(config: Mapping[str, Any], model: Any) -> None:
             f"much further on, which no prefix here says. {KEEP}, or tune one here (prefix)."
         )
     absent = [f"{field}=False" for field in ("encoder_prefix", "cross_prefix") if config.get(field) is False]
-    if absent and kind(model) == "encoder-decoder":
+    if absent and anatomy(model).kind == "encoder-decoder":
         raise UserError(f"{CONFIG}: {absent[0]}, and a prefix here stands in all kinds of attention. {KEEP}.")
     if config.get("leave_out"):
         raise UserError(
@@ -103,7 +103,7 @@ def _places(model: Any) -> dict[str, list[Reached]]:
 
 def _place(location: str, model: Any) -> str:
     """The place that the library's name for it means; "" for none."""
-    alone = "encoder" if kind(model) == "encoder" else "decoder"
+    alone = "encoder" if anatomy(model).kind == "encoder" else "decoder"
     names = {"self": f"{alone}.self", "self_prefix": f"{alone}.self"}
     return {**names, "encoder_prefix": "encoder.self", "cross_prefix": "decoder.cross"}.get(location, "")
 

@@ -17,6 +17,7 @@ from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import added_rows, checkpoint, embeddings
 from tunescope.exchange.serving.embeds_client import client
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
+from tunescope.models.anatomy import anatomy
 from tunescope.system import files, tensor_files
 
 ABOUT = "a soft prompt or words as embeddings, joined by the client with those of the text"
@@ -40,7 +41,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
         raise UserError("The context holds numbers that are not finite: its training diverged. Export another run.")
     tensor_files.write(folder / TENSORS, {KEY: rows.cpu()})
     files.write(folder / NUMBERS, json.dumps(rows.double().tolist()).encode())
-    begun, by = embeddings.begins(given), added_rows.scale(given.model.get_input_embeddings())
+    begun, by = embeddings.begins(given), added_rows.scale(anatomy(given.model).table)
     files.write(folder / CLIENT, client(embeddings.start(given), by).encode())
     checkpoint.describe(given, "embeds", folder, prompt={"tokens": len(rows), "width": rows.shape[1], "scale": by})
     notes = [f"{len(rows)} embeddings of width {rows.shape[1]}, at the scale that transformers' first layer sees"]
@@ -62,7 +63,7 @@ def check(given: Outgoing, folder: Path) -> float:
         return float("inf")
     ids = sample(given.model, len(prompt))["input_ids"]
     with resting(given.model), torch.no_grad():
-        text = given.model.get_input_embeddings()(ids)
+        text = anatomy(given.model).table(ids)
         whole = torch.cat([prompt.expand(len(ids), -1, -1), text], dim=1)
         got = given.model(inputs_embeds=whole).logits[:, len(prompt) :]
         with attach(given.model, *given.artifacts):

@@ -23,7 +23,7 @@ from tunescope.methods.contexts.soft import Soft
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.methods.typed import name_of
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.system import files
 
 ABOUT = "Hugging Face peft: LoRA, prefix tuning, prompt tuning; p-tuning to read"
@@ -66,8 +66,8 @@ def _class(model: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The task whose class of transformers has the names that are written, or the class itself where no task has it."""
     if "task_type" in fields:
         return {}
-    if kind(model) != "encoder" or model.base_model is model or fields["peft_type"] != "LORA":
-        return {"task_type": TASKS[kind(model)]}
+    if anatomy(model).kind != "encoder" or model.base_model is model or fields["peft_type"] != "LORA":
+        return {"task_type": TASKS[anatomy(model).kind]}
     own = type(model)
     return {"task_type": None, "auto_mapping": {"base_model_class": own.__name__, "parent_library": own.__module__}}
 

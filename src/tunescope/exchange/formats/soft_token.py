@@ -18,6 +18,7 @@ from tunescope.exchange.serving.prompt_tokenizer import Prompted, prompted, samp
 from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text
+from tunescope.models.anatomy import anatomy
 from tunescope.system import files
 from tunescope.tasks.prompts import templates
 
@@ -83,28 +84,28 @@ def _apart(given: Outgoing, model: Any, ids: list[int], n_prompt: int) -> float:
     if whole.shape[1] <= n_prompt:
         raise UserError(f"A prompt of {n_prompt} tokens leaves no room for a text in this model of {room} positions.")
     with resting(given.model), torch.no_grad():
-        got: Tensor = model(input_ids=whole).logits[:, n_prompt:, : len(given.model.get_input_embeddings().weight)]
+        got: Tensor = model(input_ids=whole).logits[:, n_prompt:, : len(anatomy(given.model).table.weight)]
         with attach(given.model, *given.artifacts):
             expected: Tensor = given.model(input_ids=whole[:, n_prompt:]).logits
     return difference(got, expected)
 
 
 def _prompted(given: Outgoing, count: int) -> tuple[Prompted, int]:
-    rows = len(given.model.get_input_embeddings().weight)
+    rows = len(anatomy(given.model).table.weight)
     return prompted(given.tokenizer, rows, count, embeddings.start(given))
 
 
 def _notes(given: Outgoing, made: Prompted, unused: int, folder: Path) -> list[str]:
     count, first, size = len(made.tokens), made.first, checkpoint.size(folder)
     notes = [f"a full copy of the base, {size}; rows added: {count}, of which {made.tokens[0]} is id {first}"]
-    if given.model.get_output_embeddings().weight is given.model.get_input_embeddings().weight:
+    if given.model.get_output_embeddings().weight is anatomy(given.model).table.weight:
         notes.append("the output head was tied to the embeddings, and is now a matrix of its own")
     if unused:
         notes.append(
             f"rows of the base for which the tokenizer has no token: {unused}. They are left as they are, and the "
             "tokenizer got as many unused tokens for them"
         )
-    by = added_rows.scale(given.model.get_input_embeddings())
+    by = added_rows.scale(anatomy(given.model).table)
     if by != 1:
         notes.append(
             f"this family multiplies embeddings by {by:g}, so the rows are stored divided by it, to one rounding; "

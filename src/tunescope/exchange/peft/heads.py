@@ -16,7 +16,7 @@ from tunescope.errors import UserError
 from tunescope.exchange.peft.config import TENSORS
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.head import Head
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 NAME = "classifier"
 PARTS = ("weight", "bias")
@@ -40,7 +40,7 @@ def split(
     if not saved:
         return [], rest, []
     _check(config, sorted(saved.values()), model)
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     params = {f"pooled:{name.rpartition('.')[2]}": tensors[key].to(dtype) for key, name in saved.items()}
     n_labels = len(params["pooled:weight"])
     note = "the head reads the model's own pooler, which has to be in the base's checkpoint: peft does not save it"
@@ -88,7 +88,7 @@ def _is_in(key: str, module: str) -> bool:
 
 def _check(config: Mapping[str, Any], names: list[str], model: Any) -> None:
     shown = ", ".join(names[:4])
-    if kind(model) != "encoder" or names != sorted(f"{NAME}.{part}" for part in PARTS):
+    if anatomy(model).kind != "encoder" or names != sorted(f"{NAME}.{part}" for part in PARTS):
         raise UserError(
             f"{TENSORS} has trained modules that have no place here: {shown}. What has one is BERT's head, classifier."
             "weight and classifier.bias. Keep this in peft, or tune a task here: compare."

@@ -21,7 +21,8 @@ from tunescope.exchange.peft.modules import find, linear_sites, paths
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
-from tunescope.models.sites import Site, resolve, weight_shape
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import Site, weight_shape
 
 PATIENCE = 1.0  # seconds: a pattern of a foreign file may never end
 KEY = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
@@ -49,7 +50,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any) -
         for site in sites:
             part = within(a, b if site.h.columns is None else b[site.h.columns])
             groups.setdefault((len(part[0]), scale), {})[site.name] = part
-    known = list(resolve(model))
+    known = list(anatomy(model).sites)
     made = [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)]
     return made, _notes(config, modules, given, len(made), model)
 
@@ -180,7 +181,7 @@ def within(a: Tensor, b: Tensor) -> Factors:
 def _artifact(
     config: Mapping[str, Any], rank: int, scale: float, parts: Mapping[str, Factors], known: list[str], model: Any
 ) -> Artifact:
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     params: Params = {}
     for name in known:
         if name in parts:

@@ -17,8 +17,8 @@ from tunescope.errors import UserError
 from tunescope.exchange.peft.modules import paths
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.lora import LoRA
-from tunescope.models.anatomy import kind
-from tunescope.models.sites import Site, is_transposed, resolve, weight_shape
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import Site, is_transposed, weight_shape
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM's --max-lora-rank may be, but for 1
 
@@ -51,13 +51,13 @@ def write(
         "fan_in_fan_out": any(is_transposed(module) for module in joined),
         "bias": "none",
     }
-    return fields, tensors, _notes(artifacts, len(parts), needed, rank, is_served=kind(model) == "decoder")
+    return fields, tensors, _notes(artifacts, len(parts), needed, rank, is_served=anatomy(model).kind == "decoder")
 
 
 def _parts(artifacts: Sequence[Artifact], model: Any) -> dict[nn.Module, list[Factors]]:
     """Linear map -> the factors of everything that acts on it, each for the whole map, scale inside b."""
     found: dict[nn.Module, list[Factors]] = {}
-    sites = resolve(model)
+    sites = anatomy(model).sites
     for artifact in artifacts:
         spec = artifact.spec
         assert isinstance(spec, LoRA)

@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import nn
 
-from tunescope.models.sites import Site, resolve
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import Site
 
 TASKS = {"decoder": "CAUSAL_LM", "encoder-decoder": "SEQ_2_SEQ_LM", "encoder": "FEATURE_EXTRACTION"}
 
@@ -24,7 +25,7 @@ def find(model: Any, path: str) -> nn.Module | None:
 def linear_sites(model: Any) -> dict[nn.Module, list[Site]]:
     """Linear map -> the sites that it is made of: one, or q, k and v where the model fuses them."""
     found: dict[nn.Module, list[Site]] = {}
-    for site in resolve(model).values():
+    for site in anatomy(model).sites.values():
         if site.is_linear:
             found.setdefault(site.h.module, []).append(site)
     return found

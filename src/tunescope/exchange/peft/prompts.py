@@ -18,7 +18,7 @@ from tunescope.exchange.peft.config import CONFIG, TENSORS, number
 from tunescope.methods.artifact import Artifact, LayerShape
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 EMBEDDINGS = "prompt_embeddings"
 
@@ -31,7 +31,7 @@ def read_prefix(
     Raises:
         UserError: an encoder-decoder; a shape that fits neither the configuration nor the model.
     """
-    if kind(model) == "encoder-decoder":
+    if anatomy(model).kind == "encoder-decoder":
         raise UserError(
             "A peft prefix of an encoder-decoder: peft gives the decoder's layers i and i + L/2 the same keys, so half "
             "of what is stored was never trained; the encoder and cross attention have none, and its keys take part in "
@@ -69,8 +69,8 @@ def read_prompt(
     Raises:
         UserError: a shape that fits neither the configuration nor the model.
     """
-    n, width = number(config, "num_virtual_tokens"), int(model.get_input_embeddings().weight.shape[1])
-    doubled = kind(model) == "encoder-decoder" and len(tensors.get(EMBEDDINGS, ())) == 2 * n
+    n, width = number(config, "num_virtual_tokens"), int(anatomy(model).table.weight.shape[1])
+    doubled = anatomy(model).kind == "encoder-decoder" and len(tensors.get(EMBEDDINGS, ())) == 2 * n
     rows = _only(tensors, (2 * n if doubled else n, width))
     notes = []
     if doubled:
@@ -106,5 +106,5 @@ def _only(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
 
 
 def _as_trained(tensors: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
-    dtype = torch.promote_types(model.get_input_embeddings().weight.dtype, torch.float32)
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     return {name: value.to(dtype, copy=True).contiguous() for name, value in tensors.items()}

@@ -13,8 +13,8 @@ from tunescope.errors import UserError
 from tunescope.exchange.peft.prompts import EMBEDDINGS, window_note
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
-from tunescope.models import family
-from tunescope.models.anatomy import argument_names, kind
+from tunescope.models.anatomy import anatomy, argument_names
+from tunescope.models.family import find_family
 
 RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
 
@@ -31,7 +31,7 @@ def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[s
     """
     spec, places = artifact.spec, reached(model)
     assert isinstance(spec, Prefix)
-    if kind(model) == "encoder-decoder":
+    if anatomy(model).kind == "encoder-decoder":
         raise UserError(
             "peft's prefix of an encoder-decoder has one set of keys for two decoder layers and none for the encoder: "
             "this prefix cannot be said in it. Keep tunescope's own folder (tunescope.save)."
@@ -68,7 +68,7 @@ def write_prompt(artifacts: list[Artifact], model: Any) -> tuple[dict[str, Any],
     """Fields of the configuration, the tensors, and notes, for soft prompts, joined in their order."""
     rows = torch.cat([artifact.tensors["embeddings"] for artifact in artifacts])
     notes = [f"{len(artifacts)} soft prompts became one of {len(rows)} rows"] if len(artifacts) > 1 else []
-    both = kind(model) == "encoder-decoder"
+    both = anatomy(model).kind == "encoder-decoder"
     fields = {
         "peft_type": "PROMPT_TUNING",
         "num_virtual_tokens": len(rows),
@@ -91,13 +91,13 @@ def _turned(spec: Prefix, model: Any) -> tuple[Callable[[Tensor], Tensor], list[
     if spec.positions == "after":
         return (lambda key: key), []
     rotary = getattr(model.base_model, "rotary_emb", None)
-    if rotary is None or family.find(model.config.model_type) is None or rotary.rope_type in RESCALED:
+    if rotary is None or find_family(model.config.model_type) is None or rotary.rope_type in RESCALED:
         raise UserError(
             f"peft begins the text's positions behind a prefix, and {spec} leaves them as they are: the same map only "
             f"for rotary positions that no text length rescales, in a mapped family, and {model.config.model_type!r} "
             "has others here. For peft tune with positions='after', or keep tunescope's own folder."
         )
-    device = model.get_input_embeddings().weight.device
+    device = anatomy(model).device
 
     def turn(key: Tensor) -> Tensor:
         at = torch.full((1, 1), spec.length)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tunescope.errors import UserError
+from tunescope.models.anatomy import anatomy
 
 
 def with_rows(model: Any, rows: Tensor) -> Any:
@@ -22,7 +23,7 @@ def with_rows(model: Any, rows: Tensor) -> Any:
     Args:
         rows: (n, width), as the model's first layer is to see them.
     """
-    table, head = model.get_input_embeddings(), model.get_output_embeddings()
+    table, head = anatomy(model).table, model.get_output_embeddings()
     state = dict(model.state_dict())
     state[f"{_name(model, table)}.weight"] = torch.cat([table.weight.detach(), unscaled(table, rows).to(table.weight)])
     for part in ("weight", "bias"):

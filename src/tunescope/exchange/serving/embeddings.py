@@ -13,6 +13,7 @@ from tunescope.attachment.merge import can_merge, merge
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text
+from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import first_position
 from tunescope.tasks.prompts import templates
 
@@ -25,7 +26,7 @@ def merged(given: Outgoing) -> Any:
 
 def rows(given: Outgoing, model: Any) -> Tensor:
     """(n, width): the contexts one after the other, in the precision of the model's embeddings."""
-    weight = model.get_input_embeddings().weight
+    weight = anatomy(model).table.weight
     made = [
         artifact.spec.embeddings(artifact.tensors, embedder(model)).detach().to(weight)
         for artifact in given.artifacts

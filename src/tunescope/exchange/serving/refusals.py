@@ -7,7 +7,7 @@ from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import AttentionDelta, KVContext, SiteDelta, Spec, TokenContext
 from tunescope.methods.typed import name_of
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 
 KEPT = "keep it as it is, and attach it in Python"
 
@@ -21,10 +21,9 @@ def check_only_changes(given: Outgoing, form: str) -> None:
 
 def check_tokens(given: Outgoing, form: str, *, changes: bool) -> None:
     """UserError for what is no token context of a decoder; with `changes`, changes of weights are held too."""
-    if kind(given.model) != "decoder":
-        raise UserError(
-            f"--to {form} puts tokens in front of a decoder's text, and this model is an {kind(given.model)}: {KEPT}."
-        )
+    kind = anatomy(given.model).kind
+    if kind != "decoder":
+        raise UserError(f"--to {form} puts tokens in front of a decoder's text, and this model is an {kind}: {KEPT}.")
     for artifact in given.artifacts:
         if not isinstance(artifact.spec, TokenContext) and not (changes and can_merge(artifact.spec)):
             raise _refusal(form, artifact.spec)

@@ -27,7 +27,8 @@ from tunescope.lab.worlds.manifest import read_manifest, write_manifest
 from tunescope.lab.worlds.text_files import digest, read
 from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
-from tunescope.trial.train.loop import Problem, Progress, Settings, train
+from tunescope.trial.train.loop import Problem, Progress, train
+from tunescope.trial.train.settings import Settings
 
 TOGETHER = 64  # rows of one evaluation pass
 HEAD = 32  # width of a head

@@ -12,7 +12,8 @@ import torch
 from tunescope.lab.worlds.lessons import Lesson, problem
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.system import files, run_folder
-from tunescope.trial.train.loop import Settings, train
+from tunescope.trial.train.loop import train
+from tunescope.trial.train.settings import Settings
 
 
 class Curriculum(Protocol):

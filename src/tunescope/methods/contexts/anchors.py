@@ -22,12 +22,20 @@ class Anchors(KVContext):
     """The model's own keys and values of a text of `length` tokens, at the positions `keep` alone. Nothing is trained.
 
     They are as one pass over the whole text made them, so a kept token has read those that are not kept; and they stand
-    where they stood, so a sliding window sees what it would have seen of them.
-    `tunescope.probes.anchors.compression` makes them of demonstrations. Typed here, `text` is read by the bare model,
+    where they stood, so a sliding window sees what it would have seen of them. `compress`, of
+    `tunescope.probes.anchors.compression`, makes them of demonstrations. Typed here, `text` is read by the bare model,
     and `length` says how many tokens it has, so that positions counted under another tokenizer are noticed.
 
     positions: where the text that follows begins. "original": behind the whole text. "packed": behind the last
     position kept. "zero": at 0, as the released code has it for GPT-2 XL, on top of where the kept keys stand.
+
+    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, kept, d_key), rotated
+    where the model rotates, and "decoder.0.self.value" (kv_heads, kept, d_value).
+
+    Raises UserError, once it meets a model, for one that is no decoder, for positions that are none, out of order or
+    outside the text, and for a text that is missing or has not `length` tokens.
+
+    Source: Wang et al. 2023, arXiv:2305.14160, section 4.2.
     """
 
     bound: ClassVar[bool] = True

@@ -24,6 +24,13 @@ class Infix(KVContext):
     keeps its positions. Initialised with noise at the scale of the model's own keys and values, or by a network.
 
     mlp: width of the network that makes them while training, as of `Prefix`; folded away for inference.
+
+    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
+    "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.
+
+    Raises UserError, once it meets a model, for a length below 1, and for a model that is no decoder.
+
+    Source: Li & Liang 2021, arXiv:2101.00190, section 7.3.
     """
 
     size: ClassVar[str] = "length"

@@ -22,6 +22,13 @@ class Inputs(KVContext):
     delta on W_K or W_V acts on them as on the text. Drawn from N(0, 1) like the paper's, whose vectors also pass the
     layer's norm unless it is skipped. Here any norm is possible, so what no vectors can do here none can there; how
     well either trains is another matter.
+
+    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.inputs" (length, width of what the
+    module makes its keys and values from).
+
+    Raises UserError, once it meets a model, for a length below 1.
+
+    Source: Petrov et al. 2023, arXiv:2310.19698, sections 2 and 5.
     """
 
     size: ClassVar[str] = "length"

@@ -26,6 +26,14 @@ class Prefix(KVContext):
     network is first fitted to keys and values of text or tokens, which it comes near to, and no more.
     positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
+
+    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
+    "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.
+
+    Raises UserError, once it meets a model, for a length below 1, `text` that is missing or too short, and options that
+    do not go together or not with this kind of model.
+
+    Source: Li & Liang 2021, arXiv:2101.00190, section 4.
     """
 
     size: ClassVar[str] = "length"

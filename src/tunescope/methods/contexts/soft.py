@@ -26,6 +26,12 @@ class Soft(TokenContext):
     the paper has it; its code draws from [0, .5)), "labels" (of the label words in `text`, separated by "/": one row
     each, its tokens averaged; then sampled vocabulary) or "text" (of the tokens of `text`, cut or repeated to the
     length).
+
+    Tensors: "embeddings" (length, width of a token's embedding), at the scale that the model's first layer sees.
+
+    Raises UserError, once it meets a model, for a length below 1, and for `text` that is missing or without tokens.
+
+    Source: Lester et al. 2021, arXiv:2104.08691, section 2.
     """
 
     size: ClassVar[str] = "length"

@@ -17,6 +17,10 @@ class Text(TokenContext):
     """The tokens of `text`, with the tokenizer's own start token where it has one; nothing is trained.
 
     The text that follows is then tokenised without a start token of its own.
+
+    Tensors: "ids" (tokens,), whole numbers.
+
+    Raises UserError, once it meets a model, without a tokenizer, and for a text without tokens.
     """
 
     text: str = ""

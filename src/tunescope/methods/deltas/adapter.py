@@ -34,6 +34,15 @@ class Adapter(SiteDelta):
     queries.
     norm: "in" (a layer norm in front), "out" (on what is added) or "none".
     start: "lora" (down uniform, up zero: a fresh adapter changes nothing) or "bert" (both normal, .02).
+
+    Tensors, for every site, such as decoder.0.ffn: "decoder.0.ffn:down" (bottleneck, d_in), ":up" (d_out, bottleneck),
+    ":down_bias" (bottleneck,), ":up_bias" (d_out,); with a norm ":norm" and ":norm_bias", with a learned scale ":scale"
+    (). Multi-head: "decoder.0.self.heads:down" (heads, bottleneck, d), ":up" (heads, d, bottleneck), no biases.
+
+    Raises UserError, once it meets a model, for a bottleneck below 1, and for a placement whose sites or source are
+    not its own.
+
+    Source: Houlsby et al. 2019, arXiv:1902.00751, section 2.1; He et al. 2022, arXiv:2110.04366, section 3.3.
     """
 
     size: ClassVar[str] = "bottleneck"

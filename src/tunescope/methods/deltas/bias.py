@@ -11,7 +11,13 @@ from tunescope.methods.form import Form
 
 @dataclass(frozen=True)
 class Bias(PatchDelta):
-    """A change to every bias that the model has, those of its layer norms among them; some families have none."""
+    """A change to every bias that the model has, those of its layer norms among them; some families have none.
+
+    Tensors: by a bias's name in the model what is added to it, of its shape, such as "h.0.ln_1.bias" (width,); zeros
+    at first.
+
+    Source: Ben Zaken et al. 2022, arXiv:2106.10199, section 3.
+    """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
 

@@ -10,7 +10,11 @@ from tunescope.methods.artifact import Counted, PatchDelta
 
 @dataclass(frozen=True)
 class Full(PatchDelta):
-    """A change to every parameter of the model, tied ones once."""
+    """A change to every parameter of the model, tied ones once.
+
+    Tensors: by a parameter's name in the model what is added to it, of its shape, such as "wte.weight" (vocabulary,
+    width); zeros at first.
+    """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-5, 1e-4, 1e-3)
     whole_model: ClassVar[bool] = True

@@ -18,7 +18,12 @@ class Head(SiteDelta):
     """logits (batch, n_labels) of an encoder, read at each row's first real token, never at a context's.
 
     Attached, it adds `.logits` to what the model gives, which is otherwise unchanged.
+    n_labels: how many. sites: "pooled", the one place where a head stands.
     pooler: what the model's own pooler makes of the first token is read instead of its state, as BERT's classes do.
+
+    Tensors: "pooled:weight" (n_labels, width), normal with deviation .02, and "pooled:bias" (n_labels,), zeros.
+
+    Raises UserError, once it meets a model, for less than two labels.
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 3e-2)

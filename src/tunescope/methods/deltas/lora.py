@@ -18,7 +18,15 @@ from tunescope.methods.form import Form
 class LoRA(SiteDelta):
     """h + (alpha / rank) B A x, with dropout on x while training. B starts at zero, so a fresh LoRA changes nothing.
 
-    alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
+    rank: of the update. alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
+    dropout: share of x that is zeroed while training. sites: the linear maps that are changed.
+
+    Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
+    (d_out, rank).
+
+    Raises UserError, once it meets a model, for a rank that the map does not take.
+
+    Source: Hu et al. 2021, arXiv:2106.09685, section 4.1.
     """
 
     size: ClassVar[str] = "rank"

@@ -26,6 +26,12 @@ class Reweight(AttentionDelta):
         else what it gives to the word.
     anchors: `compare` fills them in from the demonstrations drawn; in Python they are
         `tunescope.tasks.prompts.spans.spans(tokenizer, demonstrations).anchors`.
+
+    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self:beta" (heads, label words).
+
+    Raises UserError, once it meets a model, for no anchors, and for what are not positions, each once.
+
+    Source: Wang et al. 2023, arXiv:2305.14160, section 4.1.
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (0.01, 0.03, 0.1)  # published: Adam, 0.01 and 0.1

@@ -18,7 +18,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, KVContext
 from tunescope.methods.contexts.anchors import Anchors, Positions, at_positions, check_causal, check_keep, check_room
 from tunescope.methods.contexts.text import Text
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.tasks.prompts.demonstrations import PARTS
 from tunescope.tasks.prompts.spans import Spans
 
@@ -46,14 +46,14 @@ def compress(
     Raises UserError for a model that is no decoder, demonstrations longer than the model, no position, and one outside.
     """
     chosen = positions_of(spans, keep) if isinstance(keep, str) else tuple(keep)
-    check_causal(kind(model))
+    check_causal(anatomy(model).kind)
     check_keep(chosen, len(spans.ids))
     return kept(read(model, tokenizer, spans.ids, under), chosen, positions)
 
 
 def read(model: Any, tokenizer: Any, ids: Sequence[int], under: Sequence[Artifact] = ()) -> Artifact:
     """A text as the keys and values of all its positions, from one pass of the frozen model behind what is `under`."""
-    check_causal(kind(model))
+    check_causal(anatomy(model).kind)
     limit = getattr(model.config, "max_position_embeddings", None)
     if under:
         with attach(model, *under) as tuned:

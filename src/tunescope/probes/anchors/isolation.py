@@ -13,7 +13,7 @@ from torch import Tensor
 from tunescope.attachment.attention.edit import editing
 from tunescope.attachment.attention.function import Edit
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.prompts import Batch
 from tunescope.tasks.prompts.spans import Spans
 
@@ -22,7 +22,7 @@ Words = Sequence[tuple[int, ...]]
 
 def modules(model: Any, layers: Sequence[int]) -> list[str]:
     """The attention modules in which demonstrations read one another, of these layers."""
-    stack = "encoder" if kind(model) == "encoder-decoder" else "decoder"
+    stack = "encoder" if anatomy(model).kind == "encoder-decoder" else "decoder"
     return [f"{stack}.{layer}.self" for layer in layers]
 
 
@@ -36,7 +36,7 @@ def isolated(model: Any, batch: Batch, words: Sequence[Words], names: Sequence[s
     Args:
         words: for every prompt of the batch, its words as token positions, counted from the prompt's first token.
     """
-    hidden = _hidden(batch, words, both_sides=kind(model) == "encoder-decoder")
+    hidden = _hidden(batch, words, both_sides=anatomy(model).kind == "encoder-decoder")
 
     def cut(scores: Tensor, _kwargs: dict[str, Any]) -> Tensor:
         n_context = scores.shape[-1] - hidden.shape[-1]

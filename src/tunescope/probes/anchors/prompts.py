@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.prompts.spans import Spans
@@ -101,7 +101,7 @@ def batch(model: Any, tokenizer: Any, prompts: Sequence[Prompt], lead: Sequence[
     Raises UserError for an encoder, whose tokens look at those behind them too, and for a prompt that is
     longer than the model.
     """
-    which = kind(model)
+    which = anatomy(model).kind
     if which == "encoder":
         raise UserError("In an encoder label words look at the query as the query looks at them: take a decoder.")
     check_room(model, prompts, len(lead))

@@ -13,7 +13,7 @@ from torch import Tensor
 from tunescope.attachment.attention.edit import editing
 from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.reach import reached, resting
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers
 
@@ -78,13 +78,13 @@ class Round:
     @property
     def last(self) -> tuple[str, ...]:
         """The attention modules that see the demonstrations from where the answer is read, by depth."""
-        which = "cross" if kind(self.model) == "encoder-decoder" else "self"
+        which = "cross" if anatomy(self.model).kind == "encoder-decoder" else "self"
         return tuple(f.name for f in reached(self.model) if f.name.startswith("decoder.") and f.name.endswith(which))
 
     @property
     def reading(self) -> tuple[str, ...]:
         """The attention modules in which the demonstrations read one another, by depth."""
-        stack = "encoder" if kind(self.model) == "encoder-decoder" else "decoder"
+        stack = "encoder" if anatomy(self.model).kind == "encoder-decoder" else "decoder"
         return tuple(f.name for f in reached(self.model) if f.name.startswith(stack) and f.name.endswith("self"))
 
     def attended(self) -> dict[str, Tensor]:

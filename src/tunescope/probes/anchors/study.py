@@ -16,7 +16,6 @@ from tunescope.probes.anchors.round import Round
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.finding import Finding
 from tunescope.system import machine, plugins
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
@@ -84,7 +83,7 @@ def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
     Raises UserError as `study` does.
     """
     task, kind = bench.task, bench.kind
-    if not isinstance(task, Classification) or task.by != "words":
+    if not task.in_words:
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
     if request.rows < 0:
         raise UserError(f"--rows is {request.rows}; give how many test rows are asked, or 0 for all.")

@@ -159,7 +159,7 @@ class _Reader:
         self.scale = scores.scale(self.metric)
         self.raw: list[Result] = list(results.get("arms") or [])
         self.chance, self.chance_name = finite(task.get("chance")), "chance"
-        common = _commonest(self.raw) if task.get("kind") == "classification" and self.metric == "accuracy" else None
+        common = _commonest(self.raw) if self.metric == "accuracy" else None
         if common is not None and self.chance is not None and common > self.chance:
             self.chance, self.chance_name = common, "the commonest label"
         self.comparisons: list[Result] = list(results.get("comparisons") or [])

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tunescope.models.anatomy import anatomy
+
 LENGTH = 10  # tokens of a completion
 ROUNDS = 20  # of drawing, before fewer targets are taken than asked for
 TOGETHER = 512  # contexts completed at once
@@ -41,7 +43,7 @@ def _drawn(model: Any, temperature: float | None, count: int, generator: torch.G
     size = model.config.vocab_size
     if temperature is None:
         return torch.randint(size, (count, LENGTH), generator=generator)
-    begin = model.get_input_embeddings()(torch.randint(size, (count,), generator=generator))
+    begin = anatomy(model).table(torch.randint(size, (count,), generator=generator))
     with torch.no_grad():
         return _written(model, begin, temperature, generator)
 

@@ -14,7 +14,7 @@ from tunescope.lab.worlds.lessons import Unnamed
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.world import World
 from tunescope.lab.worlds.world_cache import Pretraining
-from tunescope.trial.train.loop import Settings as Training
+from tunescope.trial.train.settings import Settings as Training
 
 PATIENCE, EVALUATIONS = 8, 20
 

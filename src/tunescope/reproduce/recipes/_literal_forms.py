@@ -18,7 +18,8 @@ from tunescope.attachment.fit import at_site, initialised
 from tunescope.attachment.weights import named_parameters
 from tunescope.methods.artifact import Artifact, KVContext, PatchDelta, SiteDelta, Spec, TokenContext
 from tunescope.methods.form import Form
-from tunescope.models.sites import Site, Tap, resolve
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import Site, Tap
 from tunescope.reproduce.recipes._formula import Names, computed
 from tunescope.reproduce.recipes._literal_attention import Added, written_out
 
@@ -72,7 +73,7 @@ def _run(model: Any, given: Given) -> dict[str, Tensor]:
     """What leaves every site, after all that acts there, and the model's output: (batch, length, width) each."""
     kept: dict[str, Tensor] = {}
     with ExitStack() as stack:
-        for name, site in resolve(model).items():
+        for name, site in anatomy(model).sites.items():
             stack.enter_context(_kept(site.h, kept, name))
         out = model(**given)
     kept[OUTPUT] = out.logits if "logits" in out else out.last_hidden_state
@@ -102,7 +103,7 @@ def _kept(tap: Tap, kept: dict[str, Tensor], name: str) -> Iterator[None]:
 def _formulas(model: Any, artifacts: Sequence[Artifact], given: Given) -> Iterator[None]:
     """Contexts in the written-out attention, deltas as hooks that compute their formulas."""
     added: dict[nn.Module, Added] = {}
-    sites = resolve(model)
+    sites = anatomy(model).sites
     with ExitStack() as stack:
         for artifact in artifacts:
             if isinstance(artifact.spec, KVContext):

@@ -15,7 +15,7 @@ from tunescope.reproduce.recipe import Settings
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
-from tunescope.trial.train.loop import Settings as Training
+from tunescope.trial.train.settings import Settings as Training
 
 
 def world(settings: Settings, shape: tuple[int, int, int], seed: int, **fields: Any) -> Pretraining[Named]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tunescope.attachment.attention.record import record
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.probes.looks.subspace import subspace
 from tunescope.probes.see import exact_weights
 from tunescope.tasks.answers.batches import padded
@@ -38,7 +38,7 @@ def prefix_use(model: Any, inputs: Sequence[Sequence[int]]) -> dict[str, Use]:
     values: dict[str, Tensor] = {}
     for start in range(0, len(inputs), TOGETHER):
         rows = inputs[start : start + TOGETHER]
-        place = [0 if kind(model) == "encoder" else len(row) - 1 for row in rows]
+        place = [0 if anatomy(model).kind == "encoder" else len(row) - 1 for row in rows]
         ids, mask = padded(rows, 0, model.device, left=False)
         run = record(model, {"input_ids": ids, "attention_mask": mask}, "scores", "weights", "sink", "context_value")
         for name in dict.fromkeys(key.rpartition(".")[0] for key in run):

@@ -30,7 +30,7 @@ from tunescope.system import files, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan, data_paths
-from tunescope.trial.train.loop import Settings as Training
+from tunescope.trial.train.settings import Settings as Training
 
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
 SOURCE = "Wang et al. 2023 (arXiv:2305.14160), sections 2 to 4"

@@ -104,7 +104,7 @@ def table(settings: Settings, found: Found) -> Table:
 
 def _training(settings: Settings, steps: int) -> Any:
     """Never stopped early; scored ten times, and the best is kept."""
-    from tunescope.trial.train.loop import Settings as Training
+    from tunescope.trial.train.settings import Settings as Training
 
     return Training(
         steps=steps,

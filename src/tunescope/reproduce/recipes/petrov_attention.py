@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.data.texts import texts
 from tunescope.errors import UserError
-from tunescope.models import family as families
+from tunescope.models.family import family_names
 from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings
@@ -67,7 +67,7 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    models = families.names() if settings["model"] is None else [""]
+    models = family_names() if settings["model"] is None else [""]
     found = [
         {"family": family, "dtype": dtype, "seed": seed}
         for dtype, family, seed in product(settings["dtypes"], models, range(settings["seeds"]))

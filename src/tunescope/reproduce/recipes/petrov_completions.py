@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.lab.demo import PACKAGED
+from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._completions import LENGTH, completions, targets
 from tunescope.trial.train.loop import Problem, train
-from tunescope.trial.train.loop import Settings as Training
+from tunescope.trial.train.settings import Settings as Training
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -60,7 +61,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     model = load_model(settings["model"])[0].float().eval().requires_grad_(False)
-    table = model.get_input_embeddings()
+    table = anatomy(model).table
     hard = completions(model, table(torch.arange(model.config.vocab_size)))
     if unit["kind"] == HARD:
         return {"contexts": len(hard), "distinct": _distinct(hard)}
@@ -77,7 +78,7 @@ def reach(model: Any, wanted: "Tensor", settings: Settings, seed: int) -> dict[s
     import torch
     import torch.nn.functional as F
 
-    table = model.get_input_embeddings()
+    table = anatomy(model).table
     generator = torch.Generator().manual_seed(seed)
     soft = table(torch.randint(model.config.vocab_size, (len(wanted),), generator=generator)).clone().requires_grad_()
     best = torch.zeros(len(wanted), dtype=torch.long)  # tokens right in a row, at any evaluation

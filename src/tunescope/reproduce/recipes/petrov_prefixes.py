@@ -156,7 +156,7 @@ def _task(data: str) -> dict[str, Any]:
 def _bench(settings: Settings) -> "Bench":
     from tunescope.trial.open import open_bench
     from tunescope.trial.plan import Plan
-    from tunescope.trial.train.loop import Settings as Training
+    from tunescope.trial.train.settings import Settings as Training
 
     steps = settings["steps"]
     training = Training(

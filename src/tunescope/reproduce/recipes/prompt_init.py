@@ -8,6 +8,7 @@ the tokens that the trained prompt is nearest to. `tunescope probe neighbours` o
 from pathlib import Path
 from typing import Any
 
+from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.probes.looks.neighbours import neighbours
 from tunescope.report.cells import Cell, Table
@@ -58,7 +59,7 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     model, words = load_model(settings["model"])
     asked = [words(label, add_special_tokens=False)["input_ids"] for label in settings["labels"]]
     labels = {token for ids in asked for token in ids}
-    table = model.get_input_embeddings().weight.detach()
+    table = anatomy(model).table.weight.detach()
     found: dict[str, Any] = {}
     runs = run_folder.read_results(folder / "run")["arms"][0]["runs"]
     seed = max(runs, key=lambda run: run["dev"])["seed"]  # whose artifact is kept

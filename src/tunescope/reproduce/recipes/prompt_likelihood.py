@@ -109,7 +109,7 @@ def _trained(settings: Settings, bench: "Bench", seed: int, rate: float) -> dict
     from tunescope.attachment.attached import attach
     from tunescope.methods.contexts.soft import Soft
     from tunescope.trial.train.loop import Problem, train
-    from tunescope.trial.train.loop import Settings as Training
+    from tunescope.trial.train.settings import Settings as Training
 
     steps = settings["passes"] // (3 * settings["batch_size"])
     with attach(bench.model, Soft(length=settings["length"]), tokenizer=bench.tokenizer, seed=seed) as tuned:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.models import family as families
+from tunescope.models.family import family_names
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
@@ -68,7 +68,7 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    return [{"family": family} for family in families.names()]
+    return [{"family": family} for family in family_names()]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
@@ -155,12 +155,12 @@ def _inputs(model: Any, tokens: int) -> dict[str, Any]:
     import torch
 
     from tunescope.lab.worlds.families import VOCAB
-    from tunescope.models.anatomy import kind
+    from tunescope.models.anatomy import anatomy
 
     g = torch.Generator().manual_seed(0)
     given = {"input_ids": torch.randint(3, VOCAB, (2, tokens), generator=g)}
-    if kind(model) == "encoder-decoder":
+    if anatomy(model).kind == "encoder-decoder":
         given["decoder_input_ids"] = torch.randint(3, VOCAB, (2, tokens - 2), generator=g)
-    if kind(model) == "decoder":
+    if anatomy(model).kind == "decoder":
         given["output_start"] = torch.tensor([tokens // 2, tokens - 2])
     return given

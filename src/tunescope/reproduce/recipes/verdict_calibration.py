@@ -58,7 +58,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any) -> dict[str, Any]:
     from tunescope.comparison.pilot import piloted
     from tunescope.trial.plan import Plan
-    from tunescope.trial.train.loop import Settings as Training
+    from tunescope.trial.train.settings import Settings as Training
 
     steps = settings["steps"]
     full = Plan(

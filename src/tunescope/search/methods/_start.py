@@ -11,7 +11,6 @@ from tunescope.attachment.context_keys import embedder
 from tunescope.errors import UserError
 from tunescope.search.methods._nearest import nearest
 from tunescope.search.objective import Objective
-from tunescope.tasks.kinds.classification import Classification
 
 From = Literal["vocabulary", "labels"]
 DRAWS = 50  # tokens tried at a position, of which one should go with those before it
@@ -41,7 +40,7 @@ def _random(goal: Objective, generator: torch.Generator) -> Tensor:
 def _labels(goal: Objective) -> Tensor:
     """The tokens of the label words as a text, over and over, each by the allowed token that is nearest to it."""
     task = goal.bench.task
-    if not isinstance(task, Classification):
+    if not task.is_labelled:
         raise UserError("init_from=labels begins with label words, which only a classification has; leave it out.")
     words = " ".join(task.words.values())
     one = goal.words.tokenizer(words, add_special_tokens=False)["input_ids"]

@@ -81,9 +81,7 @@ class LabelWords(Search):
         return settled_by_tuning(bench, found, best, tuning, seed, say) if tuning else best
 
     def _check(self, bench: Bench) -> None:
-        from tunescope.tasks.kinds.classification import Classification
-
-        if not isinstance(bench.task, Classification) or bench.task.by != "words":
+        if not bench.task.in_words:
             raise UserError("label_words looks for the words of a classification that is answered in words: --by words")
         for name in ("shortlist", "keep", "rows"):
             if getattr(self, name) < 1:

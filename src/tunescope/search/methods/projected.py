@@ -12,6 +12,7 @@ from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.soft import Soft
+from tunescope.models.anatomy import anatomy
 from tunescope.search.apply import stats_behind, stats_of
 from tunescope.search.loop import CHANGED
 from tunescope.search.methods._nearest import By, nearest
@@ -42,7 +43,7 @@ class Projected(Search):
         count = len(bench.encoded("dev", bos=True, room=None))
         if passes < 2 * count:
             raise UserError(f"{passes} passes are too few: it scores {count} development rows twice.")
-        words = vocabulary(bench.tokenizer, len(bench.model.get_input_embeddings().weight), self.ban)
+        words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), self.ban)
         own = _metric(bench, stats_behind(bench, soft, "dev"))
         table, rows = embedder(bench.model)(torch.tensor(words.ids)), soft.tensors["embeddings"]
         places = nearest(table.to(rows.dtype), self.nearest)(rows.to(table.device))

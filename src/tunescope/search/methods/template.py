@@ -80,9 +80,7 @@ class Template(Search):
         return found
 
     def _check(self, bench: Bench) -> None:
-        from tunescope.tasks.kinds.classification import Classification
-
-        if not isinstance(bench.task, Classification) or bench.task.by != "words":
+        if not bench.task.in_words:
             raise UserError("template looks for a template of a classification that is answered in words: --by words")
         for name in ("beam", "most", "rows"):
             if getattr(self, name) < 1:

@@ -12,16 +12,15 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.tasks.answers import choices
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts import mask, templates
-from tunescope.tasks.task import Encoded
+from tunescope.tasks.task import Encoded, Labelled
 
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
 
 def calibrated(
-    task: Classification, model: Any, tokenizer: Any, *, model_kind: str, bos: bool = True, room: int | None = None
-) -> Classification:
+    task: Labelled, model: Any, tokenizer: Any, *, model_kind: str, bos: bool = True, room: int | None = None
+) -> Labelled:
     """The task with the `prior` of this model, as it stands with whatever is attached to it.
 
     A content-free text stands in every field of the template. The probabilities of the labels, each that of its whole
@@ -38,16 +37,16 @@ def calibrated(
     asked = contentless(task, tokenizer, model_kind=model_kind, bos=bos, room=room)
     words = list(task.word_ids(tokenizer, model_kind).values())
     prior = share(choices.scores(model, asked, words, tokenizer))
-    return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))
+    return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))  # type: ignore[type-var]
 
 
-def contentless(task: Classification, tokenizer: Any, *, model_kind: str, bos: bool, room: int | None) -> list[Encoded]:
+def contentless(task: Labelled, tokenizer: Any, *, model_kind: str, bos: bool, room: int | None) -> list[Encoded]:
     """The rows without content, as the task asks them.
 
     Raises:
         UserError: a head answers and no words, or the template has no words of its own.
     """
-    if task.by != "words":
+    if not task.in_words:
         raise UserError("calibrate=true divides probabilities of label words, and this task is answered by a head.")
     has_mark = mask.halves(task.template) is not None and model_kind != "decoder"
     if not has_mark and not templates.ids(tokenizer, [_empty(task)])[0]:
@@ -64,5 +63,5 @@ def share(scores: Tensor) -> Tensor:
     return scores.double().softmax(-1).mean(-2)
 
 
-def _empty(task: Classification) -> str:
+def _empty(task: Labelled) -> str:
     return templates.fill(task.template, dict.fromkeys((*task.fields(), mask.MASK), ""))

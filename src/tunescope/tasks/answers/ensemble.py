@@ -8,23 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tunescope.models.anatomy import kind
+from tunescope.models.anatomy import anatomy
 from tunescope.tasks.answers import choices
 from tunescope.tasks.answers.calibration import share
-from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.templates import Ids
-from tunescope.tasks.task import Encoded, Prediction, with_front
+from tunescope.tasks.task import Encoded, Labelled, Prediction, with_front
 
 
 def predicted(
-    task: Classification, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+    task: Labelled, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
 ) -> list[Prediction]:
     """For each row the label of the highest of its `averaged` scores, the first of equals."""
     return task.answered(sets[0], averaged(task, model, sets, tokenizer, prior).argmax(-1).tolist())
 
 
 def averaged(
-    task: Classification, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+    task: Labelled, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
 ) -> Tensor:
     """(rows, labels): the mean over the sets of the labels' scores.
 
@@ -37,13 +36,13 @@ def averaged(
         sets: set -> the same rows, each behind that set's demonstrations.
         prior: (sets, rows, labels), what the probability of each label is divided by before (`priors`).
     """
-    words = list(task.word_ids(tokenizer, kind(model)).values())
+    words = list(task.word_ids(tokenizer, anatomy(model).kind).values())
     scores = torch.stack([choices.all_scores(model, rows, words, tokenizer) for rows in sets])
     return (scores if prior is None else scores - prior.to(scores).log()).mean(0)
 
 
 def priors(
-    task: Classification, model: Any, fronts: Sequence[Sequence[Ids]], asked: Sequence[Encoded], tokenizer: Any
+    task: Labelled, model: Any, fronts: Sequence[Sequence[Ids]], asked: Sequence[Encoded], tokenizer: Any
 ) -> Tensor:
     """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row (`calibrating`).
 
@@ -51,7 +50,7 @@ def priors(
         fronts: set -> row -> the tokens of its demonstrations.
         asked: the rows without content (`calibrating.contentless`).
     """
-    words = list(task.word_ids(tokenizer, kind(model)).values())
+    words = list(task.word_ids(tokenizer, anatomy(model).kind).values())
     found = []
     for one in fronts:
         rows = [with_front(front, row) for front in one for row in asked]

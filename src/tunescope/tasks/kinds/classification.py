@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
+from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import balanced
+from tunescope.tasks.options import TEMPLATE
 from tunescope.tasks.prompts import mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration, joined, solved
 from tunescope.tasks.prompts.label_words import notes as word_notes
 from tunescope.tasks.prompts.label_words import word_tokens
-from tunescope.tasks.task import Encoded, Prediction, Rows, Task
+from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(Task):
+class Classification(Labelled):
     """One of K labels a row.
 
     ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
@@ -33,11 +35,15 @@ class Classification(Task):
     (LM-BFF: Gao et al. 2021, section 4); T5 fills it as its first sentinel; on a decoder it can only end the template.
     """
 
-    text: str = "text"
-    label: str = "label"
-    template: str = "{text}\nLabel:"
-    words: Mapping[str, str] = field(default_factory=dict)
-    by: str = "words"
+    text: Annotated[str, Option("the field with the text (default: text).", ("--text-field", "--text"))] = "text"
+    label: Annotated[str, Option("the field with the label (default: label).", ("--label-field", "--label"))] = "label"
+    template: Annotated[str, TEMPLATE] = "{text}\nLabel:"
+    words: Annotated[
+        Mapping[str, str], Option("label words, as neg=bad,pos=great (default: the labels themselves).")
+    ] = field(default_factory=dict)
+    by: Annotated[
+        str, Option("how an encoder answers: head (a new one, the default), or words at the template's {mask}.")
+    ] = "words"
     prior: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
@@ -63,6 +69,14 @@ class Classification(Task):
                 "give the answer away. Take it out; the label word is added behind the template."
             )
 
+    @classmethod
+    def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
+        """A head on an encoder and words elsewhere, behind the text and what asks for them."""
+        encoder = model_kind == "encoder"
+        by = given.get("by", "head" if encoder else "words")
+        end = "" if by == "head" else " It was {mask}." if encoder else "\nLabel:"
+        return {"by": by, "template": f"{{{given.get('text', 'text')}}}" + end}
+
     @property
     def labels(self) -> tuple[str, ...]:
         if not self.words:
@@ -75,6 +89,10 @@ class Classification(Task):
     @property
     def needs_head(self) -> int | None:
         return len(self.labels) if self.by == "head" else None
+
+    @property
+    def in_words(self) -> bool:
+        return self.by == "words"
 
     def fields(self) -> tuple[str, ...]:
         return mask.fields(self.template)
@@ -180,7 +198,7 @@ class Classification(Task):
 
     def describe(self) -> dict[str, Any]:
         return {
-            "kind": "classification",
+            "kind": self.kind,
             "metric": self.metric,
             "higher_is_better": True,
             "chance": 1 / len(self.labels),
@@ -219,9 +237,9 @@ class Classification(Task):
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
     def _words_of(self, model: Any, tokenizer: Any) -> list[templates.Ids]:
-        from tunescope.models.anatomy import kind
+        from tunescope.models.anatomy import anatomy
 
-        return list(self.word_ids(tokenizer, kind(model)).values())
+        return list(self.word_ids(tokenizer, anatomy(model).kind).values())
 
     def _place(self, tokenizer: Any, model_kind: str) -> mask.Place:
         if self.by == "head":

@@ -6,14 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tunescope.data import metric as metrics
+from tunescope.data.metric import find_metric
 from tunescope.data.row import line_of, place, value
-from tunescope.data.scores import statistics
 from tunescope.errors import UserError
+from tunescope.system.option import Option
 from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.demonstration_rows import uniform
+from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
 from tunescope.tasks.prompts import languages, templates
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
@@ -42,22 +43,35 @@ class Generation(Task):
     source_language, target_language: for a tokenizer that marks them, see `languages`; "" leaves it as it is.
     """
 
-    input: str = "input"
-    target: str = "target"
-    template: str = "{input}\n"
-    metric: str = "exact_match"
+    input: Annotated[str, INPUT] = "input"
+    target: Annotated[str, TARGET] = "target"
+    template: Annotated[str, TEMPLATE] = "{input}\n"
+    metric: Annotated[
+        str,
+        Option("for {kinds}, one or more; the first decides, the others are told (default: exact_match).", rest="also"),
+    ] = "exact_match"
     also: tuple[str, ...] = ()
-    lowercase: bool = False
-    max_new_tokens: int | None = None
+    lowercase: Annotated[bool, LOWERCASE] = False
+    max_new_tokens: Annotated[int | None, MAX_NEW_TOKENS] = None
     blank_ends: bool = True
-    beams: int = 1
-    length_penalty: float | None = None
-    min_new_tokens: int = 0
-    no_repeat_ngram: int = 0
-    label_smoothing: float = 0.0
-    z_loss: float = 0.0
-    source_language: str = ""
-    target_language: str = ""
+    beams: Annotated[int, Option("for {kinds}, of a beam search (default: 1, greedy).")] = 1
+    length_penalty: Annotated[
+        float | None, Option("for {kinds}, of beams: above 0 longer answers gain (default: 1).")
+    ] = None
+    min_new_tokens: Annotated[int, Option("for {kinds}, the shortest answer.")] = 0
+    no_repeat_ngram: Annotated[int, Option("for {kinds}, no run of so many tokens twice in an answer.")] = 0
+    label_smoothing: Annotated[
+        float,
+        Option("for {kinds}, the share of a target token's probability that is spread over all tokens."),
+    ] = 0.0
+    z_loss: Annotated[
+        float, Option("for {kinds}, this times the squared log of the softmax's sum is added to the loss.")
+    ] = 0.0
+    source_language: Annotated[
+        str,
+        Option("for {kinds} by a model whose tokenizer marks languages (mBART), of the inputs: en_XX, or en."),
+    ] = ""
+    target_language: Annotated[str, Option("the same, of the answers.")] = ""
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
     writes: ClassVar[bool] = True
@@ -78,6 +92,10 @@ class Generation(Task):
                 "give the answer away. Take it out; the target is added behind the template."
             )
 
+    @classmethod
+    def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
+        return {"template": f"{{{given.get('input', 'input')}}}\n"}
+
     @property
     def needs_head(self) -> int | None:
         return None
@@ -88,7 +106,7 @@ class Generation(Task):
     def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
         _check_kind(model_kind)
         for name in (self.metric, *self.also):
-            metrics.find(name).needs()
+            find_metric(name).needs()
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._texts(row, index)
@@ -161,6 +179,7 @@ class Generation(Task):
         return likelihood.target_losses(model, batch, tokenizer, objective=self.objective())
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+        from tunescope.data.scores import statistics
         from tunescope.tasks.answers.decode import written
 
         texts = written(model, rows, tokenizer, self.writing(), self._longest(), batch_size)
@@ -188,7 +207,7 @@ class Generation(Task):
 
     def describe(self) -> dict[str, Any]:
         return {
-            "kind": "generation",
+            "kind": self.kind,
             "metric": self.metric,
             "also": list(self.also),
             "higher_is_better": True,
@@ -204,8 +223,8 @@ class Generation(Task):
             "z_loss": self.z_loss,
             "source_language": self.source_language,
             "target_language": self.target_language,
-            "compared": metrics.find(self.metric).described(self.lowercase),
-            "also_compared": {name: metrics.find(name).described(self.lowercase) for name in self.also},
+            "compared": find_metric(self.metric).described(self.lowercase),
+            "also_compared": {name: find_metric(name).described(self.lowercase) for name in self.also},
             "notes": list(self.notes),
         }
 
@@ -253,7 +272,7 @@ def _check_kind(model_kind: str) -> None:
 def _check_metrics(metric: str, also: tuple[str, ...], lowercase: bool) -> None:
     """UserError for a metric that there is not, that is named twice, or that cannot decide."""
     asked = (metric, *also)
-    found = [metrics.find(name) for name in asked]
+    found = [find_metric(name) for name in asked]
     twice = next((name for name in asked if asked.count(name) > 1), None)
     if twice is not None:
         raise UserError(f"Generation: the metric {twice!r} is named twice; name each once.")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tunescope.data.row import place, value
-from tunescope.data.scores import statistics
 from tunescope.errors import UserError
+from tunescope.system.option import Option
 from tunescope.tasks.answers.extract import Extraction, vote
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
 from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.tasks.prompts.demonstrations import END
@@ -32,21 +33,31 @@ class Reasoning(Task):
     model's; where it finds none, the row counts as wrong, and is counted.
     """
 
-    input: str = "input"
-    target: str = "target"
-    steps: str = "steps"
-    template: str = "Q: {input}\nA:"
-    lead: str = "The answer is"
-    read: str = "line"
-    lowercase: bool = False
-    max_new_tokens: int | None = None  # of the answer
+    input: Annotated[str, INPUT] = "input"
+    target: Annotated[str, TARGET] = "target"
+    steps: Annotated[
+        str,
+        Option("for {kinds}, the field that says how one comes to the answer (default: steps).", ("--steps-field",)),
+    ] = "steps"
+    template: Annotated[str, TEMPLATE] = "Q: {input}\nA:"
+    lead: Annotated[str, Option("for {kinds}, the words in front of an answer (default: The answer is).")] = (
+        "The answer is"
+    )
+    read: Annotated[
+        str,
+        Option("for {kinds}, what is read behind them: line, number, or one of choices, as yes,no (default: line)."),
+    ] = "line"
+    lowercase: Annotated[bool, LOWERCASE] = False
+    max_new_tokens: Annotated[int | None, MAX_NEW_TOKENS] = None  # of the answer
     step_tokens: int | None = None  # filled in by `prepare`
     chain: Chain | None = None
     shown: bool = False  # demonstrations show the steps
     seed: int = 0  # of the samples
     notes: tuple[str, ...] = ()  # filled in by `prepare`
 
+    about: ClassVar[str] = "an answer that is read out of what the model writes"
     writes: ClassVar[bool] = True
+    reads_steps: ClassVar[bool] = True
 
     metric = "exact_match"
 
@@ -55,6 +66,10 @@ class Reasoning(Task):
         for name in (self.target, self.steps):
             if name in templates.fields(self.template):
                 raise UserError(f"Template {self.template!r} contains the field {{{name}}}, which tells the answer.")
+
+    @classmethod
+    def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
+        return {"template": f"Q: {{{given.get('input', 'input')}}}\nA:"}
 
     @property
     def needs_head(self) -> int | None:
@@ -101,6 +116,8 @@ class Reasoning(Task):
 
     def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
         """``figures``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
+        from tunescope.data.scores import statistics
+
         drawn = range(self.chain.samples if self.chain else 1)
         answers = [self._answers(model, rows, tokenizer, batch_size, sample) for sample in drawn]
         found = []
@@ -118,7 +135,7 @@ class Reasoning(Task):
     def describe(self) -> dict[str, Any]:
         case = "case ignored" if self.lowercase else "case kept"
         return {
-            "kind": "reasoning",
+            "kind": self.kind,
             "metric": self.metric,
             "higher_is_better": True,
             "chance": None,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
     """UserError for an option that has no effect on this task or model. others: the specs beside it in the arm."""
     from tunescope.methods.artifact import AttentionDelta
-    from tunescope.tasks.kinds.classification import Classification
 
     task = bench.task
     if demos.each and any(isinstance(one, AttentionDelta) for one in others):
@@ -24,16 +23,15 @@ def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
             f"{demos}: every query has demonstrations of its own, and reweight is of the label words of one block in "
             "front of all; type it with demos:k=1"
         )
-    labelled = isinstance(task, Classification)
     needing = {
         "choose=balanced": demos.choose == "balanced",
         "order=entropy": demos.order == "entropy",
         "calibrate=true": demos.calibrate,
     }
     for option, asked in needing.items():
-        if asked and not labelled:
+        if asked and not task.is_labelled:
             raise UserError(f"{demos}: {option} is about labels, and this task has none; drop it.")
-    if demos.sets > 1 and not labelled:
+    if demos.sets > 1 and not task.is_labelled:
         raise UserError(
             f"{demos}: sets averages the scores of labels, and answers that are written have none; drop it."
         )

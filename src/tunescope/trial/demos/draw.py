@@ -21,14 +21,13 @@ def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
         UserError: there are not so many.
     """
     from tunescope.tasks import demonstration_rows
-    from tunescope.tasks.kinds.classification import Classification
 
     rows, number = bench.splits.train, count(demos, bench.task)
     if demos.each:
         return sets_of(demos, bench, "dev", 0, Random(seed))[0]
     if demos.choose == "diverse":
         return tuple(demonstration_rows.diverse(bench.states("train", demos.encoder), number, seed))
-    if demos.choose == "random" or not isinstance(bench.task, Classification):
+    if demos.choose == "random" or not bench.task.is_labelled:
         return tuple(demonstration_rows.uniform(len(rows), number, seed))
     labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
     return tuple(demonstration_rows.balanced(labels, demos.k, seed))
@@ -42,13 +41,12 @@ def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
 def source(demos: Demos, bench: Bench) -> Source:
     """What the demonstrations of this bench are drawn from; compared once, with nothing attached to the model."""
     from tunescope.tasks.demonstration_rows import unit
-    from tunescope.tasks.kinds.classification import Classification
     from tunescope.trial.plan import PARTS
 
     if demos not in bench.demos.sources:
         task, rows = bench.task, bench.splits.train
         groups: dict[str, list[int]] = {}
-        by_class = isinstance(task, Classification) and demos.choose not in ("nearest", "random")
+        by_class = task.is_labelled and demos.choose not in ("nearest", "random")
         for index, row in enumerate(rows):
             groups.setdefault(f"label '{task.label_of(row, index)}'" if by_class else "the training rows", []).append(
                 index

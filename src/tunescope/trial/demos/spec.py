@@ -107,9 +107,7 @@ class Demos:
 
 def count(demos: Demos, task: Any) -> int:
     """How many demonstrations stand in front of a query."""
-    from tunescope.tasks.kinds.classification import Classification
-
-    return demos.k * (len(task.labels) if isinstance(task, Classification) else 1)
+    return demos.k * (len(task.labels) if task.is_labelled else 1)
 
 
 def _typed(value: Any) -> str:

@@ -14,6 +14,7 @@ from tunescope.system.machine import precision_on
 from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
 from tunescope.trial.train.optimizers import factor, make
+from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.state import Point, State
 
 
@@ -44,23 +45,6 @@ class Problem:
     score: Callable[[], float]
     lengths: Sequence[int]
     labelled: Sequence[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How it is trained; fixed before the data and the same for every arm."""
-
-    steps: int = 500
-    batch_size: int = 16
-    accumulate: int = 1
-    optimizer: str = "adamw"
-    schedule: str = "linear"
-    warmup: float = 0.06
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    precision: str = "auto"
-    eval_every: int = 50
-    patience: int = 5
 
 
 @dataclass(frozen=True)

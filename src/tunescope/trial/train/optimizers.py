@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-
-OPTIMIZERS = ("adamw", "adafactor")
-SCHEDULES = ("constant", "linear", "cosine")
+from tunescope.trial.train.settings import OPTIMIZERS, SCHEDULES
 
 
 def make(

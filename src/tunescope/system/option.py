@@ -1,0 +1,113 @@
+"""An option of the command line, said where its field is: `batch_size: Annotated[int, Option("rows of one update.")]`.
+
+The options of a verb, the names that Python takes and the command in a result file are all made from these fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from tunescope.errors import UserError
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is typed.
+
+    help: its line in --help; {kinds} stands for the kinds of task that have it.
+    names: as typed, the one that messages use first; () is the field's own name with dashes.
+    python: a further name for it in Python.
+    rest: another field, which takes all values behind the first.
+    shows_default: whether --help tells the field's default.
+    command: where the command in a result file names it: where it is not the field's default, always, or never.
+    """
+
+    help: str
+    names: tuple[str, ...] = ()
+    python: str = ""
+    rest: str = ""
+    shows_default: bool = False
+    command: Literal["changed", "always", "never"] = "changed"
+
+
+@dataclass(frozen=True)
+class FieldOption:
+    """An option, with the field that it sets."""
+
+    field: str
+    option: Option
+    holds: Any  # the field's type
+    default: Any
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As typed: --text-field, --text."""
+        return self.option.names or (f"--{self.field.replace('_', '-')}",)
+
+    @property
+    def key(self) -> str:
+        """The first of them as a name in Python: text_field."""
+        return self.names[0].removeprefix("--").replace("-", "_")
+
+    @property
+    def typed(self) -> Any:
+        """The type of what is typed: of a mapping its LABEL=WORD, several values as a tuple."""
+        if get_origin(self.holds) is Mapping:
+            return tuple[str, ...]
+        if get_origin(self.holds) is tuple:
+            return self.holds
+        one = next((one for one in get_args(self.holds) if one is not NoneType), self.holds)
+        return tuple[one, ...] if self.option.rest else one  # type: ignore[valid-type]
+
+    def read(self, value: Any) -> dict[str, Any]:
+        """Field -> value, of what was typed."""
+        if get_origin(self.holds) is Mapping:
+            return {self.field: _pairs(self.names[0], value)}
+        if self.option.rest:
+            return {self.field: value[0]} | ({self.option.rest: value[1:]} if value[1:] else {})
+        return {self.field: value}
+
+    def words(self, value: Any, rest: Sequence[Any] = ()) -> list[str]:
+        """What is typed for a value; nothing for one that is empty."""
+        value = (self.default if value is None else value, *rest) if rest else value
+        if isinstance(value, Mapping):
+            value = [f"{label}={word}" for label, word in value.items()]
+        if value is None or value is False or value in ("", (), []):
+            return []
+        if value is True:
+            return [self.names[0]]
+        several = isinstance(value, tuple | list)
+        return [self.names[0], *(map(_short, value) if several else [str(value)])]
+
+
+@cache
+def options_of(kind: type) -> tuple[FieldOption, ...]:
+    """The options that the fields of a dataclass say, in the fields' order."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for field in dataclasses.fields(kind):
+        if get_origin(hints[field.name]) is not Annotated:
+            continue
+        holds, *said = get_args(hints[field.name])
+        found += [FieldOption(field.name, one, holds, field.default) for one in said if isinstance(one, Option)]
+    return tuple(found)
+
+
+def _short(value: Any) -> str:
+    """A number as short as it can be typed."""
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value)
+
+
+def _pairs(name: str, items: Iterable[str]) -> dict[str, str]:
+    pairs = [item.partition("=") for text in items for item in text.split(",")]
+    wrong = next(("".join(pair) for pair in pairs if not (pair[0].strip() and pair[2].strip())), None)
+    if wrong is not None:
+        raise UserError(f"{name} has {wrong!r}; give LABEL=WORD for each label, as in {name} neg=bad,pos=great")
+    return {label.strip(): word.strip() for label, _, word in pairs}

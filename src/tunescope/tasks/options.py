@@ -1,0 +1,9 @@
+"""Options that several kinds of task have; what only one has stands with its field."""
+
+from tunescope.system.option import Option
+
+TEMPLATE = Option('with {FIELD}s, such as "{text} It was"; {mask} is the place of the answer where it is not the end.')
+INPUT = Option("for {kinds}, the field with the input (default: input).", ("--input-field", "--input"))
+TARGET = Option("for {kinds}, the field with the text to write (default: target).", ("--target-field", "--target"))
+LOWERCASE = Option("for {kinds}, ignore case in the metric.")
+MAX_NEW_TOKENS = Option("for {kinds}, the longest answer (default: from the training targets).")

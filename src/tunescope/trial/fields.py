@@ -1,0 +1,99 @@
+"""A plan from the fields that were given, by the names of `Plan`, `Settings` and their options."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.system.option import options_of
+from tunescope.trial.plan import Plan, data_paths
+from tunescope.trial.train.settings import Settings
+
+ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps")  # fields that are not given as such
+MANY = ("arms", "budgets", "rates")
+
+
+def planned(
+    model: str, data: str | Path | Mapping[str, str | Path], task: Mapping[str, Any], given: Mapping[str, Any]
+) -> Plan:
+    """The plan; what is not given, or None, is at its default, and the device is this machine's.
+
+    given: such as arms=("lora",), budget=1000, seeds=3 (how many) or seeds=(1, 4) (which), steps=200, clip=0.5.
+
+    Raises:
+        UserError: there is no field of a name, or settings are given beside all of them.
+    """
+    of_plan, of_settings = _sorted(given)
+    settings = of_plan.pop("settings", None)
+    if settings is not None and of_settings:
+        raise UserError(
+            f"compare(settings=..., {next(iter(of_settings))}=...): settings says all of the training; give one."
+        )
+    asked: dict[str, Any] = {name: _many(value) if name in MANY else value for name, value in of_plan.items()}
+    if "seeds" in asked:
+        asked["seeds"] = tuple(range(asked["seeds"]) if isinstance(asked["seeds"], int) else asked["seeds"])
+    if "device" not in asked:
+        asked["device"] = _device()
+    settings = settings or settings_of(of_settings)
+    return Plan(model=model, data=data_paths(data), task=task, settings=settings, **asked)
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """The settings; ten evaluations a run, unless it is said how many."""
+    steps = given.get("steps", Settings().steps)
+    return replace(Settings(eval_every=max(1, steps // 10)), **given)
+
+
+def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Field -> value, of Plan and of Settings."""
+    found: dict[type, dict[str, Any]] = {Plan: {}, Settings: {}}
+    for name, value in given.items():
+        if name not in _names():
+            raise UserError(_unknown(name))
+        kind, field = _names()[name]
+        if value is None:
+            continue
+        if field in found[kind]:
+            raise UserError(f"compare({name}=...) is given twice: '{field}' is another name for it.")
+        found[kind][field] = value
+    return found[Plan], found[Settings]
+
+
+@cache
+def _names() -> dict[str, tuple[type, str]]:
+    """What a field may be called -> whose it is, and its name there."""
+    found: dict[str, tuple[type, str]] = {}
+    for kind in (Plan, Settings):
+        found |= {one.name: (kind, one.name) for one in fields(kind) if one.name not in ELSEWHERE}
+        for one in options_of(kind):
+            found |= {name: (kind, one.field) for name in (one.key, one.option.python) if name}
+    return found
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, _names(), n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    usual = [_usual(one) for one in _names().values()]
+    return f"compare has no field {name!r}.{meant} It has: {', '.join(dict.fromkeys(usual))}."
+
+
+def _usual(place: tuple[type, str]) -> str:
+    """The name by which a field is usually given in Python."""
+    kind, field = place
+    option = next((one for one in options_of(kind) if one.field == field), None)
+    return (option.option.python or option.key) if option else field
+
+
+def _many(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str | int | float) else tuple(value)
+
+
+def _device() -> str:
+    from tunescope.system import machine
+
+    return machine.default_device().type

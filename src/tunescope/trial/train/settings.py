@@ -1,0 +1,33 @@
+"""How every arm is trained, as data: what the loop does with it stands in `loop`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from tunescope.system.option import Option
+
+OPTIMIZERS = ("adamw", "adafactor")
+SCHEDULES = ("constant", "linear", "cosine")
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How it is trained; fixed before the data and the same for every arm.
+
+    steps: updates of one run. batch_size: rows of one update. accumulate: parts of a batch. optimizer: "adamw" or
+    "adafactor". schedule: "constant", "linear" or "cosine". warmup: share of the steps. weight_decay: of the trained
+    tensors. clip: the largest norm of the gradient. precision: "auto", "float32" or "bfloat16". eval_every: steps
+    between development scores. patience: such scores in a row without a new best.
+    """
+
+    steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500
+    batch_size: Annotated[int, Option("rows of one update.", shows_default=True, command="always")] = 16
+    accumulate: Annotated[int, Option("parts that a batch is cut into, to save memory.")] = 1
+    optimizer: Annotated[str, Option("adamw or adafactor.")] = "adamw"
+    schedule: Annotated[str, Option("constant, linear or cosine.")] = "linear"
+    warmup: Annotated[float, Option("share of the steps in which the rate rises.")] = 0.06
+    weight_decay: Annotated[float, Option("of the trained tensors.")] = 0.0
+    clip: Annotated[float, Option("the largest norm of the gradient.")] = 1.0
+    precision: Annotated[str, Option("auto (bfloat16 on a GPU that has it), float32 or bfloat16.")] = "auto"
+    eval_every: Annotated[int, Option("steps between development scores (default: a tenth of the steps).")] = 50
+    patience: Annotated[int, Option("development scores in a row without a new best before stopping.")] = 5

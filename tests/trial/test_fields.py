@@ -1,0 +1,125 @@
+"""An option is said once, at its field: Python takes its names, the command says it, old runs keep their folders."""
+
+import shlex
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tunescope.cli import app
+from tunescope.comparison.comparison import compare
+from tunescope.errors import UserError
+from tunescope.system.option import options_of
+from tunescope.trial.command import command
+from tunescope.trial.fields import planned
+from tunescope.trial.identity import default_folder
+from tunescope.trial.plan import Plan
+from tunescope.trial.train.settings import Settings
+
+TASK = {"kind": "classification"}
+OTHER = {
+    "arms": ("lora", "demos:k=2"),
+    "budgets": (64, 128),
+    "trials": 2,
+    "rates": (0.1, 0.001234567),
+    "seeds": (4, 5),
+    "halving": True,
+    "beyond": 2,
+    "k_shot": 8,
+    "steps": 90,
+    "batch_size": 4,
+    "accumulate": 2,
+    "optimizer": "adafactor",
+    "schedule": "cosine",
+    "warmup": 0.0,
+    "weight_decay": 0.01,
+    "clip": 0.5,
+    "precision": "float32",
+    "eval_every": 7,
+    "patience": 2,
+}
+
+
+def given(**fields: Any) -> Plan:
+    return planned("m", "d.jsonl", TASK, {"device": "cpu", **fields})
+
+
+def test_python_takes_fields_by_their_names_and_by_those_of_their_options() -> None:
+    asked = given(arms="lora", budget=64, seeds=2, learning_rates=[0.1], steps=40, clip=0.5, together=2)
+    assert asked == given(arms=["lora"], budgets=(64,), seeds=[0, 1], rates=(0.1,), steps=40, clip=0.5, together=2)
+    assert asked == given(arms=["lora"], budget=[64], seeds=(0, 1), lr=[0.1], steps=40, clip=0.5, together=2)
+    assert asked.settings == Settings(steps=40, eval_every=4, clip=0.5)
+    assert (asked.arms, asked.budgets, asked.seeds, asked.rates) == (("lora",), (64,), (0, 1), (0.1,))
+    assert given().settings == Settings(steps=500, batch_size=16, eval_every=50)
+    assert given(settings=None, budget=None, k_shot=None) == given()
+    assert given(settings=Settings(clip=2.0)).settings == Settings(clip=2.0)
+
+
+def test_what_cannot_be_given_is_refused_in_one_line() -> None:
+    with pytest.raises(
+        UserError, match=r"^compare has no field 'beyound'\. Did you mean 'beyond'\? It has: arms, budget"
+    ):
+        compare("m", "d.jsonl", beyound=2)
+    with pytest.raises(
+        UserError, match=r"no field 'pilot_of'.* It has: arms, budget, trials, learning_rates, seeds, thr"
+    ):
+        compare("m", "d.jsonl", pilot_of=None)
+    with pytest.raises(UserError, match=r"compare\(settings=\.\.\., steps=\.\.\.\): settings says all of the training"):
+        compare("m", "d.jsonl", settings=Settings(), steps=5)
+    with pytest.raises(UserError, match=r"compare\(learning_rates=\.\.\.\) is given twice: 'rates' is another name"):
+        compare("m", "d.jsonl", lr=[0.1], learning_rates=[0.1])
+    with pytest.raises(UserError, match=r"compare\(plan=\.\.\., steps=\.\.\.\): give a plan or its fields, not both\."):
+        compare("m", "d.jsonl", plan=Plan(), steps=5)
+
+
+def test_a_plan_is_asked_of_the_model_and_the_data_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr("tunescope.comparison.comparison.run", lambda asked, *_, **__: seen.append(asked))
+    plan = Plan(arms=("lora",), settings=Settings(steps=7))
+    compare("m", "d.jsonl", plan=plan)
+    compare("m", "d.jsonl", plan=plan, task="generation")
+    assert seen[0] == replace(plan, model="m", data=given().data)
+    assert seen[1] == replace(seen[0], task={"kind": "generation"})
+
+
+@pytest.mark.parametrize("field", [one.field for kind in (Plan, Settings) for one in options_of(kind)])
+def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if field == "together":  # a question of time, which a result does not depend on
+        assert "--together" not in command(given(together=2))
+        return
+    asked = given(**{field: OTHER[field]})
+    typed = next(one for kind in (Plan, Settings) for one in options_of(kind) if one.field == field)
+    assert typed.names[0] in command(asked)
+    seen: list[Plan] = []
+    done = SimpleNamespace(folder=None, results=None)
+    monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
+    monkeypatch.setattr(app, "_show", lambda folder, results: None)
+    app.app(shlex.split(command(asked))[1:], exit_on_error=False, print_error=False, result_action="return_value")
+    assert replace(seen[0], device="cpu") == asked
+
+
+def test_the_folders_of_runs_that_were_begun_before_are_found_again() -> None:
+    """Names that tunescope gave at commit 36bdb15."""
+    task = {"kind": "generation", "input": "mr", "metric": "bleu", "also": ("nist",), "template": "{mr} =>"}
+    settings = Settings(steps=40, warmup=0.0, clip=0.5, eval_every=4)
+    whole = {"arms": ("lora:rank=4", "prefix"), "budgets": (1000, 2000), "rates": (1e-3, 1234567e-9), "beyond": 2}
+    data = {"train": "a/train.jsonl", "test": "b/test.jsonl"}
+    asked = Plan(
+        model="some/model",
+        data=data,
+        task={**task, "lowercase": True},
+        seeds=(0, 1),
+        k_shot=16,
+        settings=settings,
+        **whole,
+    )
+    assert default_folder(asked).name == "some-model-train-70fdb1ae"
+    words = {"neg": "bad film", "pos": "good"}
+    one = {"kind": "classification", "words": words, "text": "t"}
+    asked = Plan(model="m", data={"train": "d.jsonl"}, task=one, seeds=(2,), halving=True, together=4)
+    assert default_folder(asked).name == "m-d-27228c03"
+    assert command(asked) == (
+        "tunescope compare m d.jsonl --task classification --text-field t --words 'neg=bad film' pos=good --trials 3 "
+        "--seeds 1 --halving --steps 500 --batch-size 16  # in Python: seeds=[2]"
+    )
