@@ -79,10 +79,9 @@ class Task(ABC):
 
     @property
     def kind(self) -> str:
-        """The name on the command line: that of the file in `kinds` that its class, or the nearest it is made of, is in."""
-        return next(
-            name for one in type(self).__mro__ if (name := one.__module__.removeprefix(KINDS)) != one.__module__
-        )
+        """The name on the command line: of the file in `kinds` that its class is in, or the nearest it is made of."""
+        files = (one.__module__.removeprefix(KINDS) for one in type(self).__mro__ if one.__module__.startswith(KINDS))
+        return next(files)
 
     @property
     def in_words(self) -> bool:
