@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 from torch import Tensor
 
@@ -34,6 +34,9 @@ from tunescope.methods.artifact import (
 )
 from tunescope.models.anatomy import anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 
 class Attached(Held):
     """A model with artifacts attached: use `.model` as before, `.detach()` to have it back, or a `with` block.
@@ -41,7 +44,7 @@ class Attached(Held):
     While attached, the base asks for no gradients; `parameters()` do, after `train()`.
     """
 
-    def __init__(self, model: Any, artifacts: Sequence[Artifact]) -> None:
+    def __init__(self, model: PreTrainedModel, artifacts: Sequence[Artifact]) -> None:
         super().__init__(model)
         self.artifacts = tuple(artifacts)
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
@@ -106,10 +109,19 @@ class Attached(Held):
 
 
 @overload
-def attach(model: Any, bank: Bank, /, *, tokenizer: Any = None, seed: int = 0) -> Banked: ...
+def attach(
+    model: PreTrainedModel, bank: Bank, /, *, tokenizer: PreTrainedTokenizerBase | None = None, seed: int = 0
+) -> Banked: ...
 @overload
-def attach(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> Attached: ...
-def attach(model: Any, *artifacts: Spec | Artifact | Bank, tokenizer: Any = None, seed: int = 0) -> Attached | Banked:
+def attach(
+    model: PreTrainedModel, *artifacts: Spec | Artifact, tokenizer: PreTrainedTokenizerBase | None = None, seed: int = 0
+) -> Attached: ...
+def attach(
+    model: PreTrainedModel,
+    *artifacts: Spec | Artifact | Bank,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    seed: int = 0,
+) -> Attached | Banked:
     """The model with the artifacts in force, in the order given; specs are initialised, with torch seeded by `seed`.
 
     Contexts stand before the text in that order. At a site, deltas of linear maps act first, then those of whole

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +24,13 @@ from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 Extras = dict[str, tuple[Extra, ...]]
 
 
-def embedder(model: Any) -> Callable[[Tensor], Tensor]:
+def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
     """ids (n,) -> embeddings (n, width), as the model's first layer sees them, detached."""
     table = anatomy(model).table
 
@@ -39,7 +42,7 @@ def embedder(model: Any) -> Callable[[Tensor], Tensor]:
     return embed
 
 
-def projector(model: Any) -> Project:
+def projector(model: PreTrainedModel) -> Project:
     """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
 
     about = anatomy(model)
@@ -61,7 +64,7 @@ def projector(model: Any) -> Project:
 
 
 def extras_of(
-    model: Any, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]
+    model: PreTrainedModel, artifacts: Sequence[Artifact], stack: str, places: Mapping[str, nn.Module]
 ) -> tuple[Extras, int]:
     """What the contexts put before the text in every attention module of a stack, and the positions they use up.
 
@@ -87,7 +90,9 @@ def extras_of(
     return extras, used
 
 
-def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapping[str, nn.Module]) -> KeysValues:
+def run_tokens(
+    model: PreTrainedModel, rows: Tensor, used: int, extras: Extras, places: Mapping[str, nn.Module]
+) -> KeysValues:
     """One causal pass of (n, width) embeddings from position `used` on, behind what already stands there."""
     kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
@@ -114,7 +119,7 @@ def run_tokens(model: Any, rows: Tensor, used: int, extras: Extras, places: Mapp
 
 
 @contextmanager
-def _no_checkpointing(model: Any) -> Iterator[None]:
+def _no_checkpointing(model: PreTrainedModel) -> Iterator[None]:
     """The context is one row: nothing to gain, and its keys are read outside of the checkpointed layer."""
     on = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False) is True]
     try:
@@ -126,7 +131,7 @@ def _no_checkpointing(model: Any) -> Iterator[None]:
             module.gradient_checkpointing = True
 
 
-def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
+def in_force(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) -> str:
     """Fingerprint of what decides the keys of the context at `index`: the base, every delta, what stands before it.
 
     A head and a delta of attention decide none: the one reads the end of the model, the other acts on the output.
@@ -140,7 +145,7 @@ def in_force(model: Any, artifacts: Sequence[Artifact], index: int) -> str:
     return digest.hexdigest()
 
 
-def check_in_force(model: Any, artifacts: Sequence[Artifact]) -> None:
+def check_in_force(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> None:
     """UserError for keys and values that were lowered under other weights than are attached now."""
     for index, artifact in enumerate(artifacts):
         if artifact.in_force is not None and artifact.in_force != in_force(model, artifacts, index):
@@ -153,7 +158,7 @@ def check_in_force(model: Any, artifacts: Sequence[Artifact]) -> None:
             )
 
 
-def positions_of(model: Any, artifact: Artifact) -> int:
+def positions_of(model: PreTrainedModel, artifact: Artifact) -> int:
     """How many positions of the model's an artifact uses up."""
     if isinstance(artifact.spec, TokenContext):
         with torch.no_grad():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,12 @@ from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import seen_by, shifted
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 @contextmanager
-def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
+def placed(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator[None]:
     """The contexts stand before the text of every forward pass, as the module docstring of each says.
 
     artifacts: the contexts, and the deltas that a token context's keys and values are made under.
@@ -45,7 +48,7 @@ def placed(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
 
 @contextmanager
 def _keys_placed(
-    model: Any, artifacts: Sequence[Artifact], stack: str, entry: nn.Module, places: dict[str, nn.Module]
+    model: PreTrainedModel, artifacts: Sequence[Artifact], stack: str, entry: nn.Module, places: dict[str, nn.Module]
 ) -> Iterator[None]:
     """Before each pass of the stack the contexts' keys and values are made, once for all rows."""
     if anatomy(model).kind != "decoder":
@@ -114,7 +117,7 @@ def _check_ours(implementation: str) -> None:
         )
 
 
-def tell_call(model: Any, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
+def tell_call(model: PreTrainedModel, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
     """Whether this call asks for attention weights, and where in the text it stands."""
     asked = given.get("output_attentions")
     for state in states:
@@ -122,7 +125,7 @@ def tell_call(model: Any, given: Mapping[str, Any], states: Iterable[LayerState]
         state.seen, state.output_start = seen_by(given), model.__dict__.get(OUTPUT_START)
 
 
-def check_output_start(model: Any, given: Mapping[str, Any]) -> None:
+def check_output_start(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
     """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
 
     Raises UserError where it is not, and for texts packed into one row.
@@ -141,7 +144,7 @@ def check_output_start(model: Any, given: Mapping[str, Any]) -> None:
         )
 
 
-def refuse_reentrant(model: Any) -> None:
+def refuse_reentrant(model: PreTrainedModel) -> None:
     if not model.training:  # transformers checkpoints only then
         return
     for module in model.modules():
@@ -155,6 +158,6 @@ def refuse_reentrant(model: Any) -> None:
             return
 
 
-def token_rows(model: Any, contexts: Sequence[tuple[TokenContext, Params]]) -> Tensor:
+def token_rows(model: PreTrainedModel, contexts: Sequence[tuple[TokenContext, Params]]) -> Tensor:
     """(n, width), the embeddings of all token contexts, one after the other."""
     return torch.cat([spec.embeddings(tensors, embedder(model)) for spec, tensors in contexts])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,14 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import check_room, first_position, text_positions
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 Made = tuple[Tensor, Tensor | None]
 
 
 @contextmanager
-def embeddings_joined(model: Any, made: Callable[[], Made | None]) -> Iterator[None]:
+def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -> Iterator[None]:
     """In an encoder a token context runs as tokens, for its keys look at the text.
 
     An encoder alone gives states of the text's length, context cut off; in an encoder-decoder the decoder attends to
@@ -79,7 +82,9 @@ def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
     return torch.cat([filled.to(mask).repeat_interleave(len(mask) // len(filled), 0), mask], 1)
 
 
-def _joined(given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: Any, takes: list[str]) -> dict[str, Any]:
+def _joined(
+    given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: PreTrainedModel, takes: list[str]
+) -> dict[str, Any]:
     ids = given.pop("input_ids", None)
     text = given.get("inputs_embeds")
     if text is None:
@@ -105,7 +110,7 @@ def _joined(given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: A
     return given
 
 
-def _needs_positions(model: Any, mask: Tensor, filled: Tensor | None, takes: list[str]) -> bool:
+def _needs_positions(model: PreTrainedModel, mask: Tensor, filled: Tensor | None, takes: list[str]) -> bool:
     """Whether positions must be told, for padding stands before or inside what is text; UserError where they cannot."""
     inside = bool((mask[:, 0] == 0).any())
     before = filled is not None and not bool(filled.all())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,9 @@ from tunescope.attachment.context_keys import embedder, run_tokens
 from tunescope.errors import UserError
 from tunescope.models.anatomy import Anatomy, anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 _FRONT, _TEXT = 2, 3  # tokens
 # of the largest state: more than another order of the same sums makes, some fifty times what was seen in 24 layers
 _ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
@@ -28,7 +31,7 @@ _HALF = 0.05
 _EXACT: weakref.WeakKeyDictionary[Anatomy, bool] = weakref.WeakKeyDictionary()
 
 
-def check_seen(model: Any, context: object) -> None:
+def check_seen(model: PreTrainedModel, context: object) -> None:
     """UserError for a token context on a decoder with layers that it would not reach."""
     now = anatomy(model)
     if now.kind != "decoder" or now.device.type == "meta":
@@ -43,7 +46,7 @@ def check_seen(model: Any, context: object) -> None:
         )
 
 
-def _is_exact(model: Any) -> bool:
+def _is_exact(model: PreTrainedModel) -> bool:
     """Whether the states behind two tokens are the same with those tokens in the text and as keys and values."""
     places = {found.name: found.module for found in reached(model)}
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
@@ -66,7 +69,11 @@ def _is_exact(model: Any) -> bool:
 
 
 def _states(
-    model: Any, ids: Tensor, start: int, places: dict[str, nn.Module], extras: Mapping[str, tuple[Extra, ...]]
+    model: PreTrainedModel,
+    ids: Tensor,
+    start: int,
+    places: dict[str, nn.Module],
+    extras: Mapping[str, tuple[Extra, ...]],
 ) -> Tensor:
     """(tokens, width) of one row that stands at `start`, past all hooks of the decoder itself."""
     for name, module in places.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -36,8 +36,13 @@ from tunescope.models.fingerprint import fingerprint
 from tunescope.models.quantised import check_readable, is_quantised
 from tunescope.models.sites import select
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any, seed: int) -> list[Artifact]:
+
+def initialised(
+    model: PreTrainedModel, artifacts: Sequence[Spec | Artifact], tokenizer: PreTrainedTokenizerBase, seed: int
+) -> list[Artifact]:
     """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
     check_readable(model)
     ready = []
@@ -59,7 +64,7 @@ def initialised(model: Any, artifacts: Sequence[Spec | Artifact], tokenizer: Any
     return ready
 
 
-def _moved(model: Any, artifact: Artifact) -> Artifact:
+def _moved(model: PreTrainedModel, artifact: Artifact) -> Artifact:
     """The artifact on the model's device; itself, where it is there already."""
     device = anatomy(model).device
     if all(value.device == device and not value.is_inference() for value in artifact.tensors.values()):
@@ -68,7 +73,7 @@ def _moved(model: Any, artifact: Artifact) -> Artifact:
     return replace(artifact, tensors={name: value.to(device) for name, value in moved.items()})
 
 
-def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
+def fresh(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase | None = None) -> Params:
     """Untrained tensors of a spec for a model, by name, drawn from torch's global generator."""
     if isinstance(spec, Context):
         return spec.init(base_of(model, tokenizer))
@@ -99,7 +104,7 @@ def fresh(model: Any, spec: Spec, tokenizer: Any = None) -> Params:
     }
 
 
-def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
+def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]:
     """The sites that a delta asks for, and the widths it meets there."""
     if spec.sites == ("pooled",):
         if anatomy(model).kind != "encoder":
@@ -116,7 +121,7 @@ def site_shapes(model: Any, spec: SiteDelta) -> dict[str, SiteShape]:
     return {site.name: site.shape(spec.reads) for site in chosen}
 
 
-def _check_classifier(model: Any, spec: SiteDelta) -> None:
+def _check_classifier(model: PreTrainedModel, spec: SiteDelta) -> None:
     """UserError for a model whose own output a head could not stand in for."""
     if model.base_model is model:
         return
@@ -133,7 +138,7 @@ def _check_classifier(model: Any, spec: SiteDelta) -> None:
         )
 
 
-def site_uses(model: Any, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
+def site_uses(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
     """Every delta at every one of its sites, with its tensors there, in the order given."""
     uses = []
     for artifact in artifacts:
@@ -149,7 +154,7 @@ def at_site(artifact: Artifact, name: str) -> Params:
     return {key.partition(":")[2]: value for key, value in artifact.tensors.items() if key.startswith(f"{name}:")}
 
 
-def base_of(model: Any, tokenizer: Any = None) -> Base:
+def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None) -> Base:
     """What a context may know of the model."""
     about = anatomy(model)
     table = about.table
@@ -166,7 +171,7 @@ def base_of(model: Any, tokenizer: Any = None) -> Base:
     )
 
 
-def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
+def own_keys_values(model: PreTrainedModel, ids: Tensor) -> KeysValues:
     """The keys and values that every attention module makes of a text (n,), from position 0, detached."""
     found = reached(model)
     kept: KeysValues = {}
@@ -195,7 +200,7 @@ def own_keys_values(model: Any, ids: Tensor) -> KeysValues:
     return kept
 
 
-def check_fits(model: Any, artifact: Artifact, tokenizer: Any = None) -> None:
+def check_fits(model: PreTrainedModel, artifact: Artifact, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
     """UserError for an artifact made for another base, tokenizer or shape."""
     if artifact.base is not None and artifact.base != fingerprint(model):
         raise UserError(
@@ -217,7 +222,7 @@ def check_fits(model: Any, artifact: Artifact, tokenizer: Any = None) -> None:
             )
 
 
-def expected_shapes(model: Any, spec: Spec, tensors: Params) -> dict[str, tuple[int, ...]]:
+def expected_shapes(model: PreTrainedModel, spec: Spec, tensors: Params) -> dict[str, tuple[int, ...]]:
     """Name and shape of every tensor of a spec on a model, without drawing any; a text's ids are taken as they are."""
     if isinstance(spec, TokenContext) and "ids" in tensors:
         return {"ids": tuple(tensors["ids"].shape)}
@@ -227,7 +232,7 @@ def expected_shapes(model: Any, spec: Spec, tensors: Params) -> dict[str, tuple[
         return {name: tuple(value.shape) for name, value in fresh(model, spec).items()}
 
 
-def _placed_like(model: Any, tensors: Params) -> Params:
+def _placed_like(model: PreTrainedModel, tensors: Params) -> Params:
     """On the model's device; floats in its precision, or in float32 where that is lower."""
     weight = anatomy(model).table.weight
     dtype = torch.promote_types(weight.dtype, torch.float32)

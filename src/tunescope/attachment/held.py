@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 from torch import Tensor, nn
 
 from tunescope.attachment.guards.registered import registered
 from tunescope.models.quantised import check_trainable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Held(ABC):
@@ -19,7 +22,7 @@ class Held(ABC):
     While attached, the base asks for no gradients; `parameters()` do, after `train()`.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.training = False
         self._tree: nn.Module | None = None  # while registered, the module whose mode says what is training

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,8 +15,13 @@ from tunescope.methods.contexts.prefix import Prefix
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def lower(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: int = 0) -> list[Artifact]:
+
+def lower(
+    model: PreTrainedModel, *artifacts: Spec | Artifact, tokenizer: PreTrainedTokenizerBase | None = None, seed: int = 0
+) -> list[Artifact]:
     """The same artifacts with every token context replaced by its keys and values, for inference.
 
     Exact for decoders. What comes out is bound to these weights and these artifacts, and refused with others.
@@ -41,7 +46,7 @@ def lower(model: Any, *artifacts: Spec | Artifact, tokenizer: Any = None, seed: 
     return ready
 
 
-def _lowered(model: Any, artifacts: list[Artifact], index: int) -> Artifact:
+def _lowered(model: PreTrainedModel, artifacts: list[Artifact], index: int) -> Artifact:
     """The token context at `index` as a prefix at its positions, made behind the contexts that stand before it."""
     places = {found.name: found.module for found in reached(model)}
     before = [artifact for artifact in artifacts[:index] if isinstance(artifact.spec, Context)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,8 +14,11 @@ from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
 from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import is_transposed
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def merge(model: Any, *artifacts: Artifact) -> Any:
+
+def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     """The model with the deltas added to its weights, for good: the same outputs, no extra work. Returns the model.
 
     model: it is changed in place. artifacts: deltas of weights and biases, all added.

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
@@ -22,6 +22,9 @@ from tunescope.methods.typed import check_fields, methods, name_of
 from tunescope.models.fingerprint import fingerprint
 from tunescope.system import files
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 MANIFEST = "tunescope.json"
 TENSORS = "tensors.safetensors"
 VERSION = 1
@@ -31,8 +34,8 @@ def save(
     path: str | Path,
     artifacts: Sequence[Artifact] | Artifact,
     *,
-    model: Any,
-    tokenizer: Any = None,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     about: dict[str, Any] | None = None,
 ) -> Path:
     """Write artifacts that belong together into one new folder, whole or not at all.
@@ -129,7 +132,7 @@ def _read(path: Path, manifest: dict[str, Any], mapped: bool) -> list[Artifact]:
     return [_restored(index, entry, manifest, tensors) for index, entry in enumerate(manifest["artifacts"])]
 
 
-def tokenizer_hash(tokenizer: Any) -> str:
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     """sha256 (hex) of the vocabulary, token by token."""
     listed = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False)
     return hashlib.sha256(listed.encode()).hexdigest()

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from tunescope.methods.artifact import Params
 from tunescope.models.anatomy import argument_names
 from tunescope.models.fingerprint import REGISTERED
 from tunescope.models.sites import Site, Tap
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Acting(Protocol):
@@ -147,7 +150,7 @@ def refuse_tuple(output: Any) -> None:
 
 
 @contextmanager
-def pooled(model: Any, spec: Acting, tensors: Params) -> Iterator[None]:
+def pooled(model: PreTrainedModel, spec: Acting, tensors: Params) -> Iterator[None]:
     """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler.
 
     In a model with a classifier of its own, the head's logits stand in for what that gives.
@@ -210,7 +213,7 @@ class _Made:
 
 
 @contextmanager
-def logits_at(model: Any, where: Tensor) -> Iterator[None]:
+def logits_at(model: PreTrainedModel, where: Tensor) -> Iterator[None]:
     """Within it, the language-model head is computed only where `where` (batch, length) is True.
 
     `model(...).logits` is then (where.sum(), vocabulary), in row-major order of `where`: nothing is spent on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,11 @@ from tunescope.methods.artifact import Params, PatchDelta
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import ORIGINALS, REGISTERED
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
+
+def named_parameters(model: PreTrainedModel) -> dict[str, list[tuple[nn.Module, str]]]:
     """Canonical name -> where the parameter stands (several places where it is tied), the unused pooler left out.
 
     Names inside the base model are relative to it, those outside start with "head:", so that they are the same with
@@ -40,7 +43,7 @@ def named_parameters(model: Any) -> dict[str, list[tuple[nn.Module, str]]]:
 
 
 @contextmanager
-def patched(model: Any, changes: list[tuple[PatchDelta, Params]]) -> Iterator[None]:
+def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) -> Iterator[None]:
     """Parameters stand changed in their modules, made anew for every forward pass that trains; put back afterwards.
 
     They stay in place between passes, for gradient checkpointing reads them again on the way back, and `fingerprint`

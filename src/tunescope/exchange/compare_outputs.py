@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -15,10 +15,13 @@ from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import first_position
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 LENGTH = 8
 
 
-def sample(model: Any, taken: int = 0) -> dict[str, Tensor]:
+def sample(model: PreTrainedModel, taken: int = 0) -> dict[str, Tensor]:
     """Two rows of ids, drawn by a fixed seed, with their mask: what fits beside a context of `taken` positions.
 
     Raises UserError where not even one token does.
@@ -34,7 +37,7 @@ def sample(model: Any, taken: int = 0) -> dict[str, Tensor]:
     return given | {"decoder_input_ids": ids.flip(1)} if anatomy(model).kind == "encoder-decoder" else given
 
 
-def outputs(model: Any, artifacts: Sequence[Artifact] = ()) -> Tensor:
+def outputs(model: PreTrainedModel, artifacts: Sequence[Artifact] = ()) -> Tensor:
     """Logits, or an encoder's last states, of the sample with the artifacts attached; the model is left as it was."""
     with resting(model), torch.no_grad():
         if not artifacts:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +22,9 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.system import files
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
@@ -30,8 +33,8 @@ def export(
     artifacts: Sequence[Artifact] | Artifact,
     *,
     to: str,
-    model: Any,
-    tokenizer: Any = None,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Exported:
     """A new folder in the form `to`, whole or not at all; what was written is read back and compared first.
@@ -56,7 +59,9 @@ def export(
     return Exported(path, found, form.SERVES, tuple(notes))
 
 
-def read(path: str | Path, *, form: str, model: Any, tokenizer: Any = None) -> Incoming:
+def read(
+    path: str | Path, *, form: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None
+) -> Incoming:
     """The artifacts of a folder that another library wrote, made for this model and tokenizer, with notes.
 
     Raises:
@@ -77,7 +82,10 @@ def read(path: str | Path, *, form: str, model: Any, tokenizer: Any = None) -> I
 
 
 def _outgoing(
-    artifacts: Sequence[Artifact] | Artifact, model: Any, tokenizer: Any, about: Mapping[str, Any]
+    artifacts: Sequence[Artifact] | Artifact,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    about: Mapping[str, Any],
 ) -> Outgoing:
     listed = [artifacts] if isinstance(artifacts, Artifact) else list(artifacts)
     if not listed:
@@ -101,12 +109,12 @@ def _doubts(found: float | None, given: Outgoing) -> list[str]:
     ]
 
 
-def _check_bare(model: Any) -> None:
+def _check_bare(model: PreTrainedModel) -> None:
     if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first.")
 
 
-def _check_difference(difference: float | None, to: str, model: Any) -> None:
+def _check_difference(difference: float | None, to: str, model: PreTrainedModel) -> None:
     dtype = anatomy(model).table.weight.dtype
     if difference is not None and not difference <= TOLERANCE[dtype]:
         raise UserError(

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from tunescope.methods.artifact import Artifact
 
 
@@ -19,8 +21,8 @@ class Outgoing:
     template, score), as in `tunescope.json`; it may be empty.
     """
 
-    model: Any
-    tokenizer: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     artifacts: tuple[Artifact, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from tunescope.models.quantised import readable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ORIGINALS = "_tunescope_originals"  # on the base model, while a delta stands in for its parameters
 
@@ -21,7 +24,7 @@ GLANCED = 256  # values of a tensor that are looked at to see whether it is stil
 _FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], str]] = weakref.WeakKeyDictionary()
 
 
-def fingerprint(model: Any) -> str:
+def fingerprint(model: PreTrainedModel) -> str:
     """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads outside the base do not count.
 
     The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint; quantised it has another. It is a

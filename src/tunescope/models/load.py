@@ -1,11 +1,16 @@
 """A pretrained model and its tokenizer from a folder or the hub, whole and without running its code."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
@@ -54,7 +59,7 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _check_whole(name: str, model: Any, missing: Iterable[str], in_words: bool) -> None:
+def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_words: bool) -> None:
     """UserError for weights that the checkpoint lacks, and transformers makes up; of a pooler the model is rid."""
     if any("pooler" in key for key in missing):
         model.base_model.pooler = None

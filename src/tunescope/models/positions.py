@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def seen_by(given: Mapping[str, Any]) -> int:
@@ -18,7 +21,7 @@ def seen_by(given: Mapping[str, Any]) -> int:
     return int(past.get_seq_length()) if past is not None else 0
 
 
-def shifted(given: dict[str, Any], used: int | Tensor, model: Any, takes: Sequence[str]) -> dict[str, Any]:
+def shifted(given: dict[str, Any], used: int | Tensor, model: PreTrainedModel, takes: Sequence[str]) -> dict[str, Any]:
     """The text's positions, `used` further on; derived from the mask where none are given, so padding is no text.
 
     used: one number for all rows, or (batch,).
@@ -50,13 +53,13 @@ def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.de
     return (mask.long().cumsum(1) - 1).clamp(min=0)[:, -length:]
 
 
-def first_position(model: Any) -> int:
+def first_position(model: PreTrainedModel) -> int:
     """RoBERTa and its kin count positions from after the padding index."""
     padding = getattr(getattr(model.base_model, "embeddings", None), "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
 
 
-def check_room(model: Any, n_tokens: int, used: int) -> None:
+def check_room(model: PreTrainedModel, n_tokens: int, used: int) -> None:
     """UserError where text and context together are longer than the model has positions."""
     limit = _most_positions(model)
     if limit is not None and n_tokens + used > limit:
@@ -68,7 +71,7 @@ def _is_free_to_read(positions: Tensor) -> bool:
     return positions.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _check_given(model: Any, positions: Tensor, used: int, end: int) -> None:
+def _check_given(model: PreTrainedModel, positions: Tensor, used: int, end: int) -> None:
     """UserError where positions that the caller gave, though the text is short, lie past the model's last."""
     if int(positions.max()) >= end:
         raise UserError(
@@ -77,12 +80,12 @@ def _check_given(model: Any, positions: Tensor, used: int, end: int) -> None:
         )
 
 
-def _most_positions(model: Any) -> int | None:
+def _most_positions(model: PreTrainedModel) -> int | None:
     limit = getattr(model.config, "max_position_embeddings", None)
     return None if limit is None else int(limit) - (first_position(model) if anatomy(model).kind != "decoder" else 0)
 
 
-def _too_long(model: Any, n_tokens: int, used: int, limit: int, end: str) -> str:
+def _too_long(model: PreTrainedModel, n_tokens: int, used: int, limit: int, end: str) -> str:
     return (
         f"The text has {n_tokens} tokens and the context in front of it {used}: together more than the {limit} "
         f"positions of {model.config.model_type!r}. Shorten the text to {limit - used} tokens, {end}."

@@ -13,7 +13,7 @@ import difflib
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,9 @@ from torch import Tensor, nn
 from tunescope.errors import UserError
 from tunescope.methods.artifact import SiteShape
 from tunescope.models.family import Slice, Stack, family_names, find_family
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 STREAM = ("stream", "stream behind")
 
@@ -118,7 +121,7 @@ class Site:
         return SiteShape(self.source(reads).width, self.h.width, self.n_heads)
 
 
-def find_sites(model: Any, kind: str) -> dict[str, Site]:
+def find_sites(model: PreTrainedModel, kind: str) -> dict[str, Site]:
     """Every site of a model of that kind by name ("decoder.0.ffn.in"), in order of depth: ask `anatomy(model).sites`.
 
     Raises UserError for a family that is not mapped.

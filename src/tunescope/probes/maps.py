@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -13,8 +13,11 @@ from tunescope.models.family import find_family
 from tunescope.models.sites import Site, Tap, is_transposed
 from tunescope.probes.seen import Maps
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def maps(model: Any) -> dict[str, Maps]:
+
+def maps(model: PreTrainedModel) -> dict[str, Maps]:
     """ "decoder.0.self" -> its maps, views of the weights where that can be; {} for what is no decoder, or not mapped.
 
     Weights alone: no biases, no norms of queries and keys, no rotation, no deltas at the sites.
@@ -51,7 +54,7 @@ def _weight(tap: Tap) -> Tensor:
 
 
 @lru_cache(maxsize=2)
-def vocabulary(tokenizer: Any) -> dict[int, str]:
+def vocabulary(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
     """Id -> token, as it is written: a space is "▁", a line's end "↵"."""
     ids = sorted(tokenizer.get_vocab().values())
     written = tokenizer.convert_ids_to_tokens(ids)

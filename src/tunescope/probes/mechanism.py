@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
@@ -12,8 +12,11 @@ from tunescope.probes.looks.pattern import between
 from tunescope.probes.see import What, see
 from tunescope.probes.seen import Seen, summary
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def mechanism(model: Any, what: What, batch: Mapping[str, Any]) -> dict[str, Any]:
+
+def mechanism(model: PreTrainedModel, what: What, batch: Mapping[str, Any]) -> dict[str, Any]:
     """What tuning did inside attention, in a few numbers for a results file; cheap for a few rows.
 
     content_pattern_shift: how far attention over the content moved with each layer's inputs held: total variation,

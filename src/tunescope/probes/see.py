@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -21,12 +21,20 @@ from tunescope.models.positions import first_position, text_positions
 from tunescope.probes.maps import maps, vocabulary
 from tunescope.probes.seen import Layer, Seen
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 What = Attached | Sequence[Artifact | Spec]
 Tensors = dict[str, Tensor]
 NAMES = ("value", "scores", "weights", "sink", "output", "context_value")
 
 
-def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any = None) -> Seen:
+def see(
+    model: PreTrainedModel,
+    what: What,
+    batch: Mapping[str, Any] | None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> Seen:
     """Everything that probes look at, for the rows of `batch`, without gradients and dropout; no model is in it.
 
     The bare run has the text at the positions that it has behind the contexts, so that no difference comes from
@@ -57,7 +65,7 @@ def see(model: Any, what: What, batch: Mapping[str, Any] | None, tokenizer: Any 
         )
 
 
-def _runs(model: Any, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[str, Any]:
+def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of Seen that take running the model."""
     used = tuned.positions if tuned is not None else 0
     joined = used if anatomy(model).kind != "decoder" else 0
@@ -82,7 +90,7 @@ def _runs(model: Any, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[
 
 
 @contextmanager
-def _tuned(model: Any, what: What, tokenizer: Any) -> Iterator[Attached | None]:
+def _tuned(model: PreTrainedModel, what: What, tokenizer: PreTrainedTokenizerBase) -> Iterator[Attached | None]:
     """The model with it attached, its dropout at rest; None where there is nothing to attach."""
     if isinstance(what, Attached) and attached_to(model) is what:
         training, what.training = what.training, False
@@ -99,7 +107,7 @@ def _tuned(model: Any, what: What, tokenizer: Any) -> Iterator[Attached | None]:
         yield tuned
 
 
-def _bare_inputs(model: Any, used: int, batch: Mapping[str, Any]) -> dict[str, Any] | str:
+def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) -> dict[str, Any] | str:
     """The inputs under which the bare model has the text at the same positions, or why there are none."""
     given = {name: value for name, value in batch.items() if name != "output_start"}
     if not used:
@@ -143,7 +151,7 @@ def _behind(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) ->
     }
 
 
-def _real(model: Any, batch: Mapping[str, Any]) -> dict[str, Tensor | None]:
+def _real(model: PreTrainedModel, batch: Mapping[str, Any]) -> dict[str, Tensor | None]:
     """Stack -> mask of its real tokens (batch, text), None where all are."""
     mask = batch.get("attention_mask")
     if anatomy(model).kind != "encoder-decoder":
@@ -182,7 +190,9 @@ def exact_weights(scores: Tensor, made: Tensor, sink: Tensor) -> Tensor:
     return joined.double().softmax(-1)[..., :-1] * factor
 
 
-def _tokens(model: Any, batch: Mapping[str, Any], tokenizer: Any) -> dict[str, list[list[str]]]:
+def _tokens(
+    model: PreTrainedModel, batch: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+) -> dict[str, list[list[str]]]:
     """Stack -> the tokens of each row; of embeddings, their places."""
     words = {} if tokenizer is None else vocabulary(tokenizer)
     names = {"encoder": "", "decoder": "decoder_"}
@@ -197,7 +207,7 @@ def _tokens(model: Any, batch: Mapping[str, Any], tokenizer: Any) -> dict[str, l
     return found
 
 
-def _virtual(model: Any, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
+def _virtual(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
     """Method -> the embeddings that it puts in the place of tokens."""
     return {
         show([artifact.spec]): artifact.spec.embeddings(artifact.tensors, embedder(model)).detach()

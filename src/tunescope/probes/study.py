@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
 from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.mask import place
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ROWS = 8
 ANSWER = 12  # tokens that an encoder-decoder's decoder is read on
@@ -100,7 +103,7 @@ def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
         raise UserError("--text is empty; give words for the model to read.")
 
 
-def _texts(request: ProbeRequest, tokenizer: Any, model_kind: str) -> list[str]:
+def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> list[str]:
     """The texts given, or the first rows of the file in the template that the artifact was trained with."""
     if request.data is None:
         return list(request.texts)
@@ -121,7 +124,9 @@ def _texts(request: ProbeRequest, tokenizer: Any, model_kind: str) -> list[str]:
     return [templates.fill(template, {name: value(row, name, i) for name in names}) for i, row in enumerate(rows)]
 
 
-def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
+def _batch(
+    model: PreTrainedModel, tuned: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+) -> dict[str, Tensor]:
     """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
     start, end = templates.edges(tokenizer)
     if any(isinstance(artifact.spec, Text | Anchors) for artifact in tuned.artifacts):
@@ -137,7 +142,9 @@ def _batch(model: Any, tuned: Any, tokenizer: Any, texts: Sequence[str]) -> dict
     return batch if anatomy(model).kind == "encoder" else batch | _answers(model, batch)
 
 
-def _check_room(model: Any, tuned: Any, tokenizer: Any, rows: Sequence[Sequence[int]]) -> None:
+def _check_room(
+    model: PreTrainedModel, tuned: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]
+) -> None:
     limit = positions(model.config, tokenizer)
     for index, row in enumerate(rows, 1):
         if not row:
@@ -149,7 +156,7 @@ def _check_room(model: Any, tuned: Any, tokenizer: Any, rows: Sequence[Sequence[
             )
 
 
-def _answers(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _answers(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """What the decoder is read on: the model's own greedy answers, as far as ANSWER tokens."""
     ids = torch.full((len(batch["input_ids"]), 1), decoder_start(model), device=model.device)
     ends = torch.tensor(_ends(model), device=model.device, dtype=ids.dtype)
@@ -162,7 +169,7 @@ def _answers(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"decoder_input_ids": ids, "decoder_attention_mask": (~over).long()}
 
 
-def _ends(model: Any) -> list[int]:
+def _ends(model: PreTrainedModel) -> list[int]:
     """The tokens that end a text; the decoder's first token may be one of them, and ends nothing there."""
     found = model.config.eos_token_id
     ends = [] if found is None else list(found) if isinstance(found, list | tuple) else [found]

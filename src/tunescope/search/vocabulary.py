@@ -6,13 +6,16 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import token_ids
 from tunescope.tasks.prompts.label_words import encoded
 from tunescope.tasks.prompts.mask import place
 from tunescope.tasks.prompts.templates import Ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 UNDECODED = "\ufffd"  # what stands for bytes that are no whole character
 AGAIN = 4  # times that a text is encoded and decoded before it counts as one that never settles
@@ -29,7 +32,7 @@ class Vocabulary:
     special: tokens that no prompt may come to.
     """
 
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerBase
     ids: Ids
     start: Ids
     left_out: Mapping[str, int]
@@ -69,7 +72,7 @@ class Vocabulary:
         return None
 
 
-def vocabulary(tokenizer: Any, rows: int, ban: tuple[str, ...] = ()) -> Vocabulary:
+def vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ...] = ()) -> Vocabulary:
     """The tokens that a prompt may be made of.
 
     Left out, each token for the first reason that holds: rows of the embedding table that the tokenizer has no token
@@ -96,12 +99,12 @@ def vocabulary(tokenizer: Any, rows: int, ban: tuple[str, ...] = ()) -> Vocabula
     return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, _special(tokenizer))
 
 
-def decoded(tokenizer: Any, ids: Sequence[int]) -> str:
+def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     text: str = tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
     return text
 
 
-def _reasons(tokenizer: Any, rows: int, ban: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+def _reasons(tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """(token, why it is left out), "" for one that is allowed, in order."""
     known = {index for index in tokenizer.get_vocab().values() if index < rows}
     special = _special(tokenizer)
@@ -123,7 +126,7 @@ def _reasons(tokenizer: Any, rows: int, ban: tuple[str, ...]) -> Iterator[tuple[
             yield index, "banned" if _banned(texts[index], ban) else ""
 
 
-def _special(tokenizer: Any) -> frozenset[int]:
+def _special(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
     named = {index for index, token in tokenizer.added_tokens_decoder.items() if token.special}
     return frozenset(named | {*map(int, tokenizer.all_special_ids)})
 
@@ -132,7 +135,7 @@ def _banned(text: str, ban: tuple[str, ...]) -> bool:
     return any(one.casefold() in text.casefold() for one in ban)
 
 
-def whole_words(tokenizer: Any, template: str, model_kind: str) -> dict[int, str]:
+def whole_words(tokenizer: PreTrainedTokenizerBase, template: str, model_kind: str) -> dict[int, str]:
     """Token id -> word, for every token that is the start of a word, all letters, and the whole answer by itself.
 
     The tokenizer decides: a word is one that it encodes, at the answer's place, to that one token again. The start of a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.data.read import read
 from tunescope.errors import UserError
@@ -16,8 +16,13 @@ from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def open_unworded(plan: Plan, model: Any = None, tokenizer: Any = None) -> tuple[Bench, bool]:
+
+def open_unworded(
+    plan: Plan, model: PreTrainedModel | None = None, tokenizer: PreTrainedTokenizerBase | None = None
+) -> tuple[Bench, bool]:
     """`open_bench`; where the plan names no label words, words of the vocabulary may stand in for them, and whether.
 
     Without words each label stands for itself. At a mask few labels are one token, so there words always stand in;

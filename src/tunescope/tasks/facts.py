@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.data.row import line_of, value
 from tunescope.data.splits import repeats, shared
 from tunescope.tasks.prompts import label_words
 from tunescope.tasks.task import Labelled, Rows, Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 SHOWN = 5  # line numbers kept for each finding
 # models whose positions are counted from behind the padding token's id, so that so many are never used
@@ -73,7 +76,7 @@ class Facts:
     notes: tuple[str, ...]
 
 
-def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: Any, model_config: Any) -> Facts:
+def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, model_config: Any) -> Facts:
     """The facts about ``splits`` ("train" and any others) under this task, tokenizer and model.
 
     Raises:
@@ -96,7 +99,7 @@ def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: Any, model_config
     return Facts(task, parts, limit, words, tuple(shared_first), notes)
 
 
-def positions(config: Any, tokenizer: Any) -> int | None:
+def positions(config: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """How many tokens the model takes, by its positions or by its tokenizer; None where neither says."""
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
     own = getattr(config, "max_position_embeddings", None)
@@ -107,7 +110,9 @@ def positions(config: Any, tokenizer: Any) -> int | None:
     return min(known, default=None)
 
 
-def _part(task: Task, rows: Rows, train: Rows, tokenizer: Any, model: tuple[str, int | None]) -> Part:
+def _part(
+    task: Task, rows: Rows, train: Rows, tokenizer: PreTrainedTokenizerBase, model: tuple[str, int | None]
+) -> Part:
     model_kind, limit = model
     items = task.encode(rows, tokenizer, model_kind=model_kind, train=True)
     lines = [line_of(row, index) for index, row in enumerate(rows)]

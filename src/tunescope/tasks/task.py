@@ -11,6 +11,7 @@ from tunescope.tasks.prompts.demonstrations import Demonstration
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 Rows = Sequence[Mapping[str, Any]]
 KINDS = f"{__package__}.kinds."  # in front of the name of a file there
@@ -98,7 +99,7 @@ class Task(ABC):
         """The row's fields that make up the input, in the order of the template."""
 
     @abstractmethod
-    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Task:
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Task:
         """This task with what the training rows decide (labels, lengths), checked against the other parts.
 
         Raises:
@@ -109,7 +110,7 @@ class Task(ABC):
     def encode(
         self,
         rows: Rows,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
         bos: bool = True,
@@ -127,15 +128,24 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         """Scalar: mean cross-entropy over all labelled tokens (or rows, with a head) of the batch."""
 
     @abstractmethod
-    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def row_losses(
+        self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase
+    ) -> Tensor:
         """(rows,): the sum of the cross-entropy over each row's labelled tokens (or of its label, with a head)."""
 
     @abstractmethod
-    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+    def predict(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Encoded],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int = 32,
+    ) -> list[Prediction]:
         """One prediction an item, in the order given; no gradients, no dropout."""
 
     @abstractmethod
@@ -174,7 +184,7 @@ class Labelled(Task):
         """How many rows each label has."""
 
     @abstractmethod
-    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, tuple[int, ...]]:
+    def word_ids(self, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> dict[str, tuple[int, ...]]:
         """Label -> token ids of its word, in the labels' order; {} where a head answers."""
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,9 @@ from tunescope.models.load import load_model
 from tunescope.tasks.task import Encoded
 from tunescope.trial.demos.spec import Kept
 from tunescope.trial.plan import PARTS, Plan
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass
@@ -26,8 +29,8 @@ class Bench:
     """
 
     plan: Plan
-    model: Any
-    tokenizer: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     kind: str
     task: Any
     splits: Splits

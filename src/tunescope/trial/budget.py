@@ -16,6 +16,8 @@ from tunescope.methods.artifact import Context, Spec, TokenContext
 from tunescope.models.anatomy import anatomy
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from tunescope.trial.arm import Arm
 
 
@@ -34,13 +36,13 @@ class Counts(NamedTuple):
     live: int
 
 
-def count(model: Any, specs: Sequence[Spec], tokenizer: Any = None) -> Counts:
+def count(model: PreTrainedModel, specs: Sequence[Spec], tokenizer: PreTrainedTokenizerBase | None = None) -> Counts:
     """The three counts of methods attached together, without making their tensors."""
     each = [_count_one(model, spec, tokenizer) for spec in specs]
     return Counts(*(sum(column) for column in zip(*each, strict=True))) if each else Counts(0, 0, 0)
 
 
-def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
+def _count_one(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase) -> Counts:
     if isinstance(spec, Context):
         base = base_of(model, tokenizer)
         shapes = spec.shapes(base)
@@ -60,7 +62,9 @@ def _count_one(model: Any, spec: Spec, tokenizer: Any) -> Counts:
     return Counts(size, size, 0 if can_merge(spec) else size)
 
 
-def solve(model: Any, specs: Sequence[Spec], target: int, fixed: Sequence[set[str]] = ()) -> tuple[list[Spec], Counts]:
+def solve(
+    model: PreTrainedModel, specs: Sequence[Spec], target: int, fixed: Sequence[set[str]] = ()
+) -> tuple[list[Spec], Counts]:
     """The methods with their free sizes set so that they store as near to `target` parameters as they can, not above.
 
     fixed: for each method, the fields that the user set and that stay. Several free sizes share what is left equally.
@@ -78,7 +82,7 @@ def solve(model: Any, specs: Sequence[Spec], target: int, fixed: Sequence[set[st
     return solved, count(model, solved)
 
 
-def _sized(model: Any, spec: Spec, target: int) -> Spec:
+def _sized(model: PreTrainedModel, spec: Spec, target: int) -> Spec:
     """The largest size that stores at most `target`, by doubling and halving the interval."""
 
     def stored(size: int) -> int | None:
@@ -104,7 +108,11 @@ def _sized(model: Any, spec: Spec, target: int) -> Spec:
 
 
 def sized(
-    arm: Arm, typed: tuple[Any, ...], fixed: Sequence[set[str]], model: Any, tokenizer: Any
+    arm: Arm,
+    typed: tuple[Any, ...],
+    fixed: Sequence[set[str]],
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> tuple[tuple[Any, ...], str]:
     """The specs at the budget, and what to say of it."""
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.models import load
 from tunescope.models.fingerprint import fingerprint, hash_tensors
@@ -15,6 +15,9 @@ from tunescope.system import run_folder
 from tunescope.trial import plan
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash"}
 
@@ -35,7 +38,7 @@ def asked_with(bench: Bench) -> dict[str, str]:
     return dict(bench.asked_with)
 
 
-def tokenizer_state(tokenizer: Any) -> str:
+def tokenizer_state(tokenizer: PreTrainedTokenizerBase) -> str:
     """All that decides a text's ids, but for what a call sets (padding, truncation)."""
     own = {"vocabulary": sorted(tokenizer.get_vocab().items()), "special": tokenizer.special_tokens_map}
     if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:

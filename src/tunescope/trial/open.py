@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,8 +23,13 @@ from tunescope.tasks.prompts import languages
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import PARTS, Plan
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def open_bench(plan: Plan, model: Any = None, tokenizer: Any = None, task: Any = None) -> Bench:
+
+def open_bench(
+    plan: Plan, model: PreTrainedModel | None = None, tokenizer: PreTrainedTokenizerBase | None = None, task: Any = None
+) -> Bench:
     """Load and check everything; objects that are given are used as they are.
 
     Raises:
@@ -117,7 +122,7 @@ def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
     return k_shots(parts["train"], parts["test"], task.label_of, task.fields(), k=plan.k_shot, seeds=plan.seeds)
 
 
-def _check_head(model: Any, task: Any) -> None:
+def _check_head(model: PreTrainedModel, task: Any) -> None:
     """UserError for an encoder without the masked-language-model head that the task asks, or with one it does not."""
     has_words = model.get_output_embeddings() is not None
     if has_words == (getattr(task, "by", "head") == "words"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from tunescope.attachment.site_hooks import trains
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KVContext, Params, TokenContext
 from tunescope.models.anatomy import anatomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass
@@ -40,7 +43,7 @@ class _Use:
         return not self.known[1]
 
 
-def readers(model: Any, asked: AttentionDelta) -> list[Reached]:
+def readers(model: PreTrainedModel, asked: AttentionDelta) -> list[Reached]:
     """The attention modules through which the output reads the tokens in front of the text.
 
     In an encoder-decoder those stand on the encoder's side, and the decoder reads them by cross attention. Raises
@@ -57,7 +60,7 @@ def readers(model: Any, asked: AttentionDelta) -> list[Reached]:
 
 
 @contextmanager
-def attending(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
+def attending(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator[None]:
     """Each delta of attention acts on the context listed right before it, for queries from the input's last token on.
 
     While a module's tensors change nothing and do not train, its attention is computed as if there were none, so that
@@ -91,7 +94,7 @@ def attending(model: Any, artifacts: Sequence[Artifact]) -> Iterator[None]:
         handle.remove()
 
 
-def _uses(model: Any, artifacts: Sequence[Artifact], index: int) -> list[_Use]:
+def _uses(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) -> list[_Use]:
     """The delta at `index`, in every attention module that it acts in."""
     artifact = artifacts[index]
     spec = artifact.spec
@@ -138,7 +141,7 @@ def _check_reach(spec: AttentionDelta, length: int) -> None:
         )
 
 
-def _widths(model: Any, artifact: Artifact, names: Sequence[str]) -> Mapping[str, int]:
+def _widths(model: PreTrainedModel, artifact: Artifact, names: Sequence[str]) -> Mapping[str, int]:
     """How many columns a context has in each attention module named."""
     spec = artifact.spec
     with torch.no_grad():

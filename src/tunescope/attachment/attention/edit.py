@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -12,9 +12,12 @@ from tunescope.attachment.attention.function import STATE, Edit, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 @contextmanager
-def editing(model: Any, edits: Mapping[str, Edit]) -> Iterator[None]:
+def editing(model: PreTrainedModel, edits: Mapping[str, Edit]) -> Iterator[None]:
     """Within it the attention modules named ("decoder.0.self") are changed; afterwards they are as before.
 
     It acts on top of whatever is attached, after edits that are there already. An edit of a module that also runs a

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
 from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
 
@@ -54,7 +57,7 @@ class _Call(NamedTuple):
 _REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Anatomy, tuple[Reached, ...]]] = weakref.WeakKeyDictionary()
 
 
-def reached(model: Any) -> tuple[Reached, ...]:
+def reached(model: PreTrainedModel) -> tuple[Reached, ...]:
     """The attention modules that contexts can stand in, by stack, kind and depth; the model is left as it was.
 
     Raises UserError for a family that keeps attention to itself, or shares one module over layers, and for a decoder
@@ -74,7 +77,7 @@ def _in_use(places: tuple[Reached, ...]) -> bool:
 
 
 @contextmanager
-def switched(model: Any, to: str = NAME) -> Iterator[None]:
+def switched(model: PreTrainedModel, to: str = NAME) -> Iterator[None]:
     """Within it, the model's attention is ours, or the one named; afterwards its own again."""
     before = model.config._attn_implementation
     log = logging.getLogger("transformers.modeling_utils")
@@ -90,7 +93,7 @@ def switched(model: Any, to: str = NAME) -> Iterator[None]:
 
 
 @contextmanager
-def quick_to_train(model: Any, precision: str) -> Iterator[None]:
+def quick_to_train(model: PreTrainedModel, precision: str) -> Iterator[None]:
     """Within it, attention is ours where torch's is slow to train: in bfloat16 on a CPU, for short rows."""
     on_cpu = anatomy(model).device.type == "cpu"
     with switched(model) if on_cpu and precision == "bfloat16" else nullcontext():
@@ -110,7 +113,7 @@ def resting(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _probe(model: Any) -> tuple[Reached, ...]:
+def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
     calls: list[_Call] = []
 
     def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
@@ -144,7 +147,7 @@ def rounding(states: Tensor) -> float:
     return 1e-3 if states.dtype in (torch.float32, torch.float64) else 0.2
 
 
-def _run_tiny(model: Any) -> Tensor:
+def _run_tiny(model: PreTrainedModel) -> Tensor:
     """The last states of a short text."""
     device = anatomy(model).device
     ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
@@ -159,7 +162,7 @@ def _run_tiny(model: Any) -> Tensor:
     return states
 
 
-def _named(model: Any, calls: list[_Call]) -> tuple[Reached, ...]:
+def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
     family, which = model.config.model_type, anatomy(model).kind
     if not calls:
         raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,9 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 KEPT = ("query", "key", "value", "scores", "weights", "sink", "output", "context_key", "context_value")
 
@@ -27,7 +30,7 @@ class Call:
     kwargs: dict[str, Any]
 
 
-def record(model: Any, inputs: Mapping[str, Any], *names: str) -> dict[str, Tensor]:
+def record(model: PreTrainedModel, inputs: Mapping[str, Any], *names: str) -> dict[str, Tensor]:
     """ "decoder.0.self.weights" -> tensor, for every attention module and every name asked for, without gradients.
 
     names: "query" (batch, heads, query, d), "key" and "value" (batch, kv_heads, keys, d) of the text alone, after
@@ -46,7 +49,7 @@ def record(model: Any, inputs: Mapping[str, Any], *names: str) -> dict[str, Tens
     return kept
 
 
-def record_calls(model: Any, inputs: Mapping[str, Any]) -> dict[str, Call]:
+def record_calls(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, Call]:
     """ "decoder.0.self" -> what that attention module was called with in one run, without a cache and gradients.
 
     Raises UserError for a family whose attention is not reached.
@@ -68,7 +71,7 @@ def record_calls(model: Any, inputs: Mapping[str, Any]) -> dict[str, Call]:
     return calls
 
 
-def replay(model: Any, calls: Mapping[str, Call], *names: str) -> dict[str, Tensor]:
+def replay(model: PreTrainedModel, calls: Mapping[str, Call], *names: str) -> dict[str, Tensor]:
     """What `record` keeps, where each attention module is run alone on the call given, in the model's state now.
 
     Deltas inside the module act and contexts stand before its keys; nothing that one module gives reaches another, so
@@ -84,7 +87,7 @@ def replay(model: Any, calls: Mapping[str, Call], *names: str) -> dict[str, Tens
 
 
 @contextmanager
-def _keeping(model: Any, names: tuple[str, ...]) -> Iterator[dict[str, Tensor]]:
+def _keeping(model: PreTrainedModel, names: tuple[str, ...]) -> Iterator[dict[str, Tensor]]:
     """Within it every attention module reports; afterwards their states are as before."""
     if not names or not set(names) <= set(KEPT):
         raise UserError(f"record keeps {', '.join(KEPT)}; it was asked for {', '.join(names) or 'nothing'}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -29,6 +29,9 @@ from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import shifted
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 Names = Sequence[str | None]
 
 
@@ -47,7 +50,9 @@ class Banked(Held):
     gradients; `parameters()` do, after `train()`: those of artifacts that the bank was given, not of folders.
     """
 
-    def __init__(self, model: Any, bank: Bank, tokenizer: Any = None, seed: int = 0) -> None:
+    def __init__(
+        self, model: PreTrainedModel, bank: Bank, tokenizer: PreTrainedTokenizerBase | None = None, seed: int = 0
+    ) -> None:
         super().__init__(model)
         self.bank = bank
         self._hot = Hot(model, bank, tokenizer, seed)

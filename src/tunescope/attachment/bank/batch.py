@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,9 @@ from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, TokenContext
 from tunescope.models.anatomy import anatomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,9 @@ class Batch:
         return found[: len(self.members)]
 
 
-def keys_of(model: Any, batch: Batch, stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int | Tensor]:
+def keys_of(
+    model: PreTrainedModel, batch: Batch, stack: str, places: Mapping[str, nn.Module]
+) -> tuple[Extras, int | Tensor]:
     """Every row's contexts in the attention modules of a stack, and the positions they use up: (batch,), or 0.
 
     No delta may act while it is called: those of a member act while its own contexts are run.
@@ -70,7 +75,9 @@ def keys_of(model: Any, batch: Batch, stack: str, places: Mapping[str, nn.Module
     return extras, used if bool(used.any()) else 0
 
 
-def _member_keys(model: Any, ready: Ready, stack: str, places: Mapping[str, nn.Module]) -> tuple[Extras, int]:
+def _member_keys(
+    model: PreTrainedModel, ready: Ready, stack: str, places: Mapping[str, nn.Module]
+) -> tuple[Extras, int]:
     known = ready.extras.get(stack)
     if known is not None and not ready.is_tuned() and known[0] == ready.state():
         return known[1], known[2]
@@ -81,14 +88,14 @@ def _member_keys(model: Any, ready: Ready, stack: str, places: Mapping[str, nn.M
     return found, used
 
 
-def _contexts(model: Any, artifacts: tuple[Artifact, ...]) -> list[Artifact]:
+def _contexts(model: PreTrainedModel, artifacts: tuple[Artifact, ...]) -> list[Artifact]:
     """Those that stand as keys and values: in a decoder, token contexts too."""
     if anatomy(model).kind == "decoder":
         return list(artifacts)
     return [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
 
 
-def embeddings_of(model: Any, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
+def embeddings_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
     """(batch, n, width), every row's token contexts, zeros on the left of shorter ones; and where they are."""
     like = anatomy(model).table.weight
     made = [
@@ -106,7 +113,7 @@ def embeddings_of(model: Any, batch: Batch) -> tuple[Tensor, Tensor | None] | No
     return whole, torch.arange(most, device=like.device) >= most - lengths[:, None]
 
 
-def deltas_of(model: Any, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
+def deltas_of(model: PreTrainedModel, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
     """Every row's deltas at their sites, and its head."""
     rows, device = batch.rows(), anatomy(model).device
     members = [(own, ready.uses) for own, (_, ready) in zip(rows, batch.members, strict=True)]

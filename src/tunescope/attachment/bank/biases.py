@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Params, PatchDelta, SiteDelta, SiteShape
 from tunescope.models.sites import Site, Tap, is_transposed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Added(SiteDelta):
         return h + p["change"]
 
 
-def bias_uses(model: Any, name: str, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
+def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
     """What changes of biases do at the modules that have them. Raises UserError for any other parameter."""
     changes = [artifact for artifact in artifacts if isinstance(artifact.spec, PatchDelta)]
     if not changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.attachment.bank.rowwise import Rowwise, rowwise
 from tunescope.attachment.fit import at_site
@@ -13,9 +13,12 @@ from tunescope.methods.artifact import Artifact, SiteDelta
 from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, Tap
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 def heads_by_row(
-    model: Any, members: Sequence[tuple[Sequence[int], Sequence[Artifact]]], batch: int
+    model: PreTrainedModel, members: Sequence[tuple[Sequence[int], Sequence[Artifact]]], batch: int
 ) -> SiteUse[Rowwise] | None:
     """The heads of all rows as one; None where no row has any. Raises UserError for a batch that mixes.
 

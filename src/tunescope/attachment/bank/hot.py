@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +16,9 @@ from tunescope.attachment.context_keys import Extras, check_in_force
 from tunescope.attachment.fit import initialised, site_uses
 from tunescope.attachment.site_hooks import SiteUse, are_tuned, computed_in
 from tunescope.methods.artifact import Artifact, SiteDelta, Spec
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(eq=False)
@@ -48,7 +51,7 @@ class Ready:
 class Hot:
     """The entries of a bank made ready for one model, the most recently used last."""
 
-    def __init__(self, model: Any, bank: Bank, tokenizer: Any, seed: int) -> None:
+    def __init__(self, model: PreTrainedModel, bank: Bank, tokenizer: PreTrainedTokenizerBase, seed: int) -> None:
         self.bank = bank
         self._made = (model, tokenizer, seed)
         self._ready: OrderedDict[Entry, Ready] = OrderedDict()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,16 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.guards.marks import attached_to, standing_in
 from tunescope.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 FUNCTION = "_gradient_checkpointing_func"  # where transformers keeps what a module's layers are run by
 SETTER = "_set_gradient_checkpointing"  # and what puts it there
 Changed = tuple[nn.Module, str, Any]
 
 
 @contextmanager
-def recomputed(model: Any, as_now: Callable[[], Callable[[], None]]) -> Iterator[None]:
+def recomputed(model: PreTrainedModel, as_now: Callable[[], Callable[[], None]]) -> Iterator[None]:
     """Within it, what a backward pass computes again is what the forward pass computed, whatever was called since.
 
     Checkpointing may be switched on before or meanwhile. In compiled code it is as torch has it: with what acts then.
@@ -37,7 +40,7 @@ def recomputed(model: Any, as_now: Callable[[], Callable[[], None]]) -> Iterator
         yield
 
 
-def check_stands(model: Any, tuned: object) -> None:
+def check_stands(model: PreTrainedModel, tuned: object) -> None:
     """UserError where what a layer was computed with is not attached any more."""
     if attached_to(model) is not tuned:
         raise UserError(
@@ -46,7 +49,7 @@ def check_stands(model: Any, tuned: object) -> None:
         )
 
 
-def _setter(model: Any, as_now: Callable[[], Callable[[], None]]) -> Callable[..., None]:
+def _setter(model: PreTrainedModel, as_now: Callable[[], Callable[[], None]]) -> Callable[..., None]:
     inner = getattr(model, SETTER)
 
     @wraps(inner)

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ATTACHED = "_tunescope_attached"
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 OUTPUT_START = "_tunescope_output_start"  # the column of the input's last token, while `generate` runs
 
 
-def attached_to(model: Any) -> Any:
+def attached_to(model: PreTrainedModel) -> Any:
     """What is attached to the model, an `Attached` or a `Banked`; None for a bare model."""
     return model.__dict__.get(ATTACHED)
 
 
-def wants_output_start(model: Any) -> bool:
+def wants_output_start(model: PreTrainedModel) -> bool:
     """Whether something is attached that acts from where the output starts, so that a call without a cache tells it."""
     return bool(getattr(model, WANTS_OUTPUT_START, False))
 
 
 @contextmanager
-def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool) -> Iterator[None]:
+def marked(model: PreTrainedModel, tuned: Any, *, wants_output_start: bool, in_weights: bool) -> Iterator[None]:
     """The model holds what is attached to it, so that it stays attached when nobody else does.
 
     in_weights: all of it stands in the model's own parameters, which its `save_pretrained` then saves as they are.
@@ -51,7 +54,7 @@ def marked(model: Any, tuned: Any, *, wants_output_start: bool, in_weights: bool
 
 
 @contextmanager
-def standing_in(model: Any, own: Mapping[str, Any]) -> Iterator[None]:
+def standing_in(model: PreTrainedModel, own: Mapping[str, Any]) -> Iterator[None]:
     """These are attributes of the model itself for the time being; afterwards those that were."""
     before = {name: model.__dict__[name] for name in own if name in model.__dict__}
     model.__dict__.update(own)
@@ -63,7 +66,7 @@ def standing_in(model: Any, own: Mapping[str, Any]) -> Iterator[None]:
         model.__dict__.update(before)
 
 
-def _generate(model: Any) -> Callable[..., Any]:
+def _generate(model: PreTrainedModel) -> Callable[..., Any]:
     """The model's own, which tells where the output begins: not every cache and way of decoding lets one see it."""
 
     def generate(*args: Any, **kwargs: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +15,14 @@ from tunescope.attachment.guards.marks import standing_in
 from tunescope.errors import UserError
 from tunescope.models.fingerprint import REGISTERED
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 WEIGHTS = "model.safetensors"  # where transformers' Trainer looks for a checkpoint's tensors
 
 
 @contextmanager
-def registered(model: Any, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+def registered(model: PreTrainedModel, tensors: Mapping[str, Tensor]) -> Iterator[nn.Module]:
     """The tensors, the same objects, stand under model.tunescope; afterwards that is gone.
 
     Within it what the model saves and loads are these tensors alone, so that a Trainer's checkpoints are small and
@@ -62,7 +65,7 @@ def as_tree(tensors: Mapping[str, Tensor]) -> nn.Module:
     return tree
 
 
-def _instead(model: Any, tree: nn.Module) -> dict[str, Any]:
+def _instead(model: PreTrainedModel, tree: nn.Module) -> dict[str, Any]:
     """What the model's own attributes are for the time being."""
 
     def save_pretrained(_self: Any, folder: str | Path, *_: Any, is_main_process: bool = True, **__: Any) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.adapter import Adapter
 from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 PART = r"(.+)\.adapters\.{}\.(.+)"
 PLACES = {
@@ -44,7 +47,9 @@ ACTIVATIONS = {"relu": "relu", "swish": "silu", "silu": "silu", "gelu": "gelu"}
 Found = dict[Adapter, dict[str, Params]]  # spec without its sites -> site -> its tensors
 
 
-def read(configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], name: str, model: Any) -> list[Artifact]:
+def read(
+    configs: Sequence[Mapping[str, Any]], tensors: Mapping[str, Tensor], name: str, model: PreTrainedModel
+) -> list[Artifact]:
     """One `Adapter` for every width, placement and scale that occurs, at exactly the places that the keys name.
 
     Raises:
@@ -109,7 +114,7 @@ def _modules(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Te
     return found
 
 
-def _site(path: str, known: Sequence[str], model: Any) -> str:
+def _site(path: str, known: Sequence[str], model: PreTrainedModel) -> str:
     """ "transformer.h.1.output_adapters" -> "decoder.1.ffn"."""
     inside = path.removeprefix(f"{model.base_model_prefix}.")
     family = find_family(model.config.model_type)

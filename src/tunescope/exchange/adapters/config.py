@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.exchange.foreign_files import read_json, read_tensors
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 CONFIG = "adapter_config.json"
 TENSORS = "adapter.safetensors"
@@ -89,7 +92,7 @@ OTHERS = {
 KEEP = "Keep it in the adapters library"
 
 
-def opened(folder: Path, model: Any) -> tuple[str, list[dict[str, Any]], dict[str, Tensor], list[str]]:
+def opened(folder: Path, model: PreTrainedModel) -> tuple[str, list[dict[str, Any]], dict[str, Tensor], list[str]]:
     """The name of the adapter, its configurations (one, or those of a union), its tensors, and notes.
 
     Raises:
@@ -169,7 +172,7 @@ def _configs(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
     return given
 
 
-def _check_model(whole: Mapping[str, Any], model: Any) -> None:
+def _check_model(whole: Mapping[str, Any], model: PreTrainedModel) -> None:
     for field in ("model_type", "hidden_size"):
         own, asked = getattr(model.config, field, None), whole.get(field)
         if asked is not None and own is not None and asked != own:

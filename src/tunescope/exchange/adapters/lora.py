@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,10 +23,13 @@ from tunescope.methods.deltas.lora import LoRA
 from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, weight_shape
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 PART = r"(.+)\.loras\.{}\.lora_(A|B)"
 
 
-def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: Any) -> list[Artifact]:
+def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: PreTrainedModel) -> list[Artifact]:
     """One LoRA for every rank that occurs, at exactly the sites that the keys name: one rank, but in narrow maps.
 
     Raises:
@@ -72,7 +75,7 @@ def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
     return {path: (pair["A"], pair["B"]) for path, pair in found.items()}
 
 
-def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: Any) -> dict[str, Factors]:
+def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: PreTrainedModel) -> dict[str, Factors]:
     """Site -> its factors: one, or one for each chosen part of a fused map."""
     module = find(model, path)
     sites = linear_sites(model).get(module, []) if module is not None else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -23,13 +23,16 @@ from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.models.anatomy import anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 PART = r"(.+\.)?prefix_tunings\.{}\.([^.]+)\.(.+)"
 SHIFTED = ("t5",)
 NETWORK = ("wte.weight", "control_trans.0.weight", "control_trans.0.bias", "control_trans.2.weight",
            "control_trans.2.bias")  # fmt: skip
 
 
-def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: Any) -> list[Artifact]:
+def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: PreTrainedModel) -> list[Artifact]:
     """A `Prefix` with the library's keys and values.
 
     Raises:
@@ -62,7 +65,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     return [Artifact(Prefix(length=length), params)]
 
 
-def _check(config: Mapping[str, Any], model: Any) -> None:
+def _check(config: Mapping[str, Any], model: PreTrainedModel) -> None:
     if model.config.model_type in SHIFTED:
         raise UserError(
             "The adapters library counts a T5 prefix among the relative positions: every token of the text seems so "
@@ -92,7 +95,7 @@ def _sets(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Tenso
     return found
 
 
-def _places(model: Any) -> dict[str, list[Reached]]:
+def _places(model: PreTrainedModel) -> dict[str, list[Reached]]:
     """ "decoder.self" -> the model's attention modules there, by depth."""
     found: dict[str, list[Reached]] = {}
     for layer in reached(model):
@@ -101,7 +104,7 @@ def _places(model: Any) -> dict[str, list[Reached]]:
     return found
 
 
-def _place(location: str, model: Any) -> str:
+def _place(location: str, model: PreTrainedModel) -> str:
     """The place that the library's name for it means; "" for none."""
     alone = "encoder" if anatomy(model).kind == "encoder" else "decoder"
     names = {"self": f"{alone}.self", "self_prefix": f"{alone}.self"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -15,12 +15,15 @@ from tunescope.exchange.outgoing import Incoming
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import kind as kind_of
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 ABOUT = "adapters (AdapterHub): prefix tuning, bottleneck and parallel adapters, LoRA, MAM; to read"
 SERVES = "nothing is written in this form"
 MARKS = {"prefix_tuning": ".prefix_tunings.", "bottleneck": ".adapters.", "lora": ".loras."}
 
 
-def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
+def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Incoming:
     """The artifacts of a folder that save_adapter wrote, in the order prefix, adapters, LoRA, and notes.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import save
 from torch import Tensor
@@ -25,6 +25,9 @@ from tunescope.methods.deltas.lora import LoRA
 from tunescope.methods.typed import name_of
 from tunescope.models.anatomy import anatomy
 from tunescope.system import files
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ABOUT = "Hugging Face peft: LoRA, prefix tuning, prompt tuning; p-tuning to read"
 SERVES = (
@@ -62,7 +65,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     return notes
 
 
-def _class(model: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _class(model: PreTrainedModel, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The task whose class of transformers has the names that are written, or the class itself where no task has it."""
     if "task_type" in fields:
         return {}
@@ -72,7 +75,7 @@ def _class(model: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_type": None, "auto_mapping": {"base_model_class": own.__name__, "parent_library": own.__module__}}
 
 
-def read(folder: Path, model: Any, tokenizer: Any) -> Incoming:
+def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Incoming:
     """The artifacts of a folder that peft's save_pretrained wrote, and notes.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
 from tunescope.system import files
 from tunescope.tasks.prompts import templates
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ABOUT = "a whole checkpoint with the soft prompt as added tokens, sent as text; changes of weights beside it are merged"
 SERVES = (
@@ -78,7 +81,7 @@ def check(given: Outgoing, folder: Path) -> float:
     return worst
 
 
-def _apart(given: Outgoing, model: Any, ids: list[int], n_prompt: int) -> float:
+def _apart(given: Outgoing, model: PreTrainedModel, ids: list[int], n_prompt: int) -> float:
     room = embeddings.room(given.model)
     whole = torch.tensor([ids[:room]], device=given.model.device)
     if whole.shape[1] <= n_prompt:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +18,15 @@ from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.head import Head
 from tunescope.models.anatomy import anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 NAME = "classifier"
 PARTS = ("weight", "bias")
 
 
 def split(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
 ) -> tuple[list[Artifact], dict[str, Tensor], list[str]]:
     """The head as an artifact, if there is one; the tensors that are none of it; and notes.
 
@@ -47,7 +50,7 @@ def split(
     return [Artifact(Head(n_labels=n_labels, pooler=True), params)], rest, [note]
 
 
-def write(artifact: Artifact, prefix: str, model: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def write(artifact: Artifact, prefix: str, model: PreTrainedModel) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Fields of the configuration and tensors for a head that reads the pooler.
 
     prefix: what peft puts in front of the model's own names for this method.
@@ -66,7 +69,7 @@ def write(artifact: Artifact, prefix: str, model: Any) -> tuple[dict[str, Any], 
     return {"task_type": "SEQ_CLS", "modules_to_save": [NAME]}, tensors
 
 
-def _check_class(model: Any) -> None:
+def _check_class(model: PreTrainedModel) -> None:
     """UserError where the family's class for whole texts has another classifier than BERT's."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSES
 
@@ -86,7 +89,7 @@ def _is_in(key: str, module: str) -> bool:
     return f".{module}." in key and ".lora_" not in key
 
 
-def _check(config: Mapping[str, Any], names: list[str], model: Any) -> None:
+def _check(config: Mapping[str, Any], names: list[str], model: PreTrainedModel) -> None:
     shown = ", ".join(names[:4])
     if anatomy(model).kind != "encoder" or names != sorted(f"{NAME}.{part}" for part in PARTS):
         raise UserError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import regex
 import torch
@@ -24,13 +24,18 @@ from tunescope.methods.deltas.lora import LoRA
 from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, weight_shape
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 PATIENCE = 1.0  # seconds: a pattern of a foreign file may never end
 KEY = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
 
 Factors = tuple[Tensor, Tensor]  # a (rank, in), b (out, rank)
 
 
-def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any) -> tuple[list[Artifact], list[str]]:
+def read(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
+) -> tuple[list[Artifact], list[str]]:
     """One LoRA for every rank and scale that occurs, at exactly the sites that the keys name, with notes.
 
     Raises:
@@ -60,7 +65,7 @@ def _notes(
     modules: Mapping[nn.Module, list[Site]],
     given: Mapping[nn.Module, str],
     n_made: int,
-    model: Any,
+    model: PreTrainedModel,
 ) -> list[str]:
     notes = []
     fused = [path for module, path in given.items() if len(modules[module]) > 1]
@@ -109,7 +114,9 @@ def _foreign(key: str) -> str:
     return "does not belong to LoRA on linear maps: the file was altered, or holds more than its configuration says."
 
 
-def _sites(model: Any, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]) -> list[Site]:
+def _sites(
+    model: PreTrainedModel, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]
+) -> list[Site]:
     targets = config.get("target_modules")
     if isinstance(targets, list) and not _is_target(config, path):
         named = ", ".join(sorted(map(str, targets)))
@@ -179,7 +186,12 @@ def within(a: Tensor, b: Tensor) -> Factors:
 
 
 def _artifact(
-    config: Mapping[str, Any], rank: int, scale: float, parts: Mapping[str, Factors], known: list[str], model: Any
+    config: Mapping[str, Any],
+    rank: int,
+    scale: float,
+    parts: Mapping[str, Factors],
+    known: list[str],
+    model: PreTrainedModel,
 ) -> Artifact:
     dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     params: Params = {}

@@ -7,7 +7,7 @@ llama.cpp compute lora_alpha / r and nothing else, so this form alone says the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,16 @@ from tunescope.methods.deltas.lora import LoRA
 from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, is_transposed, weight_shape
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM's --max-lora-rank may be, but for 1
 
 Factors = tuple[Tensor, Tensor]  # a (rank, in), b (out, rank)
 
 
 def write(
-    artifacts: Sequence[Artifact], model: Any, *, headed: bool
+    artifacts: Sequence[Artifact], model: PreTrainedModel, *, headed: bool
 ) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
     """Fields of the configuration, the tensors, and notes, for LoRAs that act together.
 
@@ -54,7 +57,7 @@ def write(
     return fields, tensors, _notes(artifacts, len(parts), needed, rank, is_served=anatomy(model).kind == "decoder")
 
 
-def _parts(artifacts: Sequence[Artifact], model: Any) -> dict[nn.Module, list[Factors]]:
+def _parts(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Module, list[Factors]]:
     """Linear map -> the factors of everything that acts on it, each for the whole map, scale inside b."""
     found: dict[nn.Module, list[Factors]] = {}
     sites = anatomy(model).sites

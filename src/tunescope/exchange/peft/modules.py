@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 TASKS = {"decoder": "CAUSAL_LM", "encoder-decoder": "SEQ_2_SEQ_LM", "encoder": "FEATURE_EXTRACTION"}
 
 
-def find(model: Any, path: str) -> nn.Module | None:
+def find(model: PreTrainedModel, path: str) -> nn.Module | None:
     """The module inside the base model, whatever head the file's model had around it; None where there is none."""
     inside = path.removeprefix(f"{model.base_model_prefix}.")
     try:
@@ -22,7 +25,7 @@ def find(model: Any, path: str) -> nn.Module | None:
     return found if inside else None
 
 
-def linear_sites(model: Any) -> dict[nn.Module, list[Site]]:
+def linear_sites(model: PreTrainedModel) -> dict[nn.Module, list[Site]]:
     """Linear map -> the sites that it is made of: one, or q, k and v where the model fuses them."""
     found: dict[nn.Module, list[Site]] = {}
     for site in anatomy(model).sites.values():
@@ -31,7 +34,7 @@ def linear_sites(model: Any) -> dict[nn.Module, list[Site]]:
     return found
 
 
-def paths(model: Any, *, headed: bool) -> dict[nn.Module, str]:
+def paths(model: PreTrainedModel, *, headed: bool) -> dict[nn.Module, str]:
     """Module -> its name in the given model, or, headed, in the same model with a head around it."""
     around = f"{model.base_model_prefix}." if headed and model.base_model is model else ""
     return {module: f"{around}{name}" for name, module in model.named_modules()}

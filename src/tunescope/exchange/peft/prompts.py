@@ -7,7 +7,7 @@ prompt tuning and p-tuning: (n, width), in front of the text; in front of an enc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,11 +20,14 @@ from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.models.anatomy import anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 EMBEDDINGS = "prompt_embeddings"
 
 
 def read_prefix(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
 ) -> tuple[list[Artifact], list[str]]:
     """A `Prefix(positions="after")` with peft's keys and values, and what its reader should know.
 
@@ -62,7 +65,7 @@ def read_prefix(
 
 
 def read_prompt(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Any
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
 ) -> tuple[list[Artifact], list[str]]:
     """A `Soft` with peft's rows, and what its reader should know.
 
@@ -80,7 +83,7 @@ def read_prompt(
     return [Artifact(Soft(length=n), _as_trained({"embeddings": rows[:n]}, model))], notes
 
 
-def window_note(model: Any, n: int) -> list[str]:
+def window_note(model: PreTrainedModel, n: int) -> list[str]:
     """What to know of a model whose layers see a window: in peft its prefix leaves it, here it does not."""
     window = getattr(model.config, "sliding_window", None)
     if not window or not getattr(model.config, "use_sliding_window", True):
@@ -105,6 +108,6 @@ def _only(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Tensor:
     return found
 
 
-def _as_trained(tensors: Mapping[str, Tensor], model: Any) -> dict[str, Tensor]:
+def _as_trained(tensors: Mapping[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:
     dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     return {name: value.to(dtype, copy=True).contiguous() for name, value in tensors.items()}

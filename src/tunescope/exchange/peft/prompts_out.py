@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,10 +16,13 @@ from tunescope.methods.contexts.prefix import Prefix
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.family import find_family
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
 
 
-def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
+def write_prefix(artifact: Artifact, model: PreTrainedModel) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
     """Fields of the configuration, the tensors, and notes, for a folded prefix.
 
     A prefix whose text keeps its positions is written with its keys turned by n positions where positions are rotary:
@@ -64,7 +67,9 @@ def write_prefix(artifact: Artifact, model: Any) -> tuple[dict[str, Any], dict[s
     return fields, {EMBEDDINGS: flat}, [*notes, *window_note(model, spec.length)]
 
 
-def write_prompt(artifacts: list[Artifact], model: Any) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
+def write_prompt(
+    artifacts: list[Artifact], model: PreTrainedModel
+) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
     """Fields of the configuration, the tensors, and notes, for soft prompts, joined in their order."""
     rows = torch.cat([artifact.tensors["embeddings"] for artifact in artifacts])
     notes = [f"{len(artifacts)} soft prompts became one of {len(rows)} rows"] if len(artifacts) > 1 else []
@@ -86,7 +91,7 @@ def write_prompt(artifacts: list[Artifact], model: Any) -> tuple[dict[str, Any],
     return fields, {EMBEDDINGS: rows}, notes
 
 
-def _turned(spec: Prefix, model: Any) -> tuple[Callable[[Tensor], Tensor], list[str]]:
+def _turned(spec: Prefix, model: PreTrainedModel) -> tuple[Callable[[Tensor], Tensor], list[str]]:
     """What is done to a key for peft, which begins the text's positions behind the prefix."""
     if spec.positions == "after":
         return (lambda key: key), []

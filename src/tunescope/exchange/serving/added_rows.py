@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,11 @@ from torch.func import functional_call
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
-def with_rows(model: Any, rows: Tensor) -> Any:
+
+def with_rows(model: PreTrainedModel, rows: Tensor) -> Any:
     """A model of the same class whose last tokens are embedded as `rows`, its head untied; the given is unchanged.
 
     Every new row of the head is the mean of the old rows, so its logit is the mean of the other logits: greedy decoding

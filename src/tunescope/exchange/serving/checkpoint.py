@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope import __version__
 from tunescope.errors import UserError
@@ -18,11 +18,14 @@ from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import model_name
 from tunescope.system import files
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 MANIFEST = "tunescope-export.json"
 VERSION = 1
 
 
-def write(model: Any, tokenizer: Any, folder: Path) -> None:
+def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """The model's and the tokenizer's own files, readable as the umask says.
 
     Raises UserError where transformers does not save them.

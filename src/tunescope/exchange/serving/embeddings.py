@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import first_position
 from tunescope.tasks.prompts import templates
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 
 def merged(given: Outgoing) -> Any:
     """The model with the changes of weights in a copy of it; the model itself where there are none."""
@@ -24,7 +27,7 @@ def merged(given: Outgoing) -> Any:
     return merge(copy.deepcopy(given.model), *changes) if changes else given.model
 
 
-def rows(given: Outgoing, model: Any) -> Tensor:
+def rows(given: Outgoing, model: PreTrainedModel) -> Tensor:
     """(n, width): the contexts one after the other, in the precision of the model's embeddings."""
     weight = anatomy(model).table.weight
     made = [
@@ -45,7 +48,7 @@ def begins(given: Outgoing) -> bool:
     return any(isinstance(artifact.spec, Text) for artifact in given.artifacts)
 
 
-def room(model: Any) -> int | None:
+def room(model: PreTrainedModel) -> int | None:
     """How many tokens the model takes in all; None where no limit is known."""
     limit = getattr(model.config, "max_position_embeddings", None)
     return None if limit is None else limit - first_position(model)

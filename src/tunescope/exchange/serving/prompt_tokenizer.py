@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 TEXTS = ("The film was good.\nLabel:", "a", "1 + 1 =")  # of several kinds: a letter, digits, a line break
 JOINTS = ("", " ")  # between the prompt and the text: some tokenizers begin a word only behind a space
@@ -23,7 +26,7 @@ class Prompted:
     ids of the tuning, so that ids must be sent.
     """
 
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerBase
     tokens: tuple[str, ...]
     first: int
     front: tuple[int, ...]
@@ -67,7 +70,7 @@ def prompted(given: Any, rows: int, count: int, front: tuple[int, ...]) -> tuple
     return replace(found, text=text), len(fillers)
 
 
-def samples(tokenizer: Any) -> list[str]:
+def samples(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Texts to try a tokenizer on: three fixed ones, and one of tokens drawn from its vocabulary."""
     drawn = torch.randint(len(tokenizer), (12,), generator=torch.Generator().manual_seed(0)).tolist()
     return [*TEXTS, tokenizer.decode(drawn, skip_special_tokens=True).strip() or "b"]
@@ -82,7 +85,7 @@ def _reads_as_meant(found: Prompted, given: Any, opening: str) -> bool:
     )
 
 
-def _put_in_chat_template(tokenizer: Any, tokens: str) -> None:
+def _put_in_chat_template(tokenizer: PreTrainedTokenizerBase, tokens: str) -> None:
     """The prompt stands before all that a chat template writes, its start token too."""
     template = tokenizer.chat_template
     if isinstance(template, dict):

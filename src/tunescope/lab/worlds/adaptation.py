@@ -1,7 +1,9 @@
 """A pretrained world adapted to a lesson, the learning rate chosen by short trials on the development rows."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,6 +12,9 @@ from tunescope.lab.worlds.lessons import Lesson, exact, problem
 from tunescope.methods.typed import parse
 from tunescope.trial.train.loop import Diverged, train
 from tunescope.trial.train.settings import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +29,9 @@ class Course:
     trial: int = 0
 
 
-def adapted(model: Any, arm: str, given: Lesson, tests: dict[str, torch.Tensor], course: Course, seed: int) -> Any:
+def adapted(
+    model: PreTrainedModel, arm: str, given: Lesson, tests: dict[str, torch.Tensor], course: Course, seed: int
+) -> Any:
     """What came of it: {"exact": {test: share of whole answers right}, "rate", "steps", "curve", "trials", "trained"}.
 
     arm: as on the command line, "inputs:length=12" or "inputs+lora:rank=1". The model is left as it was.
@@ -39,14 +46,20 @@ def adapted(model: Any, arm: str, given: Lesson, tests: dict[str, torch.Tensor],
     return found | {"rate": rate, "trials": {f"{rate:g}": score for rate, score in trials.items()}}
 
 
-def unadapted(model: Any, answer: int, tests: dict[str, torch.Tensor]) -> Any:
+def unadapted(model: PreTrainedModel, answer: int, tests: dict[str, torch.Tensor]) -> Any:
     """The same of the frozen model, as it is."""
     scores = {name: exact(model, ids, answer) for name, ids in tests.items()}
     return {"exact": {name: sum(each) / len(each) for name, each in scores.items()}}
 
 
 def _run(
-    model: Any, arm: str, given: Lesson, tests: dict[str, torch.Tensor], rate: float, settings: Settings, seed: int
+    model: PreTrainedModel,
+    arm: str,
+    given: Lesson,
+    tests: dict[str, torch.Tensor],
+    rate: float,
+    settings: Settings,
+    seed: int,
 ) -> dict[str, Any]:
     with attach(model, *parse(arm), seed=seed) as tuned:
         tuned.train()

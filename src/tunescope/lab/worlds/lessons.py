@@ -4,9 +4,11 @@ A lesson is a tensor of ids, one sequence a row, input then answer, nothing betw
 indicator and no padding, as in Petrov et al. 2023, section 5, but for their padding that pretraining could attend to.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,6 +19,9 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds.skills import find
 from tunescope.lab.worlds.world import Part, World
 from tunescope.trial.train.loop import Problem
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 ROWS = 2**17  # training sequences; at 64 a step, 2,048 steps see none twice
 WATCHED = 500  # rows of a development score
@@ -80,7 +85,7 @@ class Unnamed:
         return ", ".join(self.skills)
 
 
-def check_room(model: Any, ids: Tensor) -> None:
+def check_room(model: PreTrainedModel, ids: Tensor) -> None:
     """UserError where the model's vocabulary or positions are too few for the ids."""
     needed, has = int(ids.max()) + 1, int(model.config.vocab_size)
     if needed > has:
@@ -90,13 +95,15 @@ def check_room(model: Any, ids: Tensor) -> None:
         raise UserError(f"This lesson has sequences of {length} tokens; the model has {room} positions.")
 
 
-def answer_logits(model: Any, ids: Tensor, answer: int) -> Tensor:
+def answer_logits(model: PreTrainedModel, ids: Tensor, answer: int) -> Tensor:
     """(rows, answer, vocabulary): what the model says of each answer token given all before it."""
     logits: Tensor = model(input_ids=ids[:, :-1], use_cache=False, logits_to_keep=answer).logits
     return logits
 
 
-def problem(model: Any, parameters: Mapping[str, Tensor], rate: float | Mapping[str, float], given: Lesson) -> Problem:
+def problem(
+    model: PreTrainedModel, parameters: Mapping[str, Tensor], rate: float | Mapping[str, float], given: Lesson
+) -> Problem:
     """The lesson on this model as the training loop wants it; its score is the share of right answer tokens."""
     check_room(model, given.train)
 
@@ -121,7 +128,7 @@ def _learned(answers: Tensor, given: Lesson) -> Tensor:
 
 
 @torch.no_grad()
-def right(model: Any, ids: Tensor, answer: int) -> Tensor:
+def right(model: PreTrainedModel, ids: Tensor, answer: int) -> Tensor:
     """(rows, answer): whether each answer token has the highest logit, the right answer so far given.
 
     A row that is all True is one that greedy decoding gets whole, and the other way round.
@@ -130,7 +137,7 @@ def right(model: Any, ids: Tensor, answer: int) -> Tensor:
     return torch.cat(parts)
 
 
-def exact(model: Any, ids: Tensor, answer: int) -> list[int]:
+def exact(model: PreTrainedModel, ids: Tensor, answer: int) -> list[int]:
     """One number a row: 1 where greedy decoding writes the whole answer."""
     found: list[int] = right(model, ids, answer).all(-1).int().tolist()
     return found

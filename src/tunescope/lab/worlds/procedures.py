@@ -4,9 +4,11 @@ Every step maps (rows, width) to (rows, width); a start is what is given, the fi
 are the states. Digits are below 10, sums are taken modulo 10.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +18,9 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds.lessons import WATCHED, Lesson
 from tunescope.lab.worlds.skills import Sequences
 from tunescope.lab.worlds.world import Part, part_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BASE = 10
 TRIES = 2  # rows drawn for each row wanted, a pass; the parts are eighths
@@ -69,7 +74,7 @@ def lesson(procedure: Procedure, count: int, seed: int, *, steps: bool) -> Lesso
 
 
 @torch.no_grad()
-def writes(model: Any, given: Tensor, count: int) -> Tensor:
+def writes(model: PreTrainedModel, given: Tensor, count: int) -> Tensor:
     """(rows, count): what the model goes on to write by itself, each token its likeliest."""
     ids = given
     for _ in range(count):

@@ -1,11 +1,13 @@
 """Pretrained worlds, cached by content: the same recipe on the same software is trained once on a machine."""
 
+from __future__ import annotations
+
 import os
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 
@@ -14,6 +16,9 @@ from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.system import files, run_folder
 from tunescope.trial.train.loop import train
 from tunescope.trial.train.settings import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class Curriculum(Protocol):
@@ -81,7 +86,7 @@ def pretrain(recipe: Pretraining[Any], given: Lesson) -> Any:
     return model.eval()
 
 
-def _rested(model: Any, score: Any) -> Any:
+def _rested(model: PreTrainedModel, score: Any) -> Any:
     """The score, taken without dropout."""
 
     def rested() -> float:
@@ -93,7 +98,7 @@ def _rested(model: Any, score: Any) -> Any:
     return rested
 
 
-def _put(model: Any, folder: Path) -> None:
+def _put(model: PreTrainedModel, folder: Path) -> None:
     """Whole or not at all; of two processes that make the same world, one keeps its own."""
     beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
     model.save_pretrained(beside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -22,13 +22,16 @@ from tunescope.models.anatomy import anatomy
 from tunescope.tasks.prompts.demonstrations import PARTS
 from tunescope.tasks.prompts.spans import Spans
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 Rule = Literal["anchors", "labels", "random"]
 SETS = 20  # random ones, of which "random-top" is the best
 
 
 def compress(
-    model: Any,
-    tokenizer: Any,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
     spans: Spans,
     keep: Rule | Sequence[int] = "anchors",
     *,
@@ -51,7 +54,9 @@ def compress(
     return kept(read(model, tokenizer, spans.ids, under), chosen, positions)
 
 
-def read(model: Any, tokenizer: Any, ids: Sequence[int], under: Sequence[Artifact] = ()) -> Artifact:
+def read(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], under: Sequence[Artifact] = ()
+) -> Artifact:
     """A text as the keys and values of all its positions, from one pass of the frozen model behind what is `under`."""
     check_causal(anatomy(model).kind)
     limit = getattr(model.config, "max_position_embeddings", None)
@@ -105,7 +110,7 @@ def random_sets(spans: Spans, seed: int, count: int = SETS) -> list[tuple[int, .
     return [positions_of(spans, "random", count * seed + number) for number in range(count)]
 
 
-def text_anchor(tokenizer: Any, spans: Spans) -> Artifact:
+def text_anchor(tokenizer: PreTrainedTokenizerBase, spans: Spans) -> Artifact:
     """The tokens that the rule "anchors" keeps as a plain text: read on its own, nothing of the inputs is in it."""
     ids = [spans.ids[at] for at in positions_of(spans, "anchors")]
     return Artifact(Text(text=tokenizer.decode(ids)), {"ids": torch.tensor(ids)}, None, tokenizer_hash(tokenizer))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,8 +13,18 @@ from tunescope.errors import UserError
 from tunescope.probes.anchors.prompts import Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers, saliency
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def importance(model: Any, tokenizer: Any, prompts: Sequence[Prompt], choices: Choices, *, at_once: int = 8) -> Tensor:
+
+def importance(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Prompt],
+    choices: Choices,
+    *,
+    at_once: int = 8,
+) -> Tensor:
     """(length of the demonstrations,): saliency of all that a query takes from each position, over all layers.
 
     The sum over layers, over the query's tokens i and over the prompts of I(i, j). What demonstrations take from one

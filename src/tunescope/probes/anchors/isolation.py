@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,17 +17,20 @@ from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.prompts import Batch
 from tunescope.tasks.prompts.spans import Spans
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 Words = Sequence[tuple[int, ...]]
 
 
-def modules(model: Any, layers: Sequence[int]) -> list[str]:
+def modules(model: PreTrainedModel, layers: Sequence[int]) -> list[str]:
     """The attention modules in which demonstrations read one another, of these layers."""
     stack = "encoder" if anatomy(model).kind == "encoder-decoder" else "decoder"
     return [f"{stack}.{layer}.self" for layer in layers]
 
 
 @contextmanager
-def isolated(model: Any, batch: Batch, words: Sequence[Words], names: Sequence[str]) -> Iterator[None]:
+def isolated(model: PreTrainedModel, batch: Batch, words: Sequence[Words], names: Sequence[str]) -> Iterator[None]:
     """Within it each word attends to itself alone in the attention modules named (Wang et al. 2023, section 2.2).
 
     A word of several tokens still reads itself from its beginning. In an encoder it is cut off from both sides. With no

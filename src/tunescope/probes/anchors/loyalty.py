@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 from tunescope.tasks.task import Encoded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 NOTHING = Spans((), (), ())
 TIMED = 20  # queries whose time is taken, each alone
@@ -63,8 +66,8 @@ class Queries:
     under: deltas that are in force and contexts that stand before. k: of word loyalty. at_once: rows in one batch.
     """
 
-    model: Any
-    tokenizer: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     rows: Sequence[Encoded]
     choices: Choices
     under: Sequence[Artifact] = ()

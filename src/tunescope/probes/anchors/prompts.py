@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.prompts.spans import Spans
 from tunescope.tasks.task import Encoded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ class Batch:
         return self.columns([prompt.spans.of("label") for prompt in self.prompts])
 
 
-def batch(model: Any, tokenizer: Any, prompts: Sequence[Prompt], lead: Sequence[int] = ()) -> Batch:
+def batch(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompts: Sequence[Prompt], lead: Sequence[int] = ()
+) -> Batch:
     """The prompts as one batch for a decoder or an encoder-decoder (there they stand on the encoder's side).
 
     lead: what every answer begins with, already read.
@@ -118,7 +123,7 @@ def batch(model: Any, tokenizer: Any, prompts: Sequence[Prompt], lead: Sequence[
     return Batch(tuple(prompts), inputs, mask.argmax(1), mask.bool(), answer)
 
 
-def check_room(model: Any, prompts: Sequence[Prompt], extra: int = 0) -> None:
+def check_room(model: PreTrainedModel, prompts: Sequence[Prompt], extra: int = 0) -> None:
     """UserError for a prompt that is longer than the model."""
     limit = getattr(model.config, "max_position_embeddings", None)
     longest = max(prompts, key=lambda prompt: len(prompt.ids))

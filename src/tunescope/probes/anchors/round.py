@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 
 @dataclass(frozen=True)
 class Round:
@@ -25,8 +28,8 @@ class Round:
     labels: the classes, in the order of `choices.tokens`. seed: of the draw. at_once: prompts in one batch.
     """
 
-    model: Any
-    tokenizer: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
     choices: Choices
     labels: Sequence[str]
     prompts: Sequence[Prompt]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -16,11 +16,14 @@ from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.site_hooks import frozen, logits_at
 from tunescope.probes.anchors.prompts import Batch
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 Take = Callable[[str, Tensor], None]
 
 
 def saliency(
-    model: Any, batch: Batch, choices: Tensor, gold: Tensor, take: Take, *, at_once: int | None = None
+    model: PreTrainedModel, batch: Batch, choices: Tensor, gold: Tensor, take: Take, *, at_once: int | None = None
 ) -> Tensor:
     """Hand the saliency of every attention module to `take(name, (batch, query, key))`, and return the class logits.
 
@@ -42,7 +45,9 @@ def saliency(
     return logits
 
 
-def _pass(model: Any, batch: Batch, choices: Tensor, gold: Tensor, names: Sequence[str], take: Take) -> Tensor:
+def _pass(
+    model: PreTrainedModel, batch: Batch, choices: Tensor, gold: Tensor, names: Sequence[str], take: Take
+) -> Tensor:
     """One run and one way back; the graph begins at the first of the modules."""
     with ExitStack() as stack:
         stack.enter_context(frozen(model))
@@ -61,7 +66,7 @@ def _watched(name: str, take: Take) -> Edit:
     return watching(told)
 
 
-def answers(model: Any, batch: Batch) -> Tensor:
+def answers(model: PreTrainedModel, batch: Batch) -> Tensor:
     """(batch, vocabulary): what the model says where the answer begins, in float32 at least."""
     length = batch.inputs["decoder_input_ids" if "decoder_input_ids" in batch.inputs else "input_ids"].shape[1]
     where = torch.zeros(len(batch.real), length, dtype=torch.bool, device=batch.real.device)

@@ -1,18 +1,23 @@
 """What a model writes after one token of context, and sequences to be written that no token gives."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tunescope.models.anatomy import anatomy
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 LENGTH = 10  # tokens of a completion
 ROUNDS = 20  # of drawing, before fewer targets are taken than asked for
 TOGETHER = 512  # contexts completed at once
 
 
-def completions(model: Any, embeddings: Tensor) -> Tensor:
+def completions(model: PreTrainedModel, embeddings: Tensor) -> Tensor:
     """(contexts, LENGTH): what the model writes greedily after each embedding (contexts, width) alone.
 
     No other token stands in front, and an end of sequence is a token like any other.
@@ -21,7 +26,9 @@ def completions(model: Any, embeddings: Tensor) -> Tensor:
         return torch.cat([_written(model, part, None, None) for part in torch.split(embeddings, TOGETHER)])
 
 
-def targets(model: Any, temperature: float | None, count: int, without: Tensor, generator: torch.Generator) -> Tensor:
+def targets(
+    model: PreTrainedModel, temperature: float | None, count: int, without: Tensor, generator: torch.Generator
+) -> Tensor:
     """(at most `count`, LENGTH): distinct sequences, none of them a row of `without`.
 
     Drawn from the model after a random token at a temperature, or uniformly from the vocabulary (None). Fewer than
@@ -39,7 +46,7 @@ def targets(model: Any, temperature: float | None, count: int, without: Tensor, 
     return torch.tensor(found)
 
 
-def _drawn(model: Any, temperature: float | None, count: int, generator: torch.Generator) -> Tensor:
+def _drawn(model: PreTrainedModel, temperature: float | None, count: int, generator: torch.Generator) -> Tensor:
     size = model.config.vocab_size
     if temperature is None:
         return torch.randint(size, (count, LENGTH), generator=generator)
@@ -48,7 +55,9 @@ def _drawn(model: Any, temperature: float | None, count: int, generator: torch.G
         return _written(model, begin, temperature, generator)
 
 
-def _written(model: Any, begin: Tensor, temperature: float | None, generator: torch.Generator | None) -> Tensor:
+def _written(
+    model: PreTrainedModel, begin: Tensor, temperature: float | None, generator: torch.Generator | None
+) -> Tensor:
     """(contexts, LENGTH) after embeddings (contexts, width); greedy where the temperature is None."""
     out, ids = model(inputs_embeds=begin[:, None], use_cache=True), []
     for _ in range(LENGTH):

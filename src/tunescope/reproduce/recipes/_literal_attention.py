@@ -4,10 +4,12 @@ No line of it is shared with `tunescope.attachment.attention.function`. Queries,
 transformers makes; the context's keys and values stand beside the text's, never joined to them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,9 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
 from tunescope.methods.form import Form
 from tunescope.reproduce.recipes._formula import Names, computed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NAME = "tunescope-literal"
 STATE = "_tunescope_literal"
@@ -76,7 +81,7 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 
 @contextmanager
-def written_out(model: Any, added: Mapping[nn.Module, Added]) -> Iterator[None]:
+def written_out(model: PreTrainedModel, added: Mapping[nn.Module, Added]) -> Iterator[None]:
     """Within it the model's attention is the one above, with these contexts; afterwards its own again."""
     before = model.config._attn_implementation
     try:

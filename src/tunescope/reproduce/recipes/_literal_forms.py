@@ -4,9 +4,11 @@ Shared with `attach` are the places alone (`tunescope.models.sites`) and, of a p
 maps.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +25,9 @@ from tunescope.models.sites import Site, Tap
 from tunescope.reproduce.recipes._formula import Names, computed
 from tunescope.reproduce.recipes._literal_attention import Added, written_out
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 Given = dict[str, Tensor]
 OUTPUT = "output"
 
@@ -34,7 +39,7 @@ class Compared(NamedTuple):
     change: float
 
 
-def moved(model: Any, specs: Sequence[Spec]) -> list[Artifact]:
+def moved(model: PreTrainedModel, specs: Sequence[Spec]) -> list[Artifact]:
     """Artifacts of the specs, every tensor away from its start, where much is zero."""
     artifacts = initialised(model, specs, None, 0)
     g = torch.Generator().manual_seed(0)
@@ -44,7 +49,7 @@ def moved(model: Any, specs: Sequence[Spec]) -> list[Artifact]:
     return artifacts
 
 
-def compared(model: Any, artifacts: Sequence[Artifact], given: Given) -> dict[str, Compared]:
+def compared(model: PreTrainedModel, artifacts: Sequence[Artifact], given: Given) -> dict[str, Compared]:
     """Every site of the model ("decoder.0.self.heads", ...) and its OUTPUT, over all entries of the text."""
     with torch.no_grad(), written_out(model, {}):
         bare = _run(model, given)
@@ -69,7 +74,7 @@ def _form(artifact: Artifact) -> Form:
     return form
 
 
-def _run(model: Any, given: Given) -> dict[str, Tensor]:
+def _run(model: PreTrainedModel, given: Given) -> dict[str, Tensor]:
     """What leaves every site, after all that acts there, and the model's output: (batch, length, width) each."""
     kept: dict[str, Tensor] = {}
     with ExitStack() as stack:
@@ -100,7 +105,7 @@ def _kept(tap: Tap, kept: dict[str, Tensor], name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _formulas(model: Any, artifacts: Sequence[Artifact], given: Given) -> Iterator[None]:
+def _formulas(model: PreTrainedModel, artifacts: Sequence[Artifact], given: Given) -> Iterator[None]:
     """Contexts in the written-out attention, deltas as hooks that compute their formulas."""
     added: dict[nn.Module, Added] = {}
     sites = anatomy(model).sites
@@ -117,7 +122,7 @@ def _formulas(model: Any, artifacts: Sequence[Artifact], given: Given) -> Iterat
         yield
 
 
-def _contexts(model: Any, artifact: Artifact, start: Tensor | None) -> dict[nn.Module, Added]:
+def _contexts(model: PreTrainedModel, artifact: Artifact, start: Tensor | None) -> dict[nn.Module, Added]:
     spec = artifact.spec
     assert isinstance(spec, KVContext)
     modules = {found.name: found.module for found in reached(model)}
@@ -153,7 +158,7 @@ def _at_site(artifact: Artifact, site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def _at_parameters(model: Any, artifact: Artifact) -> Iterator[None]:
+def _at_parameters(model: PreTrainedModel, artifact: Artifact) -> Iterator[None]:
     """Every module that has a changed parameter, its output as the form says."""
     form, places = _form(artifact), named_parameters(model)
     changes: dict[nn.Module, dict[str, Tensor]] = {}
@@ -175,7 +180,7 @@ def _applied(form: Form, seen: Mapping[str, Tensor], tensors: Mapping[str, Tenso
     return computed(form.composition, Names({**seen, "change": change}, tensors, n_heads))
 
 
-def _joined(model: Any, artifacts: Sequence[Artifact], given: Given) -> Given:
+def _joined(model: PreTrainedModel, artifacts: Sequence[Artifact], given: Given) -> Given:
     """The inputs with token contexts among the embeddings, as their forms say."""
     for artifact in artifacts:
         if isinstance(artifact.spec, TokenContext):

@@ -1,6 +1,8 @@
 """The worlds of named skills as recipes use them: pretrained from a recipe's settings, searched, and scored."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,6 +18,9 @@ from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.settings import Settings as Training
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def world(settings: Settings, shape: tuple[int, int, int], seed: int, **fields: Any) -> Pretraining[Named]:
@@ -33,7 +38,7 @@ def world(settings: Settings, shape: tuple[int, int, int], seed: int, **fields: 
     return Pretraining(named, Shape(layers, heads, width, initial=width**-0.5), training, settings["rate"], seed)
 
 
-def bench(settings: Settings, made: Pretraining[Named], model: Any, skill: str) -> Any:
+def bench(settings: Settings, made: Pretraining[Named], model: PreTrainedModel, skill: str) -> Any:
     """Rows of the skill without its name, as searches take them."""
     inputs, words = made.curriculum.world, tokenizer(made.curriculum)
     parts: dict[str, list[Any]] = {
@@ -46,7 +51,7 @@ def bench(settings: Settings, made: Pretraining[Named], model: Any, skill: str) 
     return Bench(plan, model, words, "decoder", prepared, splits, {}, fingerprint(model), torch.device("cpu"))
 
 
-def right(settings: Settings, made: Pretraining[Named], model: Any, skill: str, prompt: str) -> float:
+def right(settings: Settings, made: Pretraining[Named], model: PreTrainedModel, skill: str, prompt: str) -> float:
     """The share of the skill's test rows that the model answers whole behind the prompt."""
     ids = torch.tensor(tokenizer(made.curriculum)(prompt)["input_ids"], dtype=torch.int64)
     inputs = made.curriculum.world

@@ -1,7 +1,9 @@
 """How a prefix is used: how attention is spread over it, and in how many directions its bias varies over inputs."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +13,9 @@ from tunescope.models.anatomy import anatomy
 from tunescope.probes.looks.subspace import subspace
 from tunescope.probes.see import exact_weights
 from tunescope.tasks.answers.batches import padded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TOGETHER = 16  # inputs of one recorded run
 
@@ -29,7 +34,7 @@ class Use(NamedTuple):
     span: Tensor
 
 
-def prefix_use(model: Any, inputs: Sequence[Sequence[int]]) -> dict[str, Use]:
+def prefix_use(model: PreTrainedModel, inputs: Sequence[Sequence[int]]) -> dict[str, Use]:
     """ "decoder.0.self" -> Use of the prefix that is attached, at one position of each input.
 
     That position is the last of the input, or the first of an encoder's, where its head reads.

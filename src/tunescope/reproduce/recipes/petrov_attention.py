@@ -8,6 +8,8 @@ Behind the first layer inputs differ too, so the identity says nothing there; ho
 own.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ from tunescope.reproduce.recipe import Ask, Found, Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
 
 TITLE = "A prefix only scales the first layer's attention over the text, and adds a bias: the largest deviation"
 SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 4 and its check on LLaMA-7B"
@@ -137,7 +140,7 @@ def _most(values: Iterable[float]) -> Cell:
     return Cell((found,), digits=3 if found else 0)
 
 
-def _asked(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str, "Tensor"]]]:
+def _asked(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str, Tensor]]]:
     """The model in the unit's precision, and its inputs in batches, padded on the right."""
     import torch
 
@@ -157,7 +160,7 @@ def _asked(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str
     return model.to(dtype).eval(), _batches(model, rows, pad_id(tokenizer))
 
 
-def _batches(model: Any, rows: list[list[int]], pad: int) -> list[dict[str, "Tensor"]]:
+def _batches(model: PreTrainedModel, rows: list[list[int]], pad: int) -> list[dict[str, Tensor]]:
     import torch
 
     from tunescope.tasks.answers.batches import padded
@@ -171,6 +174,6 @@ def _batches(model: Any, rows: list[list[int]], pad: int) -> list[dict[str, "Ten
     return batches
 
 
-def _real(batch: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+def _real(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     mask = batch["attention_mask"].bool()
     return {"encoder": mask, "decoder": mask}

@@ -5,6 +5,8 @@ trained, and towards what, is not in its repository. Here every virtual token ha
 from the model itself, or at random. A target counts as reached where greedy decoding writes all of it.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
@@ -20,6 +22,7 @@ from tunescope.trial.train.settings import Settings as Training
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel
 
 TITLE = "Greedy completions of one token of context: every token there is, and virtual tokens trained for a completion"
 SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 3"
@@ -70,7 +73,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     return reach(model, wanted, settings, unit["seed"]) if len(wanted) else {"contexts": 0}
 
 
-def reach(model: Any, wanted: "Tensor", settings: Settings, seed: int) -> dict[str, Any]:
+def reach(model: PreTrainedModel, wanted: Tensor, settings: Settings, seed: int) -> dict[str, Any]:
     """Train one embedding for each target (n, LENGTH), all at once, from those of random tokens.
 
     A target is reached where any of the evaluations saw it written whole.
@@ -83,7 +86,7 @@ def reach(model: Any, wanted: "Tensor", settings: Settings, seed: int) -> dict[s
     soft = table(torch.randint(model.config.vocab_size, (len(wanted),), generator=generator)).clone().requires_grad_()
     best = torch.zeros(len(wanted), dtype=torch.long)  # tokens right in a row, at any evaluation
 
-    def loss(rows: list[int]) -> "Tensor":
+    def loss(rows: list[int]) -> Tensor:
         states = torch.cat([soft[rows, None], table(wanted[rows, :-1])], 1)
         logits = model(inputs_embeds=states, use_cache=False).logits
         return F.cross_entropy(logits.flatten(0, 1), wanted[rows].flatten())
@@ -131,7 +134,7 @@ def _training(steps: int, rows: int) -> Any:
     return Training(steps=steps, batch_size=rows, clip=1e9, eval_every=-(-steps // 5), patience=steps)
 
 
-def _distinct(sequences: "Tensor") -> int:
+def _distinct(sequences: Tensor) -> int:
     return len(set(map(tuple, sequences.tolist())))
 
 

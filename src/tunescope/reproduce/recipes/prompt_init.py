@@ -5,8 +5,10 @@ of the labels, how many are among the five nearest of some virtual token, before
 the tokens that the trained prompt is nearest to. `tunescope probe neighbours` on a line's artifact has all of them.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
@@ -16,6 +18,9 @@ from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import run_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 TITLE = "Soft prompts that begin as noise, as words, as the labels, and what can be read in them"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3b; section 7 (class labels persist)"
@@ -75,7 +80,7 @@ def _share(rows: Any, table: Any, labels: set[int]) -> float:
     return len(labels & near) / len(labels)
 
 
-def _words(rows: Any, table: Any, tokenizer: Any) -> list[tuple[str, float]]:
+def _words(rows: Any, table: Any, tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, float]]:
     """The token nearest to each virtual token and its cosine; those that are nearest of all."""
     near = neighbours(rows, table, 1)
     pairs = zip(tokenizer.convert_ids_to_tokens(near.ids[:, 0].tolist()), near.cosine[:, 0].tolist(), strict=True)

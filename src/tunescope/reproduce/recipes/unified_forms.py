@@ -6,13 +6,18 @@ that it is a gated multi-head parallel adapter, the paper's identity (section 3.
 that identity.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.models.family import family_names
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 TITLE = "What each method adds, where and how, said by its own file, and how far it is from what it says"
 SOURCE = "He et al. 2022 (arXiv:2110.04366), sections 3.1 to 3.3 and Table 1"
@@ -150,7 +155,7 @@ def _methods() -> tuple[list[str], list[str]]:
     return [name for name, does in stated.items() if does], [name for name, does in stated.items() if not does]
 
 
-def _inputs(model: Any, tokens: int) -> dict[str, Any]:
+def _inputs(model: PreTrainedModel, tokens: int) -> dict[str, Any]:
     """Two texts; for an encoder-decoder two outputs; where the output of a decoder begins."""
     import torch
 

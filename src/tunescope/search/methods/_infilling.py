@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from tunescope.errors import UserError
 from tunescope.tasks.answers.batches import evaluating, exact, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.prompts.templates import Ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ROWS = 64  # of the decoder at once
 
@@ -57,7 +60,7 @@ class Allowed:
         return (self.sentinels[span + 1], self.end) if last else (self.sentinels[span + 1],)
 
 
-def sentinels(tokenizer: Any, count: int) -> Ids:
+def sentinels(tokenizer: PreTrainedTokenizerBase, count: int) -> Ids:
     """The ids of T5's first sentinels.
 
     Raises UserError for a tokenizer that does not have them.
@@ -72,7 +75,9 @@ def sentinels(tokenizer: Any, count: int) -> Ids:
     return found
 
 
-def filled(model: Any, tokenizer: Any, texts: Sequence[Ids], allowed: Allowed, beam: int) -> list[Filling]:
+def filled(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Ids], allowed: Allowed, beam: int
+) -> list[Filling]:
     """The best fillings, best first, at most `beam` of them, no two with the same spans.
 
     texts: the encoder's side of each example, with the sentinels where the spans are. In every step the `beam` best of
@@ -120,7 +125,7 @@ def _with(one: Filling, token: int, score: float, ends: Ids, allowed: Allowed) -
     return Filling((*one.spans, *more), score, written)
 
 
-def _read(model: Any, tokenizer: Any, texts: Sequence[Ids]) -> tuple[Tensor, Tensor]:
+def _read(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Ids]) -> tuple[Tensor, Tensor]:
     """The encoder's states (texts, tokens, width) and mask, once for the whole search."""
     ids, mask = padded(texts, pad_id(tokenizer), model.device, left=False)
     encoder = model.get_encoder()
@@ -131,7 +136,7 @@ def _read(model: Any, tokenizer: Any, texts: Sequence[Ids]) -> tuple[Tensor, Ten
     return torch.cat(parts), mask
 
 
-def _next(model: Any, states: Tensor, mask: Tensor, written: Sequence[Ids]) -> Tensor:
+def _next(model: PreTrainedModel, states: Tensor, mask: Tensor, written: Sequence[Ids]) -> Tensor:
     """(written, vocabulary): the mean over the texts of each next token's log-probability, float64."""
     from transformers.modeling_outputs import BaseModelOutput
 

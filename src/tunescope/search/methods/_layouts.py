@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts.mask import escaped
 from tunescope.tasks.prompts.templates import Ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ANSWER = ""  # among a layout's items: no field is named so
 
@@ -63,7 +66,7 @@ def layouts(fields: Sequence[str], *, ends: bool) -> list[Layout]:
     )
 
 
-def spoken(tokenizer: Any, span: Ids) -> str:
+def spoken(tokenizer: PreTrainedTokenizerBase, span: Ids) -> str:
     """The span's text as it goes on from a word, its leading space with it; runs of white space are one space."""
     before = tokenizer("a", add_special_tokens=False)["input_ids"]
     start, whole = (
@@ -72,7 +75,7 @@ def spoken(tokenizer: Any, span: Ids) -> str:
     return re.sub(r"\s+", " ", whole[len(start) :]).rstrip()
 
 
-def text_tokens(tokenizer: Any, forbid: Sequence[str]) -> Ids:
+def text_tokens(tokenizer: PreTrainedTokenizerBase, forbid: Sequence[str]) -> Ids:
     """The tokens that a span may hold: none that is special, blank or all underscores, none that says `forbid`."""
     special, banned = set(tokenizer.all_special_ids), set(forbid)
     texts: Mapping[int, str] = {

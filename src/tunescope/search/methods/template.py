@@ -14,6 +14,8 @@ from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tu
 from tunescope.search.search import Found, Point, Say, Search
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
     from tunescope.search.methods._layouts import Layout
     from tunescope.trial.bench import Bench
 
@@ -144,7 +146,9 @@ def _drawn(bench: Bench, per_class: int, seed: int) -> list[Any]:
     return [rows[index] for index in sorted(chosen)]
 
 
-def _texts(bench: Bench, layout: Layout, rows: Sequence[Any], tokenizer: Any) -> list[tuple[int, ...]]:
+def _texts(
+    bench: Bench, layout: Layout, rows: Sequence[Any], tokenizer: PreTrainedTokenizerBase
+) -> list[tuple[int, ...]]:
     """What the writing model reads for each row: its fields and its label word around the spans, cut to LONGEST."""
     from tunescope.tasks.prompts import templates
 

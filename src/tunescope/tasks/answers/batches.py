@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from tunescope.attachment.guards.marks import wants_output_start
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:
@@ -25,13 +28,15 @@ def padded(rows: Sequence[Sequence[int]], value: int, device: torch.device, *, l
     return ids.to(device), mask.to(device)
 
 
-def pad_id(tokenizer: Any) -> int:
+def pad_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """The padding id; any id will do under a mask, so the end's, or else 0, where there is none."""
     found = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
     return int(next(one for one in found if one is not None))
 
 
-def decoder_keywords(model: Any, mask: Tensor, starts: Tensor | None, n_last: int | None = None) -> dict[str, Tensor]:
+def decoder_keywords(
+    model: PreTrainedModel, mask: Tensor, starts: Tensor | None, n_last: int | None = None
+) -> dict[str, Tensor]:
     """Positions counted over real tokens (of the last ``n_last`` columns), and where the output starts.
 
     ``starts``: (batch,) column of the last prompt token; passed on only to models that ask for it.
@@ -52,7 +57,7 @@ def batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
 
 
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: PreTrainedModel) -> Iterator[None]:
     """No gradients and no dropout inside; afterwards every module is in the mode it was in."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
@@ -64,7 +69,9 @@ def evaluating(model: Any) -> Iterator[None]:
             module.training = mode
 
 
-def scored(model: Any, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]) -> Tensor:
+def scored(
+    model: PreTrainedModel, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]
+) -> Tensor:
     """Each row's scores (rows, labels), from those of batches; no gradients, no dropout."""
     found: list[Tensor] = [torch.empty(0)] * len(rows)
     with evaluating(model):

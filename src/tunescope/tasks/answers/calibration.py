@@ -6,7 +6,7 @@ Zhao et al. 2021 (arXiv:2102.09690), section 5.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -15,11 +15,20 @@ from tunescope.tasks.answers import choices
 from tunescope.tasks.prompts import mask, templates
 from tunescope.tasks.task import Encoded, Labelled
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
 
 def calibrated(
-    task: Labelled, model: Any, tokenizer: Any, *, model_kind: str, bos: bool = True, room: int | None = None
+    task: Labelled,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    model_kind: str,
+    bos: bool = True,
+    room: int | None = None,
 ) -> Labelled:
     """The task with the `prior` of this model, as it stands with whatever is attached to it.
 
@@ -40,7 +49,9 @@ def calibrated(
     return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))  # type: ignore[type-var]
 
 
-def contentless(task: Labelled, tokenizer: Any, *, model_kind: str, bos: bool, room: int | None) -> list[Encoded]:
+def contentless(
+    task: Labelled, tokenizer: PreTrainedTokenizerBase, *, model_kind: str, bos: bool, room: int | None
+) -> list[Encoded]:
     """The rows without content, as the task asks them.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -13,8 +13,13 @@ from tunescope.tasks.answers.batches import evaluating, scored
 from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def loss(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+
+def loss(
+    model: PreTrainedModel, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: PreTrainedTokenizerBase
+) -> Tensor:
     """Scalar. words: the label words' tokens in the labels' order, which only a loss at a mask looks at."""
     if batch[0].slot is not None:
         return masked.mask_losses(model, batch, words, tokenizer).mean()
@@ -23,7 +28,9 @@ def loss(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: 
     return likelihood.target_loss(model, batch, tokenizer, start=_start(model))
 
 
-def losses(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+def losses(
+    model: PreTrainedModel, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: PreTrainedTokenizerBase
+) -> Tensor:
     """(rows,): the same of each row, summed over the tokens of its word."""
     if batch[0].slot is not None:
         return masked.mask_losses(model, batch, words, tokenizer)
@@ -32,7 +39,9 @@ def losses(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer
     return likelihood.target_losses(model, batch, tokenizer, start=_start(model))
 
 
-def scores(model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+def scores(
+    model: PreTrainedModel, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: PreTrainedTokenizerBase
+) -> Tensor:
     """(rows, labels): a head's logits, at a mask the words' logits, elsewhere the log-probability of the whole word."""
     if not words:
         return likelihood.head_scores(model, rows, tokenizer)
@@ -43,7 +52,11 @@ def scores(model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer:
 
 
 def all_scores(
-    model: Any, rows: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any, batch_size: int = 32
+    model: PreTrainedModel,
+    rows: Sequence[Encoded],
+    words: Sequence[Ids],
+    tokenizer: PreTrainedTokenizerBase,
+    batch_size: int = 32,
 ) -> Tensor:
     """`scores` of any number of rows, in batches."""
     n_long = max(1, sum(len(word) > 1 for word in words))
@@ -58,10 +71,10 @@ def all_scores(
 
 
 def choices(
-    model: Any,
+    model: PreTrainedModel,
     rows: Sequence[Encoded],
     words: Sequence[Ids],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     batch_size: int,
     prior: Sequence[float] | None = None,
 ) -> list[int]:
@@ -74,5 +87,5 @@ def choices(
     return chosen
 
 
-def _start(model: Any) -> int | None:
+def _start(model: PreTrainedModel) -> int | None:
     return likelihood.decoder_start(model) if model.config.is_encoder_decoder else None

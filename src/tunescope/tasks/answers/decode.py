@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
 from tunescope.tasks.answers.likelihood import shifted_right
@@ -13,6 +13,9 @@ from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.prompts.languages import has_languages
 from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,24 @@ class Sampling:
     seed: int
 
 
-def greedy(model: Any, rows: Sequence[Encoded], tokenizer: Any, max_new_tokens: int, batch_size: int) -> list[str]:
+def greedy(
+    model: PreTrainedModel,
+    rows: Sequence[Encoded],
+    tokenizer: PreTrainedTokenizerBase,
+    max_new_tokens: int,
+    batch_size: int,
+) -> list[str]:
     """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
     return written(model, rows, tokenizer, Writing(), max_new_tokens, batch_size)
 
 
 def written(
-    model: Any, rows: Sequence[Encoded], tokenizer: Any, writing: Writing, max_new_tokens: int, batch_size: int
+    model: PreTrainedModel,
+    rows: Sequence[Encoded],
+    tokenizer: PreTrainedTokenizerBase,
+    writing: Writing,
+    max_new_tokens: int,
+    batch_size: int,
 ) -> list[str]:
     """The same, as `writing` says: of beams, the text of the best one."""
     how = writing.keywords() | {"max_new_tokens": max_new_tokens}
@@ -37,9 +51,9 @@ def written(
 
 
 def sampled(
-    model: Any,
+    model: PreTrainedModel,
     rows: Sequence[Encoded],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     max_new_tokens: int,
     batch_size: int,
     sampling: Sampling,
@@ -59,9 +73,9 @@ def sampled(
 
 
 def _texts(
-    model: Any,
+    model: PreTrainedModel,
     rows: Sequence[Encoded],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     how: Mapping[str, Any],
     batch_size: int,
     no_repeat: int = 0,
@@ -75,7 +89,13 @@ def _texts(
     return texts
 
 
-def _decoded(model: Any, batch: Sequence[Encoded], tokenizer: Any, how: Mapping[str, Any], no_repeat: int) -> list[str]:
+def _decoded(
+    model: PreTrainedModel,
+    batch: Sequence[Encoded],
+    tokenizer: PreTrainedTokenizerBase,
+    how: Mapping[str, Any],
+    no_repeat: int,
+) -> list[str]:
     from transformers import GenerationConfig
 
     encoder_decoder = bool(model.config.is_encoder_decoder)
@@ -107,20 +127,20 @@ def _rules(no_repeat: int, begun: int) -> Any:
     return LogitsProcessorList([lambda ids, scores: rule(ids[:, begun:], scores)])
 
 
-def _language(tokenizer: Any) -> int | None:
+def _language(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """The token that an answer begins with, where that is its language: training has it there, and decoding is told."""
     front = edges(tokenizer, target=True)[0] if has_languages(tokenizer) else ()
     return front[0] if front else None
 
 
-def _start(model: Any, batch: Sequence[Encoded], pad: int) -> int:
+def _start(model: PreTrainedModel, batch: Sequence[Encoded], pad: int) -> int:
     """The decoder's first token, which is the one the model puts before the same targets in training."""
     labels, _ = padded([batch[0].target_ids], -100, model.device, left=False)
     return int(shifted_right(model, labels, pad)[0, 0])
 
 
 @contextmanager
-def _only(model: Any, config: Any) -> Iterator[None]:
+def _only(model: PreTrainedModel, config: Any) -> Iterator[None]:
     """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
     own = model.generation_config
     model.generation_config = config
@@ -130,7 +150,7 @@ def _only(model: Any, config: Any) -> Iterator[None]:
         model.generation_config = own
 
 
-def _text(tokenizer: Any, answer: list[int]) -> str:
+def _text(tokenizer: PreTrainedTokenizerBase, answer: list[int]) -> str:
     if tokenizer.eos_token_id in answer:
         answer = answer[: answer.index(tokenizer.eos_token_id)]
     text: str = tokenizer.decode(answer, skip_special_tokens=True, clean_up_tokenization_spaces=False)

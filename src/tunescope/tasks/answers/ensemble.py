@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,16 +14,27 @@ from tunescope.tasks.answers.calibration import share
 from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded, Labelled, Prediction, with_front
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 
 def predicted(
-    task: Labelled, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+    task: Labelled,
+    model: PreTrainedModel,
+    sets: Sequence[Sequence[Encoded]],
+    tokenizer: PreTrainedTokenizerBase,
+    prior: Tensor | None = None,
 ) -> list[Prediction]:
     """For each row the label of the highest of its `averaged` scores, the first of equals."""
     return task.answered(sets[0], averaged(task, model, sets, tokenizer, prior).argmax(-1).tolist())
 
 
 def averaged(
-    task: Labelled, model: Any, sets: Sequence[Sequence[Encoded]], tokenizer: Any, prior: Tensor | None = None
+    task: Labelled,
+    model: PreTrainedModel,
+    sets: Sequence[Sequence[Encoded]],
+    tokenizer: PreTrainedTokenizerBase,
+    prior: Tensor | None = None,
 ) -> Tensor:
     """(rows, labels): the mean over the sets of the labels' scores.
 
@@ -42,7 +53,11 @@ def averaged(
 
 
 def priors(
-    task: Labelled, model: Any, fronts: Sequence[Sequence[Ids]], asked: Sequence[Encoded], tokenizer: Any
+    task: Labelled,
+    model: PreTrainedModel,
+    fronts: Sequence[Sequence[Ids]],
+    asked: Sequence[Encoded],
+    tokenizer: PreTrainedTokenizerBase,
 ) -> Tensor:
     """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row (`calibrating`).
 

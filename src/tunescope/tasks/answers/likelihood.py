@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,13 +17,16 @@ from tunescope.tasks.answers.objective import PLAIN, Objective
 from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 ROWS_IN_CACHE = 128  # rows times label words whose cache is held at once
 
 
 def target_loss(
-    model: Any,
+    model: PreTrainedModel,
     batch: Sequence[Encoded],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     *,
     start: int | None = None,
     objective: Objective = PLAIN,
@@ -37,9 +40,9 @@ def target_loss(
 
 
 def target_losses(
-    model: Any,
+    model: PreTrainedModel,
     batch: Sequence[Encoded],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     *,
     start: int | None = None,
     objective: Objective = PLAIN,
@@ -50,7 +53,9 @@ def target_losses(
     return tokens.new_zeros(len(batch)).index_add(0, torch.tensor(owner, device=tokens.device), tokens)
 
 
-def _target_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any, start: int | None) -> tuple[Tensor, Tensor]:
+def _target_logits(
+    model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase, start: int | None
+) -> tuple[Tensor, Tensor]:
     """Logits (tokens, vocabulary) where the targets are predicted, and the targets, row by row."""
     encoder_decoder = bool(model.config.is_encoder_decoder)
     make = _encoder_decoder_inputs if encoder_decoder else _decoder_inputs
@@ -61,27 +66,33 @@ def _target_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any, start: 
     return exact(logits), torch.tensor(targets, device=logits.device)
 
 
-def head_loss(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+def head_loss(model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """Scalar: mean cross-entropy over the rows, from the logits (batch, labels) of a classification head."""
     logits = _head_logits(model, batch, tokenizer)
     labels = torch.tensor([item.label for item in batch], device=logits.device)
     return F.cross_entropy(exact(logits), labels)
 
 
-def head_losses(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+def head_losses(model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """(rows,): the cross-entropy of each row's label."""
     logits = _head_logits(model, batch, tokenizer)
     labels = torch.tensor([item.label for item in batch], device=logits.device)
     return F.cross_entropy(exact(logits), labels, reduction="none")
 
 
-def head_scores(model: Any, rows: Sequence[Encoded], tokenizer: Any) -> Tensor:
+def head_scores(model: PreTrainedModel, rows: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """(rows, labels): the logits of a classification head."""
     with evaluating(model):
         return _head_logits(model, rows, tokenizer)
 
 
-def word_scores(model: Any, prompts: Sequence[Ids], words: Sequence[Ids], tokenizer: Any, lead: Ids = ()) -> Tensor:
+def word_scores(
+    model: PreTrainedModel,
+    prompts: Sequence[Ids],
+    words: Sequence[Ids],
+    tokenizer: PreTrainedTokenizerBase,
+    lead: Ids = (),
+) -> Tensor:
     """(prompts, words): the sum of the log-probabilities of each word's tokens behind each prompt.
 
     One pass over the prompts gives the first tokens; the others take one more, short pass on its cache.
@@ -99,14 +110,14 @@ def word_scores(model: Any, prompts: Sequence[Ids], words: Sequence[Ids], tokeni
 
 
 def _begun(
-    model: Any, prompts: Sequence[Ids], tokenizer: Any, lead: Ids, use_cache: bool
+    model: PreTrainedModel, prompts: Sequence[Ids], tokenizer: PreTrainedTokenizerBase, lead: Ids, use_cache: bool
 ) -> tuple[Tensor, Any, dict[str, Any]]:
     if model.config.is_encoder_decoder:
         return _begin_encoder_decoder(model, prompts, tokenizer, lead, use_cache)
     return _begin_decoder(model, prompts, tokenizer, use_cache)
 
 
-def first_token_scores(model: Any, rows: Sequence[Encoded], tokenizer: Any) -> Tensor:
+def first_token_scores(model: PreTrainedModel, rows: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """(rows, vocabulary): log-probabilities of the first token of each row's answer; no gradients, no dropout."""
     with evaluating(model):
         if rows[0].slot is not None:
@@ -115,7 +126,7 @@ def first_token_scores(model: Any, rows: Sequence[Encoded], tokenizer: Any) -> T
         return exact(logits).log_softmax(-1)
 
 
-def decoder_start(model: Any) -> int:
+def decoder_start(model: PreTrainedModel) -> int:
     """The first token of the decoder's side of an encoder-decoder.
 
     Raises:
@@ -130,7 +141,7 @@ def decoder_start(model: Any) -> int:
     )
 
 
-def shifted_right(model: Any, labels: Tensor, pad: int) -> Tensor:
+def shifted_right(model: PreTrainedModel, labels: Tensor, pad: int) -> Tensor:
     """What the decoder reads where these are its targets, as the model itself has it; -100 is no target."""
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
         made: Tensor = model.prepare_decoder_input_ids_from_labels(labels=labels)
@@ -139,7 +150,9 @@ def shifted_right(model: Any, labels: Tensor, pad: int) -> Tensor:
     return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, pad)], 1)
 
 
-def _decoder_inputs(model: Any, batch: Sequence[Encoded], pad: int, start: int | None) -> tuple[dict[str, Any], Tensor]:
+def _decoder_inputs(
+    model: PreTrainedModel, batch: Sequence[Encoded], pad: int, start: int | None
+) -> tuple[dict[str, Any], Tensor]:
     """Prompt and target without its last token, padded right; True where a target token is predicted."""
     rows = [item.input_ids + item.target_ids[:-1] for item in batch]
     ids, mask = padded(rows, pad, model.device, left=False)
@@ -149,7 +162,7 @@ def _decoder_inputs(model: Any, batch: Sequence[Encoded], pad: int, start: int |
 
 
 def _encoder_decoder_inputs(
-    model: Any, batch: Sequence[Encoded], pad: int, start: int | None
+    model: PreTrainedModel, batch: Sequence[Encoded], pad: int, start: int | None
 ) -> tuple[dict[str, Any], Tensor]:
     ids, mask = padded([item.input_ids for item in batch], pad, model.device, left=False)
     labels, real = padded([item.target_ids for item in batch], -100, model.device, left=False)
@@ -163,14 +176,14 @@ def _encoder_decoder_inputs(
     return {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": decoder_ids}, where
 
 
-def _head_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+def _head_logits(model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     ids, mask = padded([item.input_ids for item in batch], pad_id(tokenizer), model.device, left=False)
     logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
     return logits
 
 
 def _begin_decoder(
-    model: Any, prompts: Sequence[Ids], tokenizer: Any, use_cache: bool
+    model: PreTrainedModel, prompts: Sequence[Ids], tokenizer: PreTrainedTokenizerBase, use_cache: bool
 ) -> tuple[Tensor, Any, dict[str, Any]]:
     """Logits (prompts, vocabulary) behind the prompts, their cache, and what a later pass must be told."""
     ids, mask = padded(prompts, pad_id(tokenizer), model.device, left=True)
@@ -184,7 +197,7 @@ def _begin_decoder(
 
 
 def _begin_encoder_decoder(
-    model: Any, prompts: Sequence[Ids], tokenizer: Any, lead: Ids, use_cache: bool
+    model: PreTrainedModel, prompts: Sequence[Ids], tokenizer: PreTrainedTokenizerBase, lead: Ids, use_cache: bool
 ) -> tuple[Tensor, Any, dict[str, Any]]:
     ids, mask = padded(prompts, pad_id(tokenizer), model.device, left=False)
     first = torch.tensor([decoder_start(model), *lead], device=ids.device).expand(len(prompts), -1)
@@ -194,7 +207,9 @@ def _begin_encoder_decoder(
     return out.logits, out.get("past_key_values"), rest
 
 
-def _rest_scores(model: Any, words: Sequence[Ids], cache: Any, rest: dict[str, Any], tokenizer: Any) -> Tensor:
+def _rest_scores(
+    model: PreTrainedModel, words: Sequence[Ids], cache: Any, rest: dict[str, Any], tokenizer: PreTrainedTokenizerBase
+) -> Tensor:
     """(prompts, words): log-probabilities of the words' tokens from the second on, given a cache."""
     from transformers.modeling_outputs import BaseModelOutput
 

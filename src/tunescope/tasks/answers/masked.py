@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,8 +14,11 @@ from tunescope.tasks.answers.batches import exact, pad_id, padded
 from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def mask_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+
+def mask_logits(model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """(rows, vocabulary): what a masked language model says at each row's mask."""
     ids, mask = padded([item.input_ids for item in batch], pad_id(tokenizer), model.device, left=False)
     slots = torch.tensor([item.slot for item in batch], device=ids.device)
@@ -24,7 +27,9 @@ def mask_logits(model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
     return exact(logits)
 
 
-def mask_losses(model: Any, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: Any) -> Tensor:
+def mask_losses(
+    model: PreTrainedModel, batch: Sequence[Encoded], words: Sequence[Ids], tokenizer: PreTrainedTokenizerBase
+) -> Tensor:
     """(rows,): the cross-entropy over the label words alone (Gao et al. 2021, section 4, equation 1)."""
     logits = mask_logits(model, batch, tokenizer)[:, [word[0] for word in words]]
     labels = torch.tensor([item.label for item in batch], device=logits.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,8 +11,13 @@ from torch import Tensor
 from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
 from tunescope.tasks.facts import positions
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-def mean_states(model: Any, rows: Sequence[Sequence[int]], tokenizer: Any, batch_size: int = 32) -> Tensor:
+
+def mean_states(
+    model: PreTrainedModel, rows: Sequence[Sequence[int]], tokenizer: PreTrainedTokenizerBase, batch_size: int = 32
+) -> Tensor:
     """(rows, width): the mean of the last hidden states over each row's tokens, special ones among them.
 
     Of an encoder-decoder those of the encoder. Float32, or float64 where the model is.
@@ -29,7 +34,7 @@ def mean_states(model: Any, rows: Sequence[Sequence[int]], tokenizer: Any, batch
     return torch.stack(found)
 
 
-def text_states(model: Any, texts: Sequence[str], tokenizer: Any) -> Tensor:
+def text_states(model: PreTrainedModel, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:
     """(texts, width): `mean_states` of each text, cut to the positions the model has; an empty text is one padding.
 
     What sentence encoders are trained for, where their own pooling is the mean; any other pooling is not read.
@@ -39,7 +44,7 @@ def text_states(model: Any, texts: Sequence[str], tokenizer: Any) -> Tensor:
     return mean_states(model, [row or [pad_id(tokenizer)] for row in rows], tokenizer)
 
 
-def _last(model: Any, ids: Tensor, mask: Tensor) -> Tensor:
+def _last(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
     """(rows, tokens, width)"""
     if model.config.is_encoder_decoder:
         states: Tensor = model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state

@@ -20,6 +20,7 @@ from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,9 @@ class Classification(Labelled):
     def fields(self) -> tuple[str, ...]:
         return mask.fields(self.template)
 
-    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Classification:
+    def prepare(
+        self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str
+    ) -> Classification:
         self._check_kind(model_kind)
         found = {name: self._first_places(rows) for name, rows in splits.items()}
         train = found["train"]
@@ -123,7 +126,7 @@ class Classification(Labelled):
     def encode(
         self,
         rows: Rows,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
         bos: bool = True,
@@ -157,19 +160,28 @@ class Classification(Labelled):
             )
         return encoded
 
-    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         from tunescope.tasks.answers import choices as answering
 
         words = self._words_of(model, tokenizer) if batch[0].slot is not None else []
         return answering.loss(model, batch, words, tokenizer)
 
-    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def row_losses(
+        self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase
+    ) -> Tensor:
         from tunescope.tasks.answers import choices as answering
 
         words = self._words_of(model, tokenizer) if batch[0].slot is not None else []
         return answering.losses(model, batch, words, tokenizer)
 
-    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+    def predict(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Encoded],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int = 32,
+    ) -> list[Prediction]:
         from tunescope.tasks.answers import choices as answering
 
         words = self._words_of(model, tokenizer)
@@ -230,18 +242,18 @@ class Classification(Labelled):
             places.setdefault(self.label_of(row, index), place(row, index))
         return places
 
-    def word_ids(self, tokenizer: Any, model_kind: str) -> dict[str, templates.Ids]:
+    def word_ids(self, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> dict[str, templates.Ids]:
         """Label -> token ids of its word, in the labels' order; {} where a head answers."""
         if self.by == "head":
             return {}
         return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
 
-    def _words_of(self, model: Any, tokenizer: Any) -> list[templates.Ids]:
+    def _words_of(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[templates.Ids]:
         from tunescope.models.anatomy import anatomy
 
         return list(self.word_ids(tokenizer, anatomy(model).kind).values())
 
-    def _place(self, tokenizer: Any, model_kind: str) -> mask.Place:
+    def _place(self, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> mask.Place:
         if self.by == "head":
             return mask.Place(self.template, self.template)
         return mask.place(self.template, tokenizer, model_kind)

@@ -20,6 +20,7 @@ from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from tunescope.tasks.answers.objective import Objective
 
@@ -103,7 +104,7 @@ class Generation(Task):
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
 
-    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Generation:
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Generation:
         _check_kind(model_kind)
         for name in (self.metric, *self.also):
             find_metric(name).needs()
@@ -135,7 +136,7 @@ class Generation(Task):
     def encode(
         self,
         rows: Rows,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
         bos: bool = True,
@@ -168,17 +169,26 @@ class Generation(Task):
             for index, values, target, (ids, cut) in zip(kept, chosen, targets, filled, strict=True)
         ]
 
-    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         from tunescope.tasks.answers import likelihood
 
         return likelihood.target_loss(model, batch, tokenizer, objective=self.objective())
 
-    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def row_losses(
+        self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase
+    ) -> Tensor:
         from tunescope.tasks.answers import likelihood
 
         return likelihood.target_losses(model, batch, tokenizer, objective=self.objective())
 
-    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+    def predict(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Encoded],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int = 32,
+    ) -> list[Prediction]:
         from tunescope.data.scores import statistics
         from tunescope.tasks.answers.decode import written
 
@@ -237,7 +247,9 @@ class Generation(Task):
     def _source(self, texts: Mapping[str, str]) -> str:
         return "\t".join(texts[name] for name in self.fields())
 
-    def _targets(self, tokenizer: Any, texts: Sequence[Mapping[str, str]], model_kind: str) -> list[templates.Ids]:
+    def _targets(
+        self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Mapping[str, str]], model_kind: str
+    ) -> list[templates.Ids]:
         """Token ids of the targets, with the end where the tokenizer has one."""
         answers = [one[self.target].strip() for one in texts]
         end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)

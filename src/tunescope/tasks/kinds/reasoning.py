@@ -20,6 +20,7 @@ from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 STEPS = 128  # tokens, where no row shows any
 
@@ -78,7 +79,7 @@ class Reasoning(Task):
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
 
-    def prepare(self, splits: Mapping[str, Rows], tokenizer: Any, *, model_kind: str) -> Reasoning:
+    def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Reasoning:
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._gold(row, index)
@@ -91,7 +92,7 @@ class Reasoning(Task):
     def encode(
         self,
         rows: Rows,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
         bos: bool = True,
@@ -103,18 +104,27 @@ class Reasoning(Task):
         rule = self._rule()
         return [replace(one, references=tuple(rule.answer_behind(a) or "" for a in one.references)) for one in items]
 
-    def loss(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         """Of the answer behind the lead; steps are not trained on."""
         from tunescope.tasks.answers import likelihood
 
         return likelihood.target_loss(model, batch, tokenizer)
 
-    def row_losses(self, model: Any, batch: Sequence[Encoded], tokenizer: Any) -> Tensor:
+    def row_losses(
+        self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase
+    ) -> Tensor:
         from tunescope.tasks.answers import likelihood
 
         return likelihood.target_losses(model, batch, tokenizer)
 
-    def predict(self, model: Any, rows: Sequence[Encoded], tokenizer: Any, *, batch_size: int = 32) -> list[Prediction]:
+    def predict(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Encoded],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        batch_size: int = 32,
+    ) -> list[Prediction]:
         """``figures``: unread, 1 where no answer could be read; vote, the share of the samples that gave the answer."""
         from tunescope.data.scores import statistics
 
@@ -154,7 +164,12 @@ class Reasoning(Task):
         }
 
     def _answers(
-        self, model: Any, rows: Sequence[Encoded], tokenizer: Any, batch_size: int, sample: int
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Encoded],
+        tokenizer: PreTrainedTokenizerBase,
+        batch_size: int,
+        sample: int,
     ) -> list[str | None]:
         """One answer a row, or None."""
         from tunescope.tasks.answers.decode import Sampling, greedy, sampled
@@ -171,7 +186,9 @@ class Reasoning(Task):
         last = greedy(model, asked, tokenizer, self.max_new_tokens or 0, batch_size)
         return [rule.answer_behind(text) for text in last]
 
-    def _asked_again(self, rows: Sequence[Encoded], texts: Sequence[str], tokenizer: Any) -> list[Encoded]:
+    def _asked_again(
+        self, rows: Sequence[Encoded], texts: Sequence[str], tokenizer: PreTrainedTokenizerBase
+    ) -> list[Encoded]:
         """The prompts, the steps that were written behind them, and the words that ask for the answer."""
         assert self.chain is not None
         steps = templates.continuations(tokenizer, self._asked(), texts)
@@ -179,7 +196,7 @@ class Reasoning(Task):
         pairs = zip(rows, steps, strict=True)
         return [replace(row, input_ids=row.input_ids + ids[: self._step_tokens()] + words) for row, ids in pairs]
 
-    def _lengths(self, tokenizer: Any) -> tuple[int, int]:
+    def _lengths(self, tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
         """Tokens that are written in the first pass, and behind it: at most, the words that ask again among them."""
         if self.max_new_tokens is None:
             raise UserError("Reasoning does not know how long answers are yet: prepare it, or give max_new_tokens=16")

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts.mask import Place, answers, place
 from tunescope.tasks.prompts.templates import Ids, continuations, ids
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_kind: str) -> dict[str, Ids]:
+
+def word_tokens(
+    tokenizer: PreTrainedTokenizerBase, template: str, words: Mapping[str, str], model_kind: str
+) -> dict[str, Ids]:
     """Label -> token ids of its word.
 
     Decoder: the word as it continues the end of the template, behind a space unless there is white space
@@ -30,7 +35,7 @@ def word_tokens(tokenizer: Any, template: str, words: Mapping[str, str], model_k
     return tokens
 
 
-def encoded(tokenizer: Any, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
+def encoded(tokenizer: PreTrainedTokenizerBase, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
     """Token ids of each text as the answer at that place; nothing is checked."""
     if model_kind == "encoder":
         return answers(tokenizer, at, texts)
@@ -61,7 +66,7 @@ def notes(tokens: Mapping[str, Ids]) -> list[str]:
     return found
 
 
-def _check_single(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer: Any) -> None:
+def _check_single(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer: PreTrainedTokenizerBase) -> None:
     for label, sequence in tokens.items():
         if len(sequence) > 1 or sequence[0] == tokenizer.unk_token_id:
             parts = ", ".join(tokenizer.convert_ids_to_tokens(list(sequence)))

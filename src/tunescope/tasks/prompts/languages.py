@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]+")  # ro_RO of mBART, ron_Latn of NLLB
 SIDES = {"source_language": "src_lang", "target_language": "tgt_lang"}
 
 
-def with_languages(tokenizer: Any, task: Any) -> Any:
+def with_languages(tokenizer: PreTrainedTokenizerBase, task: Any) -> Any:
     """The tokenizer, or a copy that knows the task's languages.
 
     Raises:
@@ -33,7 +36,7 @@ def with_languages(tokenizer: Any, task: Any) -> Any:
     return tokenizer
 
 
-def notes(tokenizer: Any, task: Any) -> list[str]:
+def notes(tokenizer: PreTrainedTokenizerBase, task: Any) -> list[str]:
     """Which languages it marks, and how to say others; nothing of a tokenizer that marks none."""
     if not has_languages(tokenizer):
         return []
@@ -43,12 +46,12 @@ def notes(tokenizer: Any, task: Any) -> list[str]:
     return [said + (f" If that is wrong, give {' and '.join(missing)}." if missing else "")]
 
 
-def has_languages(tokenizer: Any) -> bool:
+def has_languages(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether what stands around a text depends on its language."""
     return hasattr(tokenizer, "set_tgt_lang_special_tokens")
 
 
-def _code(tokenizer: Any, given: str, side: str) -> str:
+def _code(tokenizer: PreTrainedTokenizerBase, given: str, side: str) -> str:
     """ "ro_RO" as it is, and for "ro" the one code of that language."""
     codes = _codes(tokenizer)
     found = [given] if given in codes else [code for code in codes if code.partition("_")[0] == given]
@@ -57,7 +60,7 @@ def _code(tokenizer: Any, given: str, side: str) -> str:
     return found[0]
 
 
-def _codes(tokenizer: Any) -> list[str]:
+def _codes(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     known: Mapping[str, str] | None = getattr(tokenizer, "lang_code_to_token", None)  # of M2M100: ro for __ro__
     return sorted(known or filter(CODE.fullmatch, tokenizer.get_vocab()))
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.templates import Ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 MASK = "mask"  # no field of the rows can have this name in a classification's template
 SENTINEL = "<extra_id_0>"  # what T5 was pretrained to fill
@@ -62,7 +65,7 @@ def escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def place(template: str, tokenizer: Any, model_kind: str) -> Place:
+def place(template: str, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Place:
     """Where a model of that kind answers.
 
     Raises:
@@ -86,7 +89,7 @@ def place(template: str, tokenizer: Any, model_kind: str) -> Place:
     return Place(parts[0] + SENTINEL + parts[1], parts[0], SENTINEL, (int(sentinel),))
 
 
-def _masked(template: str, parts: tuple[str, str] | None, tokenizer: Any) -> Place:
+def _masked(template: str, parts: tuple[str, str] | None, tokenizer: PreTrainedTokenizerBase) -> Place:
     if tokenizer.mask_token is None:
         raise UserError(
             "by='words' needs a mask token on an encoder, and this tokenizer has none. Type: by='head', or take a "
@@ -112,7 +115,11 @@ def _ending(template: str, front: str, behind: str) -> str:
 
 
 def slots(
-    found: Place, cut_first: str, rows: Sequence[Mapping[str, str]], encoded: Sequence[tuple[Ids, int]], tokenizer: Any
+    found: Place,
+    cut_first: str,
+    rows: Sequence[Mapping[str, str]],
+    encoded: Sequence[tuple[Ids, int]],
+    tokenizer: PreTrainedTokenizerBase,
 ) -> list[int]:
     """Where in each row's ids its mask stands; a mask token in the row's own text is not taken for it.
 
@@ -137,7 +144,7 @@ def slots(
     return where
 
 
-def answers(tokenizer: Any, found: Place, words: Sequence[str]) -> list[Ids]:
+def answers(tokenizer: PreTrainedTokenizerBase, found: Place, words: Sequence[str]) -> list[Ids]:
     """Token ids of each word at an encoder's mask: behind a space, or as the text begins, as the template has it."""
     end = templates.tail(found.front)
     space = " " if end.endswith(" ") else ""

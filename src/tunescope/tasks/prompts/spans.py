@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import token_ids
 from tunescope.tasks.prompts.demonstrations import PARTS, Demonstration, joined
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Border = tuple[int, int, int, str]  # start, stop, number of the demonstration, part
 
@@ -44,7 +47,7 @@ class Spans:
         return tuple(sorted(at for place in self.places for part in parts for at in place[part]))
 
 
-def spans(tokenizer: Any, demonstrations: Sequence[Demonstration]) -> Spans:
+def spans(tokenizer: PreTrainedTokenizerBase, demonstrations: Sequence[Demonstration]) -> Spans:
     """The demonstrations tokenised as one text.
 
     A token belongs to the part that its characters, white space aside, lie in; one of white space alone to the part
@@ -76,7 +79,7 @@ def spans(tokenizer: Any, demonstrations: Sequence[Demonstration]) -> Spans:
     return Spans(ids, places, names, tuple(dict.fromkeys(notes)))
 
 
-def _tokens(tokenizer: Any, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
+def _tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     """The ids that a `Text` context has, and the characters that each stands for; (0, 0) for the start token."""
     if not getattr(tokenizer, "is_fast", False):
         raise UserError(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Ids = tuple[int, ...]
 
@@ -49,7 +52,7 @@ def separator(template: str) -> str:
     return "" if end and end[-1].isspace() else " "
 
 
-def ids(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> list[Ids]:
+def ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, target: bool = False) -> list[Ids]:
     """Token ids without special tokens, one tuple a text; ``target`` for the decoder side of a translator."""
     if not texts:
         return []
@@ -58,7 +61,7 @@ def ids(tokenizer: Any, texts: Sequence[str], *, target: bool = False) -> list[I
     return [tuple(one) for one in encoded["input_ids"]]
 
 
-def edges(tokenizer: Any, *, target: bool = False) -> tuple[Ids, Ids]:
+def edges(tokenizer: PreTrainedTokenizerBase, *, target: bool = False) -> tuple[Ids, Ids]:
     """The special tokens the tokenizer puts in front of a text and behind it."""
     plain = ids(tokenizer, ["a"], target=target)[0]
     whole = tuple(tokenizer(**{"text_target" if target else "text": "a"})["input_ids"])
@@ -68,12 +71,12 @@ def edges(tokenizer: Any, *, target: bool = False) -> tuple[Ids, Ids]:
     return (), ()
 
 
-def continuations(tokenizer: Any, template: str, answers: Sequence[str]) -> list[Ids]:
+def continuations(tokenizer: PreTrainedTokenizerBase, template: str, answers: Sequence[str]) -> list[Ids]:
     """Token ids of each answer as it goes on from the filled template."""
     return ids_behind(tokenizer, tail(template), separator(template), answers)
 
 
-def ids_behind(tokenizer: Any, end: str, space: str, answers: Sequence[str]) -> list[Ids]:
+def ids_behind(tokenizer: PreTrainedTokenizerBase, end: str, space: str, answers: Sequence[str]) -> list[Ids]:
     """Token ids of each answer behind `end` and `space`.
 
     It is encoded behind that end (or a letter, where there is a space and no end), and the ids of the end are taken
@@ -97,7 +100,9 @@ def cut_field(template: str, preferred: str, values: Mapping[str, str]) -> str:
     return preferred if preferred in used else max(used, key=lambda name: len(values[name]))
 
 
-def fitted(tokenizer: Any, template: str, values: Mapping[str, str], field: str, room: int) -> tuple[Ids, int] | None:
+def fitted(
+    tokenizer: PreTrainedTokenizerBase, template: str, values: Mapping[str, str], field: str, room: int
+) -> tuple[Ids, int] | None:
     """(token ids of the filled template, characters cut off the end of ``field``) with at most ``room`` ids.
 
     None where even an empty field leaves too many.
@@ -129,7 +134,7 @@ class Layout:
 
     def encode(
         self,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         rows: Sequence[Mapping[str, str]],
         rooms: Sequence[int | None],
         places: Sequence[str],
