@@ -15,6 +15,7 @@ import pytest
 import tiny
 import tinyrun
 import transformers as tf
+from echo_task import ECHO
 
 import tunescope as ts
 
@@ -40,6 +41,18 @@ def results(out: Path) -> Any:
 
 
 CASES = {
+    "tasks/kinds": Case(
+        "echo",
+        ECHO,
+        "compare MODEL ROWS --task echo --input-field text --echo-times 2 --arms zero-shot lora:rank=2 "
+        f"{BRIEF} --out OUT",
+        written=lambda out: (
+            (results(out)["task"]["kind"], results(out)["task"]["times"]) == ("echo", 2)
+            and "--task echo --input-field text --echo-times 2 --arms" in results(out)["command"]
+            and json.loads((out / "config.json").read_text())["task"]["times"] == 2
+            and [arm["status"] for arm in results(out)["arms"]] == ["done", "done"]
+        ),
+    ),
     "methods/contexts": Case(
         "repeated",
         '''"""One trained embedding, several times over."""
@@ -298,4 +311,4 @@ def test_every_folder_of_plugins_has_its_case() -> None:
     folders = {f"{path.parent.relative_to(package)}" for path in package.glob("*/*/*.py") if path.stem == "__init__"}
     code = "".join(path.read_text() for path in package.rglob("*.py"))
     named = {name for name in folders if f'"{name.replace("/", ".")}"' in code}
-    assert named - {"tasks/kinds"} == set(CASES)
+    assert named == set(CASES)

@@ -35,8 +35,8 @@ TABLE = {  # from the ground up: a row names rows above it alone, so no import c
     ),
     "theory": (),
     "cli": (
-        *("reproduce", "lab", "comparison", "exchange", "search", "probes", "trial", "report", "attachment", "data"),
-        *("methods", "models", "system"),
+        *("reproduce", "lab", "comparison", "exchange", "search", "probes", "trial", "tasks", "report", "attachment"),
+        *("data", "methods", "models", "system"),
     ),
 }
 PLUGINS = {  # folder -> what every file there has

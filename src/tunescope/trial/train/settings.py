@@ -12,7 +12,12 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How it is trained; fixed before the data and the same for every arm."""
+    """How it is trained; fixed before the data and the same for every arm.
+
+    Each field is an option of `tunescope compare` and a name in `compare(...)`, said there in its `Option`:
+    steps, batch_size and accumulate (the parts of a batch); optimizer, schedule, warmup, weight_decay and clip, of the
+    updates; precision, of the losses; eval_every and patience, of early stopping.
+    """
 
     steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500
     batch_size: Annotated[int, Option("rows of one update.", shows_default=True, command="always")] = 16
