@@ -12,10 +12,6 @@ from tunescope.comparison.comparison import compare
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
 from tunescope.trial.command import command
-<<<<<<<< HEAD:tests/trial/test_fields.py
-from tunescope.trial.fields import planned
-========
->>>>>>>> w-opt:tests/trial/test_plan_fields.py
 from tunescope.trial.identity import default_folder
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import planned
