@@ -12,17 +12,35 @@ heeds) and four functions:
 With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from tunescope.errors import UserError
+from tunescope.report.cells import Table
 from tunescope.system import plugins
 
 FOLDER = "reproduce.recipes"
 
 Settings = dict[str, Any]
 Found = Sequence[tuple[dict[str, Any], dict[str, Any]]]
+
+
+class Recipe(Protocol):
+    """What a module in `recipes/` has, as the head of this file says; KEEPS may be left out."""
+
+    TITLE: str
+    SOURCE: str
+    TAKES: Sequence[str]
+
+    def settings(self, ask: Ask, /) -> Settings: ...
+    def worlds(self, settings: Settings, /) -> Sequence[Any]: ...
+    def units(self, settings: Settings, /) -> list[dict[str, Any]]: ...
+    def work(self, settings: Settings, unit: dict[str, Any], /, *own: Path) -> dict[str, Any]: ...
+    def table(self, settings: Settings, found: Found, /) -> Table: ...
 
 
 @dataclass(frozen=True)
@@ -45,9 +63,10 @@ class Ask:
         return () if self.model is None else (self.model, *self.others)
 
 
-def find(name: str) -> Any:
+def find(name: str) -> Recipe:
     """The recipe's module; UserError, with the names there are, for any other."""
-    return plugins.load(FOLDER, plugins.among(recipes(), name, "recipe").replace("-", "_"))
+    found: Any = plugins.load(FOLDER, plugins.among(recipes(), name, "recipe").replace("-", "_"))
+    return cast(Recipe, found)
 
 
 def recipes() -> list[str]:
@@ -61,7 +80,7 @@ def listing() -> str:
     return "\n".join(f"{name.ljust(width)}  {find(name).TITLE} ({find(name).SOURCE})" for name in recipes())
 
 
-def check(ask: Ask, recipe: Any) -> None:
+def check(ask: Ask, recipe: Recipe) -> None:
     """UserError for an option that the recipe has no use for, or lacks."""
     given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
     given |= {"model": bool(ask.models), "data": ask.data is not None}

@@ -18,7 +18,7 @@ from tunescope.report.cells import Table
 from tunescope.report.findings_page import standalone
 from tunescope.reproduce import page
 from tunescope.reproduce.inputs import portable
-from tunescope.reproduce.recipe import Ask, Found, Settings, check, find
+from tunescope.reproduce.recipe import Ask, Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, run_folder
 from tunescope.system.crew import KILLED, Crew, crew
@@ -44,7 +44,7 @@ def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = print) -> dict[s
         return _held(ask, recipe, settings, out, workers, say)
 
 
-def _held(ask: Ask, recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -> dict[str, Any]:
+def _held(ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say) -> dict[str, Any]:
     """Everything between the question and the page, in a folder that this process holds alone."""
     config = {"version": run_folder.VERSION, "recipe": ask.name, "settings": settings}
     run_folder.check_config(out, config)
@@ -66,7 +66,7 @@ def _held(ask: Ask, recipe: Any, settings: Settings, out: Path, workers: int, sa
     return result
 
 
-def _found(name: str, recipe: Any, settings: Settings, out: Path, workers: int, say: Say) -> Found:
+def _found(name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say) -> Found:
     units = recipe.units(settings)
     paths = [out / "units" / f"{run_folder.identity(unit)}.json" for unit in units]
     (out / "units").mkdir(exist_ok=True)
@@ -145,12 +145,12 @@ def _named(unit: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in unit.items() if value not in (None, ""))
 
 
-def _compares(recipe: Any) -> bool:
+def _compares(recipe: Recipe) -> bool:
     """Whether its pieces are comparisons, each in a folder of its own, on the device that these take."""
     return bool(getattr(recipe, "KEEPS", False))
 
 
-def _result(ask: Ask, recipe: Any, settings: Settings, table: Table, found: Found) -> dict[str, Any]:
+def _result(ask: Ask, recipe: Recipe, settings: Settings, table: Table, found: Found) -> dict[str, Any]:
     import torch
 
     from tunescope.system import machine

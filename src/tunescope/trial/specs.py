@@ -1,5 +1,7 @@
 """Demonstrations in front of an arm's methods, and where their label words are for what acts on them."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,14 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 
-def specs_at(state: "Ready", bench: "Bench", rows: tuple[int, ...]) -> tuple[Any, ...]:
+def specs_at(state: Ready, bench: Bench, rows: tuple[int, ...]) -> tuple[Any, ...]:
     """The specs to attach, with these training rows solved in front where the arm has demonstrations."""
     before, specs = with_demonstrations(bench, questions.asked(bench.task, state.demos, state.chain), rows, state.specs)
     return (*before, *specs) if state.in_front else specs
 
 
 def with_demonstrations(
-    bench: "Bench", task: Task, rows: tuple[int, ...], specs: tuple[Any, ...]
+    bench: Bench, task: Task, rows: tuple[int, ...], specs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The demonstrations, and the specs behind them: what acts on label words is told where."""
     from tunescope.methods.artifact import AttentionDelta
@@ -36,7 +38,7 @@ def with_demonstrations(
     return before, tuple(_with_anchors(spec, anchors) for spec in specs)
 
 
-def _anchors(bench: "Bench", rows: tuple[int, ...]) -> tuple[str, ...]:
+def _anchors(bench: Bench, rows: tuple[int, ...]) -> tuple[str, ...]:
     """Where the label words of the demonstrations are."""
     from tunescope.tasks.prompts.spans import spans
 
