@@ -24,7 +24,7 @@ _PLACES = {
     "Plan": "tunescope.trial.plan",
     "Prefix": "tunescope.methods.contexts.prefix",
     "Reweight": "tunescope.methods.deltas.reweight",
-    "Settings": "tunescope.trial.train.loop",
+    "Settings": "tunescope.trial.train.settings",
     "Soft": "tunescope.methods.contexts.soft",
     "Text": "tunescope.methods.contexts.text",
     "UserError": "tunescope.errors",

@@ -15,6 +15,7 @@ import pytest
 import tiny
 import tinyrun
 import transformers as tf
+from echo_task import ECHO
 
 import tunescope as ts
 
@@ -42,25 +43,15 @@ def results(out: Path) -> Any:
 CASES = {
     "tasks/kinds": Case(
         "echo",
-        '''"""A word of the text, to be written again."""
-from dataclasses import dataclass
-from typing import ClassVar
-from tunescope.tasks.kinds.generation import Generation
-
-@dataclass(frozen=True, kw_only=True)
-class Echo(Generation):
-    """The row's label, as a text to be written."""
-
-    about: ClassVar[str] = "says a word again"
-    input: str = "text"
-    target: str = "label"
-
-    @classmethod
-    def usual(cls, given, model_kind):
-        return {"template": "{text}\\n"}
-''',
-        f"compare MODEL ROWS --task echo --arms zero-shot {BRIEF} --out OUT",
-        written=lambda out: results(out)["task"]["kind"] == "echo" and results(out)["arms"][0]["status"] == "done",
+        ECHO,
+        "compare MODEL ROWS --task echo --input-field text --echo-times 2 --arms zero-shot lora:rank=2 "
+        f"{BRIEF} --out OUT",
+        written=lambda out: (
+            (results(out)["task"]["kind"], results(out)["task"]["times"]) == ("echo", 2)
+            and "--task echo --input-field text --echo-times 2 --arms" in results(out)["command"]
+            and json.loads((out / "config.json").read_text())["task"]["times"] == 2
+            and [arm["status"] for arm in results(out)["arms"]] == ["done", "done"]
+        ),
     ),
     "methods/contexts": Case(
         "repeated",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import tinyrun
+from echo_task import ECHO
 
 from tunescope.errors import UserError
 from tunescope.tasks import kinds, make
@@ -15,66 +15,6 @@ from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.kinds.reasoning import Reasoning
 
-ECHO = '''
-"""Echo: a text, to be written again."""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
-
-from tunescope.system.option import Option
-from tunescope.tasks.kinds.generation import Generation
-from tunescope.tasks.options import INPUT, TEMPLATE
-from tunescope.tasks.task import Encoded, Prediction, Task
-
-
-@dataclass(frozen=True, kw_only=True)
-class Echo(Task):
-    about: ClassVar[str] = "a text, written again"
-    writes: ClassVar[bool] = True
-    metric = "exact_match"
-
-    input: Annotated[str, INPUT] = "input"
-    template: Annotated[str, TEMPLATE] = "{input} again:"
-    times: Annotated[int, Option("for {kinds}, how often it is written.", ("--echo-times",))] = 1
-    max_new_tokens: int = 4
-
-    needs_head = None
-
-    @classmethod
-    def usual(cls, given, model_kind):
-        return {"template": f"{{{given.get('input', 'input')}}} again:"}
-
-    def _written(self):
-        return Generation(input=self.input, target="echo", template=self.template, max_new_tokens=self.max_new_tokens)
-
-    def _rows(self, rows):
-        return [{**row, "echo": " ".join([row[self.input]] * self.times)} for row in rows]
-
-    def fields(self):
-        return (self.input,)
-
-    def prepare(self, splits, tokenizer, *, model_kind):
-        return self
-
-    def encode(self, rows, tokenizer, **how):
-        return self._written().encode(self._rows(rows), tokenizer, **how)
-
-    def loss(self, model, batch, tokenizer):
-        return self._written().loss(model, batch, tokenizer)
-
-    def row_losses(self, model, batch, tokenizer):
-        return self._written().row_losses(model, batch, tokenizer)
-
-    def predict(self, model, rows, tokenizer, *, batch_size=32):
-        return self._written().predict(model, rows, tokenizer, batch_size=batch_size)
-
-    def demonstrations(self, rows, k, seed):
-        return self._written().demonstrations(self._rows(rows), k, seed)
-
-    def describe(self):
-        return {**self._written().describe(), "kind": "echo", "times": self.times}
-'''
 COMMAND = """
 import sys
 from tunescope.tasks import kinds
@@ -98,20 +38,6 @@ def tunescope(folder: Path, *words: object) -> tuple[str, str]:
     wide = {**os.environ, "COLUMNS": "200"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
     return done.stdout, done.stderr
-
-
-def test_a_file_in_the_folder_is_a_kind_of_task_everywhere(folder: Path, tmp_path: Path) -> None:
-    model, data = tinyrun.write(tmp_path)
-    short = ["--arms", "zero-shot", "lora:rank=2", "--steps", "2", "--trials", "1", "--seeds", "1", "--workers", "1"]
-    parts = [data["train"], "--dev", data["dev"], "--test", data["test"], "--out", tmp_path / "run"]
-    asked = ["--task", "echo", "--input-field", "text", "--echo-times", "2"]
-    out, err = tunescope(folder, "compare", model, *parts, *asked, *short)
-    assert "Verdict: " in out, err
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert (results["task"]["kind"], results["task"]["times"]) == ("echo", 2)
-    assert "--task echo --input-field text --echo-times 2 --arms" in results["command"]
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["task"]["times"] == 2
-    assert [arm["status"] for arm in results["arms"]] == ["done", "done"]
 
 
 def test_its_options_are_told_and_are_no_other_kind_s(folder: Path) -> None:

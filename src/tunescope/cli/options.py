@@ -84,8 +84,8 @@ else:
 
 def question(model: str, data: str, options: PlanOptions | None = None, task: TaskOptions | None = None) -> Plan:
     """What was asked, checked; nothing is loaded yet."""
-    from tunescope.trial.fields import planned
     from tunescope.trial.plan import check
+    from tunescope.trial.plan_fields import planned
 
     given = _given(options)
     if "lr" in given and "trials" in given:

@@ -20,10 +20,10 @@ from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked
 from tunescope.tasks.make import USUAL, task_json
 from tunescope.trial.bench import Bench
-from tunescope.trial.fields import planned
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan, check, data_paths, from_json, to_json
+from tunescope.trial.plan_fields import planned
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, cast
 
 from tunescope.attachment.attached import attach
 from tunescope.attachment.fit import initialised
@@ -12,6 +12,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
+from tunescope.tasks.task import changed
 from tunescope.trial.bench import Bench, room
 
 Stats = list[list[float]]
@@ -23,12 +24,12 @@ def with_found(bench: Bench, found: Found) -> Bench:
     Raises:
         UserError: they cannot be used with the bench's tokenizer.
     """
-    names = {field.name for field in fields(bench.task)}
+    names = {field.name for field in fields(cast(Any, bench.task))}
     changes = {"template": found.template, "words": dict(found.words)}
     changes = {name: value for name, value in changes.items() if name in names and getattr(bench.task, name) != value}
     if not changes:
         return bench
-    task = replace(bench.task, **changes)
+    task = changed(bench.task, **changes)
     task = task.prepare(bench.splits.parts(), bench.tokenizer, model_kind=bench.kind)
     return replace(bench, task=task, rows={})
 

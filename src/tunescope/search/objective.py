@@ -73,7 +73,7 @@ class Objective:
         if self.fluency:
             loss = (1 - self.fluency) * loss + self.fluency * self._told_by_itself(leaf, prompt)
             self.passes += GRADIENT
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
         return Slope(float(loss.detach()), leaf.grad[start:].clone())
 

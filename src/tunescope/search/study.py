@@ -28,6 +28,7 @@ from tunescope.search.transfer import Source, carried
 from tunescope.search.without_words import open_unworded
 from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked
+from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
 from tunescope.trial.facts import data_of, model_of
 from tunescope.trial.identity import asked_with
@@ -162,7 +163,7 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
     return kept
 
 
-def shown(found: Found, task: Any) -> str:
+def shown(found: Found, task: Task) -> str:
     """The words in front, in quotes as JSON has them, so that no blank is lost; and the template and label words where
     they are not the task's, as they are typed."""
     parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []

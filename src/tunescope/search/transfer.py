@@ -14,6 +14,7 @@ from tunescope.search.apply import stats_of, with_found
 from tunescope.search.objective import check_answers
 from tunescope.search.search import Found, Say
 from tunescope.search.without_words import open_unworded
+from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -26,7 +27,7 @@ REFUSED: Json = {"score": None, "interval": None, "gain": None, "gain_interval":
 class Source:
     """What the searches had. task: as their model reads it. stands_in: its label words say nothing of the labels."""
 
-    task: Any
+    task: Task
     stands_in: bool = False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from tunescope.tasks.prompts.demonstrations import Demonstration
 
@@ -70,6 +70,8 @@ class Task(ABC):
     reads_steps: ClassVar[bool] = False
 
     metric: str
+    template: str
+    max_new_tokens: int | None  # of an answer that is written; `prepare` says how many where nobody did
     also: tuple[str, ...] = ()
     lowercase: bool = False
 
@@ -160,13 +162,14 @@ class Task(ABC):
 class Labelled(Task):
     """A task whose rows each have one of K labels, answered by a word for each or by a head.
 
-    words: label -> its word. prior: what each label's probability is divided by before they are compared; {}, nothing.
+    label, text: the fields of the label, and of the text, which is cut where it is too long. words: label -> its word.
+    prior: what each label's probability is divided by before they are compared; {}, nothing.
     """
 
     is_labelled: ClassVar[bool] = True
 
     label: str
-    template: str
+    text: str
     words: Mapping[str, str]
     prior: Mapping[str, float]
 
@@ -194,3 +197,15 @@ class Labelled(Task):
     @abstractmethod
     def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:
         """``k`` random rows of each label, mixed, each the filled template and its label word."""
+
+
+def labelled(task: Task) -> Labelled:
+    """The task, of which is known that each row has one of K labels."""
+    assert isinstance(task, Labelled)
+    return task
+
+
+def changed(task: Task, **fields: object) -> Task:
+    """The task with other values of these fields."""
+    made: Task = replace(cast(Any, task), **fields)
+    return made

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
-from tunescope.tasks.task import Encoded
+from tunescope.tasks.task import Encoded, Task
 from tunescope.trial.demos.spec import Kept
 from tunescope.trial.plan import PARTS, Plan
 
@@ -32,7 +32,7 @@ class Bench:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     kind: str
-    task: Any
+    task: Task
     splits: Splits
     sha256: Mapping[str, str]
     fingerprint: str
@@ -56,7 +56,7 @@ class Bench:
             )
         return self.by_seed[seed]
 
-    def encoded(self, part: str, *, bos: bool, room: int | None, task: Any = None) -> list[Encoded]:
+    def encoded(self, part: str, *, bos: bool, room: int | None, task: Task | None = None) -> list[Encoded]:
         """The rows of a part, as the bench's task or another one asks them."""
         task = task or self.task
         key = (repr(task), part, bos, room)

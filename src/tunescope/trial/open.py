@@ -20,15 +20,21 @@ from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.tasks.make import has_field, make_task
 from tunescope.tasks.prompts import languages
+from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import PARTS, Plan
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from tunescope.tasks.task import Task
+
 
 def open_bench(
-    plan: Plan, model: PreTrainedModel | None = None, tokenizer: PreTrainedTokenizerBase | None = None, task: Any = None
+    plan: Plan,
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    task: Task | None = None,
 ) -> Bench:
     """Load and check everything; objects that are given are used as they are.
 
@@ -93,7 +99,7 @@ def _check_answers(bench: Bench) -> None:
                 f"{name} line {longest.row}: the answer has {len(longest.target_ids)} tokens, and the decoder of "
                 f"{bench.model.config.model_type!r} {limit} positions. Shorten the answer or leave the row out."
             )
-    if bench.task.max_new_tokens > limit:
+    if bench.task.max_new_tokens and bench.task.max_new_tokens > limit:
         raise UserError(
             f"Answers of {bench.task.max_new_tokens} tokens are more than the {limit} positions of "
             f"{bench.model.config.model_type!r}; type: --max-new-tokens {limit}"
@@ -106,7 +112,7 @@ def _with_notes(splits: Any, parts: Mapping[str, Any]) -> Any:
     return replace(splits, notes=(*of_corpora, *splits.notes))
 
 
-def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
+def _draws(plan: Plan, task: Task, parts: Mapping[str, Any]) -> dict[int, Any]:
     """Seed -> its K-shot parts; none without --k-shot."""
     if plan.k_shot is None:
         return {}
@@ -119,10 +125,12 @@ def _draws(plan: Plan, task: Any, parts: Mapping[str, Any]) -> dict[int, Any]:
         )
     for rows in parts.values():
         _check_fields(rows, task.fields())
-    return k_shots(parts["train"], parts["test"], task.label_of, task.fields(), k=plan.k_shot, seeds=plan.seeds)
+    return k_shots(
+        parts["train"], parts["test"], labelled(task).label_of, task.fields(), k=plan.k_shot, seeds=plan.seeds
+    )
 
 
-def _check_head(model: PreTrainedModel, task: Any) -> None:
+def _check_head(model: PreTrainedModel, task: Task) -> None:
     """UserError for an encoder without the masked-language-model head that the task asks, or with one it does not."""
     has_words = model.get_output_embeddings() is not None
     if has_words == (getattr(task, "by", "head") == "words"):

@@ -32,23 +32,21 @@ class Whole:
 class Plan:
     """Everything that a run's numbers depend on, but for the contents of the files it names.
 
-    A field with an `Option` is one of `tunescope compare` and a name in `compare(...)`; `Settings` has those of the
-    training.
+    A field with an `Option`, which says what it is, is one of `tunescope compare` and a name in `compare(...)`. In a
+    plan that is given to `compare` its model and data stand in for those here.
 
-    model: a folder or a hub id; of a loaded model, its name. data: part -> file or corpus, as typed, made absolute.
-    task: the kind of task and its options, as JSON. These three are empty in a plan that is given to `compare`, which
-    says them. settings: how every arm is trained. device: as torch names it.
+    model, data, task: the model's name, part -> file, and the kind of task with its fields.
     arms: as typed; () means the default ones for the model's kind.
     budgets: stored parameters; () leaves every size as typed.
-    trials: learning rates tried for each trained arm, from its method's grid.
-    rates: learning rates instead of each method's own grid; () means the grid.
+    trials, rates: so many of each method's own grid of learning rates, or these; () means the grid.
     seeds: which, as numbers.
-    threads: of each arm run, whatever the number of workers, so their numbers are the same.
-    pilot_of: in a pilot, the comparison that it stands for.
-    k_shot: rows of each label that every seed draws to train on, and as many to choose by; None takes all rows.
-    together: runs that share each pass of the model; 0 measures what is quickest. halving: learning rates that have
-    clearly lost stop early. beyond: rates past an end of its grid that an arm may try. Both rules are in `trial.rates`.
-    trial_steps: in a pilot, the steps of a learning rate's trial; None where a trial is a run like the others.
+    threads, device: of each arm run, whatever the number of workers, so their numbers are the same.
+    settings: how every arm is trained.
+    pilot_of, trial_steps: in a pilot, the comparison that it stands for, and the steps of a learning rate's trial; None
+        where a trial is a run like the others.
+    halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`.
+    k_shot: rows of each label that every seed draws to train on; None takes all.
+    together: runs that share a pass of the model; 0 takes what is quickest.
     """
 
     model: str = ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.data.row import line_of
 from tunescope.errors import UserError
 from tunescope.tasks.prompts.chain import THEN, THINK
+from tunescope.tasks.task import changed, labelled
 from tunescope.trial.demos import draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
@@ -17,13 +17,14 @@ from tunescope.trial.demos.spec import Demos, Shown
 
 if TYPE_CHECKING:
     from tunescope.tasks.prompts.chain import Chain
+    from tunescope.tasks.task import Task
     from tunescope.trial.arm import Ready
     from tunescope.trial.bench import Bench
 
 
-def asked(task: Any, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Any:
+def asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Any:
     """The task as an arm asks it: at once, or with steps; these are sampled by the seed."""
-    return replace(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
+    return changed(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
 
 
 def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> None:
@@ -54,7 +55,7 @@ def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
     return kept[key]
 
 
-def _tried(demos: Demos, task: Any, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
+def _tried(demos: Demos, task: Task, bench: Bench, rows: tuple[int, ...], seed: int) -> Shown:
     from tunescope.attachment.attached import attach
     from tunescope.methods.contexts.text import Text
     from tunescope.trial.bench import room
@@ -129,7 +130,7 @@ def begun(arm: Ready, tuned: Any) -> bool:
     return is_block or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
 
 
-def demo_facts(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any] | None:
+def demo_facts(arm: Ready, bench: Bench, seed: int, task: Task) -> dict[str, Any] | None:
     """What a result keeps of the demonstrations: their lines in the order shown, orders tried, and the prior."""
     if arm.demos is None:
         return None
@@ -140,11 +141,11 @@ def demo_facts(arm: Ready, bench: Bench, seed: int, task: Any) -> dict[str, Any]
         return {"each": True, "count": demonstrations.count(demos, bench.task)} | drawn
     found = shown(arm.demos, arm.chain, bench, seed)
     lines = [line_of(bench.splits.train[index], index) for index in found.rows]
-    prior = dict(task.prior) if arm.demos.calibrate else None
+    prior = dict(labelled(task).prior) if arm.demos.calibrate else None
     return {"each": False, "count": len(lines), "lines": lines, "orders": found.orders, "prior": prior}
 
 
 def _calibrated(bench: Bench, *, bos: bool, room: int | None) -> Any:
     from tunescope.tasks.answers.calibration import calibrated
 
-    return calibrated(bench.task, bench.model, bench.tokenizer, model_kind=bench.kind, bos=bos, room=room)
+    return calibrated(labelled(bench.task), bench.model, bench.tokenizer, model_kind=bench.kind, bos=bos, room=room)

@@ -4,10 +4,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.tasks.task import labelled
 from tunescope.trial import questions
 from tunescope.trial.demos import draw
 
 if TYPE_CHECKING:
+    from tunescope.tasks.task import Task
     from tunescope.trial.arm import Ready
     from tunescope.trial.bench import Bench
 
@@ -19,7 +21,7 @@ def specs_at(state: "Ready", bench: "Bench", rows: tuple[int, ...]) -> tuple[Any
 
 
 def with_demonstrations(
-    bench: "Bench", task: Any, rows: tuple[int, ...], specs: tuple[Any, ...]
+    bench: "Bench", task: Task, rows: tuple[int, ...], specs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The demonstrations, and the specs behind them: what acts on label words is told where."""
     from tunescope.methods.artifact import AttentionDelta
@@ -40,7 +42,7 @@ def _anchors(bench: "Bench", rows: tuple[int, ...]) -> tuple[str, ...]:
 
     if not bench.task.is_labelled:
         raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
-    shown = [bench.task.demonstrated([bench.splits.train[index]], 1, 0)[0] for index in rows]
+    shown = [labelled(bench.task).demonstrated([bench.splits.train[index]], 1, 0)[0] for index in rows]
     return spans(bench.tokenizer, shown).anchors
 
 

@@ -17,6 +17,7 @@ from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.finding import Finding
 from tunescope.system import machine, plugins
 from tunescope.tasks.prompts.spans import spans
+from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -82,11 +83,12 @@ def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
 
     Raises UserError as `study` does.
     """
-    task, kind = bench.task, bench.kind
-    if not task.in_words:
+    kind = bench.kind
+    if not bench.task.in_words:
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
     if request.rows < 0:
         raise UserError(f"--rows is {request.rows}; give how many test rows are asked, or 0 for all.")
+    task = labelled(bench.task)
     words = choices(task.word_ids(bench.tokenizer, kind))
     test = bench.splits.test
     some = Random(0).sample(range(len(test)), min(request.rows or len(test), len(test)))
@@ -110,7 +112,7 @@ def _facts(request: AnchorRequest, bench: Bench, rounds: Sequence[Round]) -> dic
         "rows": len(rounds[0].prompts),
         "draws": len(rounds),
         "template": bench.task.template,
-        "label words": ", ".join(bench.task.words.values()),
+        "label words": ", ".join(labelled(bench.task).words.values()),
         "commonest label": round(float(gold.max() / gold.sum()), 3),
         "accuracy of each draw": ", ".join(f"{one:.3f}" for one in accuracy),
         "notes": "; ".join(dict.fromkeys(note for one in rounds for note in one.prompts[0].spans.notes)) or "none",

@@ -11,6 +11,7 @@ from tunescope.attachment.context_keys import embedder
 from tunescope.errors import UserError
 from tunescope.search.methods._nearest import nearest
 from tunescope.search.objective import Objective
+from tunescope.tasks.task import labelled
 
 From = Literal["vocabulary", "labels"]
 DRAWS = 50  # tokens tried at a position, of which one should go with those before it
@@ -42,7 +43,7 @@ def _labels(goal: Objective) -> Tensor:
     task = goal.bench.task
     if not task.is_labelled:
         raise UserError("init_from=labels begins with label words, which only a classification has; leave it out.")
-    words = " ".join(task.words.values())
+    words = " ".join(labelled(task).words.values())
     one = goal.words.tokenizer(words, add_special_tokens=False)["input_ids"]
     text = " ".join([words] * -(-goal.length // len(one)))
     ids = goal.words.tokenizer(text, add_special_tokens=False)["input_ids"][: goal.length]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tunescope.errors import UserError
 from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tuning_of
 from tunescope.search.search import Found, Point, Say, Search
+from tunescope.tasks.task import labelled
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +55,7 @@ class LabelWords(Search):
         self._check(bench)
         tuning = tuning_of("label_words", self.tune, self.finalists)
         words = whole_words(bench.tokenizer, bench.task.template, bench.kind)
-        n_classes = len(bench.task.labels)
+        n_classes = len(labelled(bench.task).labels)
         if min(self.shortlist, len(words)) < n_classes:
             raise UserError(
                 f"{self}: {n_classes} classes need as many different words, and {min(self.shortlist, len(words))} are "
@@ -72,7 +73,7 @@ class LabelWords(Search):
         kept = assignments(WordChoice(scores, labels, shortlists), self.keep, seed)
         on_dev, found = _scores(bench, dev, columns), []
         for one in kept:
-            named = dict(zip(bench.task.labels, (words[columns[at]] for at in one.columns), strict=True))
+            named = dict(zip(labelled(bench.task).labels, (words[columns[at]] for at in one.columns), strict=True))
             shown = ",".join(f"{label}={word}" for label, word in named.items())
             found.append(Candidate(bench.task.template, named, shown, _accuracy(on_dev, dev, one)))
         used = len(train) + len(dev)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tuning_of
 from tunescope.search.search import Found, Point, Say, Search
+from tunescope.tasks.task import changed, labelled
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -72,7 +73,7 @@ class Template(Search):
                 say(f"the passes are used up: {len(templates) - most - len(refused)} templates were not tried")
                 break
             try:
-                found.append(Candidate(template, bench.task.words, template, _score(bench, template)))
+                found.append(Candidate(template, labelled(bench.task).words, template, _score(bench, template)))
             except UserError as problem:  # a label word may be one token behind a space and several without
                 refused.append(f"{template!r}: {problem}")
         if refused:
@@ -138,9 +139,9 @@ def _has_mask(bench: Bench) -> bool:
 def _drawn(bench: Bench, per_class: int, seed: int) -> list[Any]:
     """At most so many training rows of each class, in their order."""
     rows, draw = bench.splits.train, Random(seed)
-    labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
+    labels = [labelled(bench.task).label_of(row, index) for index, row in enumerate(rows)]
     chosen: list[int] = []
-    for label in bench.task.labels:
+    for label in labelled(bench.task).labels:
         members = [index for index, one in enumerate(labels) if one == label]
         chosen += draw.sample(members, min(per_class, len(members)))
     return [rows[index] for index in sorted(chosen)]
@@ -152,7 +153,7 @@ def _texts(
     """What the writing model reads for each row: its fields and its label word around the spans, cut to LONGEST."""
     from tunescope.tasks.prompts import templates
 
-    task, found = bench.task, []
+    task, found = labelled(bench.task), []
     for index, row in enumerate(rows):
         template = layout.asked(task.words[task.label_of(row, index)])
         values = {name: value(row, name, index) for name in task.fields()}
@@ -166,7 +167,7 @@ def _score(bench: Bench, template: str) -> float:
     from tunescope.data import scores
     from tunescope.trial.bench import room
 
-    task = replace(bench.task, template=template)
+    task = changed(bench.task, template=template)
     items = task.encode(bench.splits.dev, bench.tokenizer, model_kind=bench.kind, room=room(bench, 0))
     stats = [one.stats for one in task.predict(bench.model, items, bench.tokenizer)]
     return scores.aggregate(task.metric, stats)[task.metric]

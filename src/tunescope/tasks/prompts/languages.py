@@ -12,11 +12,13 @@ from tunescope.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from tunescope.tasks.task import Task
+
 CODE = re.compile(r"[a-z]{2,3}_[A-Z][A-Za-z]+")  # ro_RO of mBART, ron_Latn of NLLB
 SIDES = {"source_language": "src_lang", "target_language": "tgt_lang"}
 
 
-def with_languages(tokenizer: PreTrainedTokenizerBase, task: Any) -> Any:
+def with_languages(tokenizer: PreTrainedTokenizerBase, task: Task) -> Any:
     """The tokenizer, or a copy that knows the task's languages.
 
     Raises:
@@ -36,7 +38,7 @@ def with_languages(tokenizer: PreTrainedTokenizerBase, task: Any) -> Any:
     return tokenizer
 
 
-def notes(tokenizer: PreTrainedTokenizerBase, task: Any) -> list[str]:
+def notes(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
     """Which languages it marks, and how to say others; nothing of a tokenizer that marks none."""
     if not has_languages(tokenizer):
         return []
@@ -65,7 +67,7 @@ def _codes(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return sorted(known or filter(CODE.fullmatch, tokenizer.get_vocab()))
 
 
-def _asked(task: Any) -> dict[str, str]:
+def _asked(task: Task) -> dict[str, str]:
     return {side: getattr(task, side) for side in SIDES if getattr(task, side, "")}
 
 

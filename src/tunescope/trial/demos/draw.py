@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
+from tunescope.tasks.task import labelled
 from tunescope.trial.demos.spec import Demos, Set, Source, count
 
 if TYPE_CHECKING:
+    from tunescope.tasks.task import Task
     from tunescope.trial.bench import Bench
 
 
@@ -29,11 +31,11 @@ def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
         return tuple(demonstration_rows.diverse(bench.states("train", demos.encoder), number, seed))
     if demos.choose == "random" or not bench.task.is_labelled:
         return tuple(demonstration_rows.uniform(len(rows), number, seed))
-    labels = [bench.task.label_of(row, index) for index, row in enumerate(rows)]
+    labels = [labelled(bench.task).label_of(row, index) for index, row in enumerate(rows)]
     return tuple(demonstration_rows.balanced(labels, demos.k, seed))
 
 
-def text(bench: Bench, task: Any, rows: tuple[int, ...]) -> str:
+def text(bench: Bench, task: Task, rows: tuple[int, ...]) -> str:
     """These training rows solved, in this order, so that a query can follow directly."""
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
@@ -48,9 +50,9 @@ def source(demos: Demos, bench: Bench) -> Source:
         groups: dict[str, list[int]] = {}
         by_class = task.is_labelled and demos.choose not in ("nearest", "random")
         for index, row in enumerate(rows):
-            groups.setdefault(f"label '{task.label_of(row, index)}'" if by_class else "the training rows", []).append(
-                index
-            )
+            groups.setdefault(
+                f"label '{labelled(task).label_of(row, index)}'" if by_class else "the training rows", []
+            ).append(index)
         states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
         bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states)
     return bench.demos.sources[demos]

@@ -22,6 +22,7 @@ from tunescope.errors import UserError
 from tunescope.trial.demos.spec import ORDERS, Demos, count
 
 if TYPE_CHECKING:
+    from tunescope.tasks.task import Task
     from tunescope.trial.bench import Bench
 
 MOST = 24  # orders, where all are asked for
@@ -70,7 +71,7 @@ def candidates(rows: Order, orders: int | str, seed: int) -> list[Order]:
     return list(found)
 
 
-def check(demos: Demos, task: Any) -> None:
+def check(demos: Demos, task: Task) -> None:
     """UserError where all orders are asked for, and they are more than `MOST`; and where there is only one."""
     shown = count(demos, task)
     possible = math.factorial(shown)
@@ -83,7 +84,7 @@ def check(demos: Demos, task: Any) -> None:
         )
 
 
-def most(demos: Demos, task: Any) -> int:
+def most(demos: Demos, task: Task) -> int:
     """How many orders are tried."""
     possible = math.factorial(count(demos, task))
     return possible if demos.orders == "all" else min(possible, int(demos.orders or ORDERS))

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tunescope.tasks.task import labelled
 from tunescope.trial.demos.draw import sets_of, text
 from tunescope.trial.demos.spec import Demos, Set
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tunescope.tasks.prompts.templates import Ids
-    from tunescope.tasks.task import Encoded
+    from tunescope.tasks.task import Encoded, Task
     from tunescope.trial.bench import Bench
 
 
@@ -32,7 +33,7 @@ class Asking:
 
     demos: Demos
     bench: Bench
-    task: Any
+    task: Task
     taken: int
     begun: bool
 
@@ -73,8 +74,10 @@ class Asking:
 
         bench, fronts = self.bench, self.fronts(part, seed)
         left = self.room(fronts)
-        asked = calibration.contentless(self.task, bench.tokenizer, model_kind=bench.kind, bos=False, room=left)
-        return ensemble.priors(self.task, bench.model, fronts, asked, bench.tokenizer)
+        asked = calibration.contentless(
+            labelled(self.task), bench.tokenizer, model_kind=bench.kind, bos=False, room=left
+        )
+        return ensemble.priors(labelled(self.task), bench.model, fronts, asked, bench.tokenizer)
 
     def room(self, fronts: Sequence[Sequence[Ids]]) -> int | None:
         from tunescope.trial.bench import room

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
-from tunescope.tasks.task import Encoded
+from tunescope.tasks.task import Encoded, labelled
 from tunescope.trial.demos import draw
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def written(bench: Bench, orders: Sequence[tuple[int, ...]], seed: int) -> list[
     from tunescope.tasks.answers.decode import Sampling, sampled
     from tunescope.trial.bench import room
 
-    task, tokenizer = bench.task, bench.tokenizer
+    task, tokenizer = labelled(bench.task), bench.tokenizer
     start = next(iter(Formatter().parse(task.template)))[0]
     fronts = [token_ids(tokenizer, draw.text(bench, task, order) + start) for order in orders]
     left = room(bench, max(map(len, fronts)))

@@ -8,12 +8,14 @@ from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from tunescope.errors import UserError
+from tunescope.tasks.task import labelled
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from tunescope.tasks.prompts.chain import Chain
     from tunescope.tasks.prompts.templates import Ids
+    from tunescope.tasks.task import Task
 
 Set = tuple[int, ...]  # training rows in the order in which they are shown
 
@@ -105,9 +107,9 @@ class Demos:
         return f"{NAME}:{','.join(given)}"
 
 
-def count(demos: Demos, task: Any) -> int:
+def count(demos: Demos, task: Task) -> int:
     """How many demonstrations stand in front of a query."""
-    return demos.k * (len(task.labels) if task.is_labelled else 1)
+    return demos.k * (len(labelled(task).labels) if task.is_labelled else 1)
 
 
 def _typed(value: Any) -> str:

@@ -14,10 +14,9 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 class Settings:
     """How it is trained; fixed before the data and the same for every arm.
 
-    steps: updates of one run. batch_size: rows of one update. accumulate: parts of a batch. optimizer: "adamw" or
-    "adafactor". schedule: "constant", "linear" or "cosine". warmup: share of the steps. weight_decay: of the trained
-    tensors. clip: the largest norm of the gradient. precision: "auto", "float32" or "bfloat16". eval_every: steps
-    between development scores. patience: such scores in a row without a new best.
+    Each field is an option of `tunescope compare` and a name in `compare(...)`, said there in its `Option`:
+    steps, batch_size and accumulate (the parts of a batch); optimizer, schedule, warmup, weight_decay and clip, of the
+    updates; precision, of the losses; eval_every and patience, of early stopping.
     """
 
     steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500

@@ -12,9 +12,9 @@ from tunescope.comparison.comparison import compare
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
 from tunescope.trial.command import command
-from tunescope.trial.fields import planned
 from tunescope.trial.identity import default_folder
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import planned
 from tunescope.trial.train.settings import Settings
 
 TASK = {"kind": "classification"}
