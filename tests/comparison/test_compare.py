@@ -31,7 +31,6 @@ from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 from tunescope.trial.rates import grid
 from tunescope.trial.train import loop
-from tunescope.trial.train import loop as the_loop
 from tunescope.trial.train.settings import Settings
 
 ARMS = ("zero-shot", "demos:k=1", "soft", "lora")
@@ -176,7 +175,7 @@ def test_the_table_and_the_verdict_print(done):
 
 
 def test_a_finished_run_is_not_trained_again(done, bench, material, monkeypatch):
-    monkeypatch.setattr(the_loop, "train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(run, "train", lambda *_, **__: pytest.fail("trained again"))
     again = on(bench, question(material), done.folder)
     assert numbers(again.results) == numbers(done.results)
 
@@ -224,16 +223,16 @@ def test_a_rate_that_diverges_loses_to_one_that_does_not(bench, material, tmp_pa
 def test_an_arm_that_fails_is_told_and_tried_again_by_resume(
     bench, material, tmp_path, monkeypatch, error, status, reason
 ):
-    asked, plain = question(material, arms=("zero-shot", "lora"), seeds=(0,)), the_loop.train
+    asked, plain = question(material, arms=("zero-shot", "lora"), seeds=(0,)), run.train
 
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(the_loop, "train", fail)
+    monkeypatch.setattr(run, "train", fail)
     found = on(bench, asked, tmp_path / "run")
     assert (arm(found, "lora")["status"], arm(found, "zero-shot")["status"]) == (status, "done")
     assert reason in arm(found, "lora")["reason"]
-    monkeypatch.setattr(the_loop, "train", plain)
+    monkeypatch.setattr(run, "train", plain)
     assert arm(on(bench, asked, tmp_path / "run"), "lora")["status"] == "done"
 
 

@@ -110,7 +110,7 @@ def run_of(run: dict[str, Any], arm: dict[str, Any]) -> bool:
 
 def test_a_finished_race_is_not_run_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = ran(folder, "halved", halving=True)
-    monkeypatch.setattr("tunescope.trial.train.loop.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr("tunescope.comparison.run.train", lambda *_, **__: pytest.fail("trained again"))
     again = ran(folder, "halved", halving=True)
     assert again.results["arms"] == found.results["arms"]
 
