@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, Bloom
 
 import tunescope as ts
 from tunescope.data.read import read
-from tunescope.probes import demonstrations
 from tunescope.probes.anchors import study
+from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.system import plugins
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.plan import Plan
@@ -45,7 +45,7 @@ def anchors(material, monkeypatch, capsys, tmp_path):
 
 
 def test_the_sections_are_the_folder_and_stand_in_their_order(studied):
-    assert plugins.names(demonstrations) == SECTIONS
+    assert plugins.names(DEMONSTRATIONS) == SECTIONS
     assert list(studied.findings) == ["flow", "isolate", "auc", "compress", "diagnose"]
 
 
