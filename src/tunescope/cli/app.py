@@ -280,8 +280,7 @@ def search(
     """
     from tunescope.report import findings_page as page
     from tunescope.report.text import clean
-    from tunescope.search import findings as told
-    from tunescope.search import study
+    from tunescope.search import findings, study
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(dev=dev, test=test, seeds=seeds), task)
@@ -289,7 +288,7 @@ def search(
     place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
     command = shlex.join(["tunescope", *sys.argv[1:]])
     results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)
-    found, facts = told.findings(results), told.facts(results)
+    found, facts = findings.findings(results), findings.facts(results)
     heading = f"Prompts for {facts['model']}"
     written = page.page(list(found.values()), facts, (), command, heading)
     (place / "report.html").write_text(written, encoding="utf-8")

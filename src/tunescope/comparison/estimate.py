@@ -14,14 +14,13 @@ from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter
 from tunescope.trial import questions
-from tunescope.trial import rates as racing
 from tunescope.trial.arm import Arm, seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import own
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.order import most
 from tunescope.trial.plan import Plan
-from tunescope.trial.rates import grid
+from tunescope.trial.rates import grid, trial_steps
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import OutOfMemory, memory_errors_named, one_step
 from tunescope.trial.train.optimizers import make
@@ -94,7 +93,7 @@ def _runs(plan: Plan) -> list[int]:
     """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
     rates, steps = (len(plan.rates) or plan.trials) + plan.beyond, plan.settings.steps
     if plan.halving:
-        return racing.trial_steps(plan.race) + [steps] * (plan.beyond + len(plan.seeds) - 1)
+        return trial_steps(plan.race) + [steps] * (plan.beyond + len(plan.seeds) - 1)
     if plan.trial_steps is None:
         return [steps] * (rates + len(plan.seeds) - 1)
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tunescope.data import scores as metrics
+from tunescope.data.scores import aggregate, of_rows, statistics
 from tunescope.report.verdict import stats
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ def of_run(bench: Bench, texts: Sequence[str], test: Mapping[str, float]) -> dic
         return {"test": dict(test)}
     references = [row.references for row in _rows(bench)]
     lowercase = bench.task.lowercase
-    also = {name: metrics.statistics(name, texts, references, lowercase=lowercase) for name in bench.task.also}
-    values = {name: metrics.aggregate(name, own)[name] for name, own in also.items()}
+    also = {name: statistics(name, texts, references, lowercase=lowercase) for name in bench.task.also}
+    values = {name: aggregate(name, own)[name] for name, own in also.items()}
     return {"test": {**test, **values}, "outputs": list(texts), "also": also}
 
 
@@ -97,7 +97,7 @@ def _rows(bench: Bench) -> list[Any]:
 
 def _scores(bench: Bench, run: Run) -> dict[str, list[float]]:
     whole = {bench.task.metric: run["stats"]} | dict(run.get("also") or {})
-    return {name: metrics.of_rows(name, own) for name, own in whole.items()}
+    return {name: of_rows(name, own) for name, own in whole.items()}
 
 
 def _by_seed(runs: Sequence[Run], name: str) -> dict[int, stats.Array]:

@@ -1,4 +1,4 @@
-"""Where each family keeps the linear maps of a layer: one file a family, data only."""
+"""What a family's file says, and the finder of those files: where the linear maps of a layer are, which norms."""
 
 from __future__ import annotations
 

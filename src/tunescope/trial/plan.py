@@ -9,8 +9,7 @@ from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.system.plugins import one_of
 from tunescope.tasks.make import USUAL
-from tunescope.trial import rates as racing
-from tunescope.trial.rates import Race, check_beyond
+from tunescope.trial.rates import Race, check_beyond, check_halving
 from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
 
 PARTS = ("train", "dev", "test")
@@ -126,7 +125,7 @@ def check(plan: Plan) -> Plan:
     for budget in plan.budgets:
         _at_least("budget", budget, 1)
     if plan.halving:
-        racing.check_halving(plan.race)
+        check_halving(plan.race)
     _at_least("beyond", plan.beyond, 0)
     if plan.beyond:
         check_beyond(plan.race)

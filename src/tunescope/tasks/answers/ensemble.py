@@ -59,11 +59,11 @@ def priors(
     asked: Sequence[Encoded],
     tokenizer: PreTrainedTokenizerBase,
 ) -> Tensor:
-    """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row (`calibrating`).
+    """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row (see `calibration`).
 
     Args:
         fronts: set -> row -> the tokens of its demonstrations.
-        asked: the rows without content (`calibrating.contentless`).
+        asked: the rows without content (`calibration.contentless`).
     """
     words = list(task.word_ids(tokenizer, anatomy(model).kind).values())
     found = []

@@ -99,7 +99,7 @@ def ordered(demos: Demos, bench: Bench, rows: Order, seed: int, answers: Answer)
     Raises:
         UserError: the model wrote nothing that can be asked.
     """
-    from tunescope.data import scores as metrics
+    from tunescope.data.scores import aggregate
     from tunescope.trial.demos import probing_set
 
     tried = candidates(rows, demos.orders or ORDERS, seed)
@@ -107,7 +107,7 @@ def ordered(demos: Demos, bench: Bench, rows: Order, seed: int, answers: Answer)
     scores = []
     for order in tried:
         stats = [prediction.stats for prediction in answers(order, None)]
-        scores.append(metrics.aggregate(metric, stats)[metric])
+        scores.append(aggregate(metric, stats)[metric])
     entropies: list[float] = []
     if demos.order == "entropy":
         asked = probing_set.written(bench, tried, seed)
