@@ -3,9 +3,9 @@
 Past the ends: a grid that suits large models can end too early for a small one. While the largest rate tried is the
 best, three times that is tried too; while the smallest is, a third of it; at most as many as the plan says.
 
-Successive halving (Jamieson and Talwalkar 2016, arXiv:1502.07943, with thirds for halves.) At a third of the steps the best third of an
-arm's rates goes on, by the best development score until then, ties to the lower loss; of more than three, a ninth goes
-on at a third of the steps and a third at a ninth; and so on. What goes on is a run like any other, to the same bits.
+Successive halving (Jamieson and Talwalkar 2016, arXiv:1502.07943, with thirds for halves): at a third of the steps the
+best third of an arm's rates goes on, by the best development score until then, ties to the lower loss; of more than
+three, a ninth goes on at a third of the steps and a third at a ninth; and so on. What goes on is a run like any other.
 """
 
 from __future__ import annotations

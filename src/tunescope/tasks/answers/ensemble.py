@@ -59,7 +59,7 @@ def priors(
     asked: Sequence[Encoded],
     tokenizer: PreTrainedTokenizerBase,
 ) -> Tensor:
-    """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row (see `calibration`).
+    """(sets, rows, labels): the labels' shares for inputs without content behind each set of each row: `calibration`.
 
     Args:
         fronts: set -> row -> the tokens of its demonstrations.

@@ -30,7 +30,8 @@ class Classification(Labelled):
     ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
     training rows, each its own word. ``by="words"`` compares log p(word | filled template), all tokens of the
     word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
-    ``prior`` is what the probability of each label is divided by before they are compared (see `answers.calibration`); empty, none.
+    ``prior`` is what the probability of each label is divided by before they are compared
+    (see `tasks.answers.calibration`); empty, none.
 
     ``{mask}`` in the template is the place of the answer. A masked language model answers nowhere else, with one token
     (LM-BFF: Gao et al. 2021, section 4); T5 fills it as its first sentinel; on a decoder it can only end the template.
