@@ -84,7 +84,7 @@ class Task(ABC):
     def kind(self) -> str:
         """The name on the command line: of the file in `kinds` that its class is in, or the nearest it is made of."""
         files = (one.__module__.removeprefix(KINDS) for one in type(self).__mro__ if one.__module__.startswith(KINDS))
-        return next(files)
+        return next(files, type(self).__name__)
 
     @property
     def in_words(self) -> bool:
