@@ -137,3 +137,16 @@ def test_a_model_that_is_known_and_was_never_detached_goes_with_its_last_name(fa
     del model
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("within", [lambda: torch.device("meta"), torch.inference_mode], ids=["meta", "inference"])
+def test_sites_that_are_first_asked_for_within_another_context_are_real_and_can_be_trained(within):
+    """Columns of a fused map are kept, and read whenever the model runs."""
+    model = tiny.make("gpt_neox")
+    with within():
+        found = anatomy(model).sites["decoder.0.self.k"]
+    x = torch.randn(2, 5, found.h.module.weight.shape[0], dtype=torch.float64, requires_grad=True)
+    heads = x.detach().view(2, 5, -1, 3, found.h.width // found.n_heads)  # of each head: query, key, value
+    assert torch.equal(found.h.read(x), heads[..., 1, :].flatten(-2))
+    found.h.write(x, found.h.read(x) * 2).sum().backward()
+    assert x.grad is not None

@@ -1,5 +1,6 @@
 """Every probe in the folder, unasked, on every family: a finding that is plain data, or one clear line."""
 
+import re
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -70,9 +71,9 @@ def test_a_probe_has_a_function_of_its_name_that_takes_tensors_and_no_model(name
     assert own.__doc__.count("\n") >= 4
     assert "model" not in own.__annotations__
     text = Path(module.__file__).read_text()
-    assert not any(
-        word in text for word in ("attach(", "record(", "transformers", "tunescope.attachment", "tunescope.report")
-    )
+    words = ("attach(", "record(", "transformers", "tunescope.attachment")
+    assert not any(word in text for word in words)
+    assert set(re.findall(r"tunescope\.report\.\w+", text)) <= {"tunescope.report.finding"}
 
 
 def test_a_new_file_is_a_new_probe(tmp_path, monkeypatch):

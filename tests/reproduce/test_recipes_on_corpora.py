@@ -13,6 +13,7 @@ import torch
 import transformers
 
 import tunescope as ts
+from tunescope.attachment import attached
 from tunescope.comparison.protocol import AllRefused
 from tunescope.methods.typed import parse
 from tunescope.models.load import load_model
@@ -360,7 +361,7 @@ def test_how_a_prompt_began_is_asked_of_the_seed_that_was_kept(tmp_path, monkeyp
     results = {"version": run_folder.VERSION, "arms": [{"runs": runs}]}
     (tmp_path / "run" / "results.json").write_text(json.dumps(results))
     attach = ts.attach
-    monkeypatch.setattr(ts, "attach", lambda *given, **more: seeds.append(more["seed"]) or attach(*given, **more))
+    monkeypatch.setattr(attached, "attach", lambda *given, **more: seeds.append(more["seed"]) or attach(*given, **more))
     read = recipe._read({"model": folder, "labels": list(tinyrun.WORDS)}, arm, tmp_path)
     assert seeds == [2, 2] and read["begun"] == read["trained"]
 

@@ -134,7 +134,7 @@ def test_what_goes_wrong_in_a_group_is_done_again_one_by_one(
     def fails(*_: Any, **__: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("tunescope.trial.train.together.train_together", fails)
+    monkeypatch.setattr("tunescope.comparison.shared_passes.train_together", fails)
     model, data = material(folder)
     task = Classification(words={"neg": "bad", "pos": "good"})
     options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 1, "settings": SETTINGS, "quiet": True}

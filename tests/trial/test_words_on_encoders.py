@@ -12,6 +12,7 @@ import tunescope as ts
 from tunescope.comparison import arms, inside_attention
 from tunescope.comparison.comparison import ask, compare
 from tunescope.errors import UserError
+from tunescope.methods.typed import parse
 from tunescope.models.load import load_model
 from tunescope.probes.anchors import study
 from tunescope.tasks.kinds.classification import Classification
@@ -94,7 +95,7 @@ def test_full_tuning_on_a_masked_model_trains_its_head_and_what_is_tied_stays_ti
     head = bench.model.get_output_embeddings()
     assert head.weight is bench.model.get_input_embeddings().weight
     items = bench.encoded("train", bos=True, room=None)
-    with ts.attach(bench.model, *ts.registry.parse("full")) as tuned:
+    with ts.attach(bench.model, *parse("full")) as tuned:
         names = {name for artifact in tuned.artifacts for name in artifact.tensors}
         assert {"head:cls.predictions.transform.dense.weight", "embeddings.word_embeddings.weight"} <= names
         assert sum("word_embeddings" in name or "decoder.weight" in name for name in names) == 1
@@ -125,7 +126,7 @@ def test_what_is_attached_reaches_the_mask_and_is_trained_there(name, arm):
     task = Classification(words=WORDS, template="{text} it was {mask}.")
     items = task.encode(rows(4, 0), tokenizer, model_kind="encoder", bos="text" not in arm)
     before = task.loss(model, items, tokenizer)
-    with ts.attach(model, *ts.registry.parse(arm), tokenizer=tokenizer) as tuned:
+    with ts.attach(model, *parse(arm), tokenizer=tokenizer) as tuned:
         if tuned.parameters():
             task.loss(model, items, tokenizer)
             tuned.train()

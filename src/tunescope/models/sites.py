@@ -225,7 +225,8 @@ def _part(layer: nn.Module, place: str | Slice, head_dim: int) -> tuple[Tap, Tap
     width = whole // place.of
     if not place.per_head:
         return _tap(module, "in"), Tap.on(module, "out", slice(place.index * width, (place.index + 1) * width), width)
-    columns = torch.arange(whole).view(-1, place.of, head_dim)[:, place.index].reshape(-1)
+    with torch.inference_mode(False):  # it is kept, wherever it was first asked for
+        columns = torch.arange(whole, device="cpu").view(-1, place.of, head_dim)[:, place.index].reshape(-1)
     return _tap(module, "in"), Tap.on(module, "out", columns, width)
 
 
