@@ -24,6 +24,7 @@ app = App(
     name="tunescope",
     version=__version__,
     suppress_keyboard_interrupt=False,
+    help_format="plaintext",  # the list of verbs has no marks, and what reads them takes a fifth of its time
     help="Tune a language model, and see what tuning did. Begin with: tunescope demo",
 )
 
@@ -399,6 +400,10 @@ def pull(repo: str, /, *, out: str, revision: str | None = None) -> None:
 
     done = hub.pull(repo, out, revision=revision)
     _say(f"pulled: {done.path} (commit {done.commit[:12]}): {done.arm}")
+
+
+for verb in app:
+    app[verb].help_format = "markdown"
 
 
 def _workers(model: str) -> int:
