@@ -9,11 +9,11 @@ STAMP := .venv/.installed
 # guards of the house, and the quick tests of each room.
 LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_plugins.py test_readme.py)  # minutes of starting Python
 QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
-  $(addprefix tests/,system/test_files.py system/test_crew.py methods/test_typed.py methods/test_deltas.py \
+  $(addprefix tests/,system/test_files.py system/test_machine.py methods/test_typed.py methods/test_deltas.py \
   models/test_sites.py models/test_positions.py attachment/test_bank_rows.py attachment/test_saving.py \
   data/test_corpus.py data/test_bleu.py data/test_scores.py report/test_verdict.py report/test_table.py \
   tasks/test_likelihood.py tasks/test_templates.py trial/test_train.py trial/test_open.py search/test_objective.py \
-  probes/test_round.py probes/test_pattern.py exchange/test_peft_lora.py exchange/test_loading.py \
+  probes/test_round.py probes/test_pattern.py exchange/test_peft_lora.py \
   comparison/test_pilot.py comparison/test_progress.py lab/test_world.py lab/test_lessons.py \
   reproduce/test_run.py theory/test_theorems.py)
 
