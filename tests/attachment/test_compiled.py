@@ -2,8 +2,6 @@
 
 import gc
 import inspect
-import subprocess
-import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import warm
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -122,8 +121,7 @@ def test_a_bank_runs_as_it_is_under_compile_whatever_rows_come() -> None:
 
 def test_python_ends_in_silence_while_a_model_is_attached() -> None:
     program = "import tiny, tunescope as ts; tuned = ts.attach(tiny.make('llama'), ts.Prefix(length=2))"
-    here = str(Path(__file__).parents[1] / "tools")
-    done = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True, check=True)
+    done = warm.run(["-c", program], cwd=Path(__file__).parents[1] / "tools", check=True)
     assert done.stderr == ""
 
 

@@ -2,12 +2,11 @@
 
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import torch
 import two_processes
+import warm
 from safetensors.torch import load_file
 
 HERE = Path(__file__).resolve().parent
@@ -18,16 +17,10 @@ def test_two_processes_are_as_one_with_the_whole_batch(tmp_path: Path) -> None:
     shared = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}  # as torchrun tells its processes
     started = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "two_processes.py"), str(tmp_path)],
-            env=os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        warm.start([HERE / "two_processes.py", tmp_path], env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(2)
     ]
-    said = [process.communicate(timeout=120)[0] for process in started]
+    said = [process.communicate(timeout=120)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0], said[0][-2000:] + said[1][-2000:]
     two_processes.main(tmp_path)
     whole = load_file(tmp_path / "1-0.safetensors")

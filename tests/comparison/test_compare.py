@@ -6,8 +6,6 @@ import random
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import tinyrun
+import warm
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -367,8 +366,7 @@ ask(asked, Path(sys.argv[3]), quiet=True)
 def test_a_killed_run_is_resumed_to_the_same_numbers(done, bench, material, tmp_path, life, capsys):
     config = tmp_path / "asked.json"
     config.write_text(json.dumps(plan.to_json(question(material))))
-    command = [sys.executable, "-c", KILLED, config, str(life), tmp_path / "run"]
-    killed = subprocess.run(command, capture_output=True, check=False)
+    killed = warm.run(["-c", KILLED, config, life, tmp_path / "run"])
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "run" / "results.json").exists()
 
@@ -404,8 +402,7 @@ def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
     whole = ask(asked, tmp_path / "whole", quiet=True)
     config = tmp_path / "asked.json"
     config.write_text(json.dumps(plan.to_json(asked)))
-    command = [sys.executable, "-c", KILLED, config, str(life), tmp_path / "run"]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    assert warm.run(["-c", KILLED, config, life, tmp_path / "run"]).returncode == -signal.SIGKILL
     assert saved_steps(tmp_path / "run") == left
     taken, plain = {}, loop.update
 

@@ -11,6 +11,7 @@ import huggingface_hub.constants
 import pytest
 import tiny
 import torch
+from commands import call
 from hub_server import Hub, running
 
 import tunescope as ts
@@ -188,7 +189,7 @@ def test_nothing_is_overwritten(server: Hub, saved: Path) -> None:
     assert server.asked == []
 
 
-def call(server: Hub, *words: object) -> tuple[int, str, str]:
+def begun(server: Hub, *words: object) -> tuple[int, str, str]:
     """A command in a process of its own, where HF_ENDPOINT alone says where the hub is."""
     source = str(Path(ts.__file__).parent.parent)
     where = {"HF_ENDPOINT": server.url, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN, "PYTHONPATH": source}
@@ -198,17 +199,22 @@ def call(server: Hub, *words: object) -> tuple[int, str, str]:
 
 
 def test_the_command_line_pushes_and_pulls(server: Hub, saved: Path, tmp_path: Path) -> None:
-    code, out, _ = call(server, "push", saved, "me/thing", "--licence", "mit")
+    code, out, _ = begun(server, "push", saved, "me/thing", "--licence", "mit")
     assert code == 0
     assert f"pushed: {server.url}/me/thing (commit " in out
     assert "note: no results.json of a run beside it" in out
-    code, out, err = call(server, "pull", "me/thing", "--out", tmp_path / "pulled")
+    code, out, err = begun(server, "pull", "me/thing", "--out", tmp_path / "pulled")
     assert (code, err) == (0, "")
     assert out.startswith(f"pulled: {tmp_path}/pulled (commit ") and "prefix:length=2+lora:rank=2" in out
-    code, _, err = call(server, "pull", "me/thing", "--out", tmp_path / "pulled")
+
+
+def test_the_command_line_refuses_in_one_line(
+    server: Hub, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = call(monkeypatch, capsys, "pull", "me/thing", "--out", saved)
     assert code == 2
     assert "exists: an artifact is never overwritten" in err
-    code, _, err = call(server, "push", tmp_path, "me/thing")
+    code, _, err = call(monkeypatch, capsys, "push", tmp_path, "me/thing")
     assert code == 2
     assert "is no saved artifact: tunescope.json is not there" in err
 
@@ -240,12 +246,14 @@ def test_neither_a_token_nor_a_path_hides_behind_what_json_writes_for_a_line_bre
         hub.push(saved, "me/thing")
 
 
-def test_what_is_pulled_does_not_steer_the_terminal(server: Hub, tmp_path: Path) -> None:
+def test_what_is_pulled_does_not_steer_the_terminal(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = tiny.make("gpt2")
     words = "w5\x1b]0;owned\x07\x1b[2J\u202e w6"
     artifacts = initialised(model, [ts.Text(text=words)], tiny.tokenizer(), 0)
     hub.push(ts.save(tmp_path / "one", artifacts, model=model, tokenizer=tiny.tokenizer()), "me/words")
-    code, out, _ = call(server, "pull", "me/words", "--out", tmp_path / "pulled")
+    code, out, _ = call(monkeypatch, capsys, "pull", "me/words", "--out", tmp_path / "pulled")
     assert code == 0
     assert "\\x1b]0;owned\\x07\\x1b[2J\\u202e" in out
     assert not set("\x1b\x07\u202e") & set(out)

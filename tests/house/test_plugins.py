@@ -1,20 +1,19 @@
 """A plugin is one file: dropped into its folder it is used from the command line, and deleted it is gone."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 import tiny
 import tinyrun
 import transformers as tf
+import warm
 from echo_task import ECHO
 
 import tunescope as ts
@@ -273,11 +272,9 @@ def state(package: Path) -> dict[str, str]:
     return {str(path.relative_to(package)): sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def python(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": str(package.parent), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, *words], env=env, cwd=package.parent, text=True, capture_output=True, check=False
-    )
+def python(package: Path, *words: str) -> CompletedProcess[str]:
+    env = {"PYTHONPATH": str(package.parent), "OMP_NUM_THREADS": "1"}
+    return warm.run(words, env=env, cwd=package.parent, ours=False)
 
 
 @pytest.mark.parametrize("folder", CASES)

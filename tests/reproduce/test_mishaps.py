@@ -1,16 +1,15 @@
 """`tunescope reproduce` when processes are killed, two of them are started in one folder, or the disk is full."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+import warm
 
 COMMAND = Path(__file__).with_name("toy_command.py")
+SPARES = 5  # two workers, and new ones for those that are killed
 
 
 @pytest.fixture
@@ -20,15 +19,7 @@ def start(tmp_path):
 
     def reproduce(seeds=3, workers=2):
         words = ["reproduce", "toy-recipe", "--seeds", seeds, "--workers", workers, "--out", tmp_path / "run"]
-        begun.append(
-            subprocess.Popen(
-                [sys.executable, COMMAND, *map(str, words)],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=os.environ | {"TOY": str(tmp_path)},
-            )
-        )
+        begun.append(warm.start([COMMAND, *words], env={"TOY": str(tmp_path)}, spares=SPARES))
         return begun[-1]
 
     yield reproduce

@@ -4,8 +4,6 @@ import errno
 import json
 import re
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 import tiny
 import tinyrun
+import warm
 import torch
 import transformers
 from commands import call
@@ -198,8 +197,7 @@ def searching(material, tmp_path):
     begun = []
 
     def start():
-        command = [sys.executable, "-c", SEARCHES, *map(str, words)]
-        begun.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        begun.append(warm.start(["-c", SEARCHES, *words]))
         return begun[-1]
 
     yield start
@@ -237,7 +235,7 @@ def test_a_search_that_was_killed_goes_on(searching, tmp_path):
 
 @pytest.mark.parametrize("left", [[], ["config.json.tmp-1-abcd"]])
 def test_a_search_that_was_killed_before_it_kept_its_question_goes_on(tunescope, tmp_path, left):
-    process = subprocess.run([sys.executable, "-c", HELD, tmp_path / "out"], check=False)
+    process = warm.run(["-c", HELD, tmp_path / "out"])
     assert process.returncode == -signal.SIGKILL and any((tmp_path / "out").iterdir())
     for name in left:
         (tmp_path / "out" / name).touch()

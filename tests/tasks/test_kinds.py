@@ -1,12 +1,10 @@
 """A kind of task is one file: its name, its options and what it can do are found in it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from echo_task import ECHO
 
 from tunescope.errors import UserError
@@ -34,9 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 def tunescope(folder: Path, *words: object) -> tuple[str, str]:
     """(stdout, stderr) of a command, with the folder's kinds."""
-    command = [sys.executable, "-c", COMMAND, str(folder), *map(str, words)]
-    wide = {**os.environ, "COLUMNS": "200"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
+    done = warm.run(["-c", COMMAND, folder, *words], env={"COLUMNS": "200"}, ours=False)
     return done.stdout, done.stderr
 
 

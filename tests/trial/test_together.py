@@ -2,13 +2,12 @@
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tinyrun
+import warm
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -249,8 +248,8 @@ compare(
 
 def test_a_group_that_was_killed_goes_on_where_each_of_its_runs_was(folder: Path, tmp_path: Path) -> None:
     model, data = material(folder)
-    command = [sys.executable, "-c", KILLED, model, data["train"], data["dev"], data["test"], str(tmp_path / "run")]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    killed = warm.run(["-c", KILLED, model, data["train"], data["dev"], data["test"], tmp_path / "run"])
+    assert killed.returncode == -signal.SIGKILL
     states = sorted((tmp_path / "run").glob("arms/*.tmp-*/state.json"))
     assert len(states) == 4 and all(json.loads(path.read_text())["state"]["step"] > 2 for path in states)
     task = Classification(words={"neg": "bad", "pos": "good"})
