@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import pkgutil
@@ -32,6 +33,8 @@ def run(name: str, *, tiny: bool, folder: Path | None = None) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     module = importlib.import_module(f"benchmarks.{name}")
+    gc.collect()
+    gc.freeze()  # what is imported lasts, and to look through it before every step that is timed takes longer than many
     started = time.perf_counter()
     result: Result = module.run(TINY if tiny else FULL)
     page = {

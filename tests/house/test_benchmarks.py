@@ -1,14 +1,19 @@
 """Each benchmark at a tiny shape: it runs, its checks hold, and its result file says what it should."""
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import warm
 
 pytest.importorskip("peft", reason="the benchmarks run side by side with peft: pip install 'tunescope[dev]'")
 
 import benchmarks
+from benchmarks import compare
 from benchmarks.__main__ import main
+from benchmarks.tools import memory
 from benchmarks.tools.measuring import Check, compared
 from benchmarks.tools.predicting import Case, machine
 from benchmarks.tools.running import names, run
@@ -17,6 +22,19 @@ WHOLE = {"version", "name", "about", "command", "created", "seconds", "versions"
 RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}
 
 
+@pytest.fixture
+def soon(monkeypatch):
+    """The processes that benchmarks begin are forks of one that has imported torch; `startup` times real ones."""
+
+    def run(command, *, cwd, env, **_):
+        assert command[0] == sys.executable
+        return warm.run(command[1:], cwd=cwd, env=env, spares=1)
+
+    for module in (memory, compare):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run))
+
+
+@pytest.mark.usefixtures("soon")
 @pytest.mark.filterwarnings("ignore")  # peft and transformers warn of what we do not use
 @pytest.mark.parametrize("name", names())
 def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
