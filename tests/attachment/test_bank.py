@@ -1,7 +1,9 @@
 """A bank in use: generation, training, folders, bounds, threads, bad input."""
 
 import random
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +313,16 @@ def test_what_all_rows_share_is_not_copied_into_each() -> None:
             torch.testing.assert_close(mixed[0], together[0], rtol=0, atol=1e-12)
 
 
+@pytest.fixture
+def _by_turns() -> Iterator[None]:
+    """Threads take turns fifty times as often as by default: more meetings, and in less time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(before / 50)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_by_turns")
 def test_names_come_and_go_while_batches_run() -> None:
     model = tiny.make("gpt2")
     artifacts = members(model, {"a": "prefix:length=3", "b": "lora:rank=2"})

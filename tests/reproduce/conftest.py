@@ -1,6 +1,8 @@
 """The pieces of a recipe in this process: another takes seconds to import torch (test_run.py has those)."""
 
 from contextlib import nullcontext
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,14 @@ class _Home:
         return []
 
 
-@pytest.fixture
-def in_process(monkeypatch):
-    monkeypatch.setattr(run, "crew", lambda *_: nullcontext(_Home()))
+def smaller(patch: pytest.MonkeyPatch, recipe: ModuleType, **changed: Any) -> None:
+    """From here on the recipe's settings have these values."""
+    whole = recipe.settings
+    patch.setattr(recipe, "settings", lambda ask: whole(ask) | changed)
+
+
+@pytest.fixture(scope="module")
+def in_process():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "crew", lambda *_: nullcontext(_Home()))
+        yield

@@ -39,7 +39,7 @@ def test_it_takes_a_model_and_data_together_or_neither(given):
 
 
 @pytest.fixture(scope="module")
-def at_home(tmp_path_factory):
+def at_home(tmp_path_factory, in_process):
     folder = tmp_path_factory.mktemp("home")
     return folder, reproduce(Ask("anchors", quick=True), folder, 1, lambda line: None)
 

@@ -1,10 +1,13 @@
 """The quick size, run whole: steps are needed for hops and not for plus one."""
 
+from conftest import smaller
+
 from tunescope.reproduce.recipe import Ask, find
 from tunescope.reproduce.run import reproduce
 
 
-def test_steps_are_what_a_layer_needs_to_hop_and_not_to_add(tmp_path):
+def test_steps_are_what_a_layer_needs_to_hop_and_not_to_add(tmp_path, in_process, monkeypatch):
+    smaller(monkeypatch, find("chain-of-thought"), rows=2**13, test_rows=250)
     result = reproduce(Ask("chain-of-thought", quick=True), tmp_path / "run", workers=1, say=lambda line: None)
     found = {
         (unit["procedure"], unit["arm"], unit["seed"]): outcome

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import tinyrun
+from conftest import smaller
 
 import tunescope as ts
 from tunescope.reproduce.recipe import Ask
@@ -12,9 +13,14 @@ from tunescope.reproduce.recipes import _searches, prompt_likelihood, prompt_sea
 from tunescope.reproduce.run import reproduce
 
 
+PASSES = 5000  # thrice as many as any of these searches needs
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    return reproduce(Ask("prompt-search", quick=True), tmp_path_factory.mktemp("search"), 1, lambda line: None)
+def found(tmp_path_factory, in_process):
+    with pytest.MonkeyPatch.context() as patch:
+        smaller(patch, prompt_search, passes=PASSES, steps=400, batch_size=32)
+        return reproduce(Ask("prompt-search", quick=True), tmp_path_factory.mktemp("search"), 1, lambda line: None)
 
 
 def test_searches_find_the_names_of_skills_and_a_name_found_answers_as_the_name_does(found):
@@ -26,7 +32,7 @@ def test_searches_find_the_names_of_skills_and_a_name_found_answers_as_the_name_
         is_whole = outcome["words"] == 2
         assert is_whole == (outcome["prompt"] == outcome["name"])
         assert not is_whole or outcome["exact"]["found"] == outcome["exact"]["name"]
-        assert outcome["passes"] <= 20_000
+        assert outcome["passes"] <= PASSES
 
 
 def test_when_a_prompt_was_found_is_the_median_over_those_that_found_it():
@@ -37,7 +43,10 @@ def test_when_a_prompt_was_found_is_the_median_over_those_that_found_it():
     assert prompt_search._cells([outcomes[1]], 2)[2].text == "never (0 of 1)"
 
 
-def test_a_found_name_is_worth_the_same_carried_by_its_text_and_the_loss_of_the_others_is_arithmetic(tmp_path):
+def test_a_found_name_is_worth_the_same_carried_by_its_text_and_the_loss_of_the_others_is_arithmetic(
+    tmp_path, in_process, monkeypatch
+):
+    smaller(monkeypatch, prompt_transfer, passes=PASSES, steps=500, batch_size=32, shapes=[[2, 4, 64], [2, 2, 48]])
     carried = reproduce(Ask("prompt-transfer", quick=True), tmp_path, 1, lambda line: None)
     for unit in carried["units"]:
         outcome, source = unit["outcome"], unit["unit"]["source"]

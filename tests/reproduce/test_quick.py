@@ -1,4 +1,4 @@
-"""Table 1, below its quick size, and the LoRA comparison at it: the direction of the effect, with its interval."""
+"""Table 1 and the LoRA comparison, below their quick sizes: the direction of the effect, with its interval."""
 
 import pytest
 
@@ -6,13 +6,19 @@ from tunescope.report.cells import Cell
 from tunescope.reproduce.recipe import Ask, find
 from tunescope.reproduce.run import reproduce
 
-# Of Table 1, arm -> its steps and those of a trial: enough for the effect; what is not to learn has more than what is.
-# The LoRA comparison needs its own: at 850 steps, behind 600 of pretraining, one of its three seeds shows nothing.
-STEPS = {"pretraining": (700, 0), "full": (250, 50), "inputs:length=1": (400, 60)}
+# Arm -> its steps and those of a trial: enough for the effect; in Table 1 what is not to learn has more than what is.
+TABLE = {"pretraining": (700, 0), "full": (250, 50), "inputs:length=1": (400, 60)}
+# The recipe's own skill needs its quick size: at 850 steps one of three seeds shows nothing. Plus two is learned sooner.
+EASIER = {"SEEN": ("ascending", "descending", "add1"), "SKILL": "add2"}
+LORA = {
+    "pretraining": (200, 0),
+    "inputs:length=12": (120, 0),
+    "lora:rank=1,alpha=1.0,sites=attn.o,ffn.in,ffn.out": (120, 0),
+}
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(tmp_path, monkeypatch, in_process):
     monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path / "cache"))
 
     def of(name):
@@ -22,17 +28,28 @@ def run(tmp_path, monkeypatch):
     return of
 
 
-def test_full_tuning_learns_to_sort_down_and_a_prefix_does_not(run, monkeypatch):
-    recipe = find("petrov-table1")
-    whole = recipe.settings
+@pytest.fixture
+def shorter(monkeypatch):
+    """The arms of a recipe are trained for so many steps."""
 
-    def fewer(ask):
-        made = whole(ask)
-        for arm, plan in made["plans"].items():
-            plan["steps"], plan["trial"] = STEPS[arm]
-        return made
+    def of(name, steps, **constants):
+        recipe = find(name)
+        whole = recipe.settings
 
-    monkeypatch.setattr(recipe, "settings", fewer)
+        def fewer(ask):
+            made = whole(ask)
+            for arm, plan in made["plans"].items():
+                plan["steps"], plan["trial"] = steps[arm]
+            return made
+
+        for constant, value in ({"settings": fewer} | constants).items():
+            monkeypatch.setattr(recipe, constant, value)
+
+    return of
+
+
+def test_full_tuning_learns_to_sort_down_and_a_prefix_does_not(run, shorter):
+    shorter("petrov-table1", TABLE)
     found = [outcome for _, outcome in run("petrov-table1")]
     asked = {arm: Cell.of(found, arm, "exact", "descending") for arm in ("pretrained", "full", "inputs:length=1")}
     assert Cell.of(found, "pretrained", "exact", "ascending").interval[0] > 0.9
@@ -41,7 +58,8 @@ def test_full_tuning_learns_to_sort_down_and_a_prefix_does_not(run, monkeypatch)
     assert asked["pretrained"].interval[1] < 0.05
 
 
-def test_at_equal_parameters_lora_gets_more_of_a_new_skill_than_a_prefix(run):
+def test_at_equal_parameters_lora_gets_more_of_a_new_skill_than_a_prefix(run, shorter):
+    shorter("petrov-lora", LORA, **EASIER)
     found = run("petrov-lora")
     assert len({outcome["trained"] for _, outcome in found}) == 1
     arms = sorted({unit["arm"] for unit, _ in found})

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import copy
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,12 @@ LOST = {
 
 
 def example(outcome: str = "weights needed", seed: int = 0) -> dict[str, Any]:
-    """`outcome` moves the context arms level with the deltas or leaves them behind."""
+    """`outcome` moves the context arms level with the deltas or leaves them behind. A copy of its own at every call."""
+    return copy.deepcopy(_thrown(outcome, seed))
+
+
+@cache
+def _thrown(outcome: str, seed: int) -> dict[str, Any]:
     g = np.random.default_rng(seed)
     lift = 0.09 if outcome == "context suffices" else 0.0
     difficulty = g.normal(size=ROWS)

@@ -26,7 +26,16 @@ THEIRS = (
     *("transformers.modeling_utils", "transformers.generation.utils", "transformers.integrations.accelerate"),
     *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
     *("transformers.models.gpt2.modeling_gpt2", "transformers.models.llama.modeling_llama", "transformers.trainer"),
-    *("safetensors.torch", "peft", "huggingface_hub.hf_api", "pydantic", "cyclopts", "rich.progress", "rich.table", "jinja2"),
+    *(
+        "safetensors.torch",
+        "peft",
+        "huggingface_hub.hf_api",
+        "pydantic",
+        "cyclopts",
+        "rich.progress",
+        "rich.table",
+        "jinja2",
+    ),
     *("sacrebleu", "psutil", "filelock", "concurrent.futures.process", "multiprocessing.forkserver"),
 )
 OURS = ("cli.app", "comparison.comparison", "search.study", "reproduce.run", "lab.demo", "exchange.verbs")
