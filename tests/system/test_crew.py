@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tunescope.system import forkserver
 from tunescope.system.crew import Crew, crew, tell
 
 
@@ -33,10 +34,14 @@ def work(piece):
 def met(path, what):
     """Whether the other of the pair, "meets-0a" and "meets-0b", was at work before this one gave up."""
     other = path / f"{what[:-1]}{'ba'[what[-1] == 'b']}.pids"
-    until = time.monotonic() + 20
-    while not other.exists() and time.monotonic() < until:
+    return until(other.exists)
+
+
+def until(happened, seconds=20):
+    last = time.monotonic() + seconds
+    while not happened() and time.monotonic() < last:
         time.sleep(0.01)
-    return other.exists()
+    return happened()
 
 
 def pids(path, what):
@@ -49,7 +54,8 @@ def nothing():
 
 @pytest.fixture
 def made():
-    with crew(2, multiprocessing.get_context("spawn"), nothing) as found:
+    """Of the processes of a comparison; a crew of `spawn`ed ones, as of recipes, is made below."""
+    with crew(2, forkserver.context("tunescope.comparison.preload"), nothing) as found:
         yield found
 
 
@@ -81,9 +87,11 @@ def test_a_kill_takes_no_neighbour_with_it(made, tmp_path):
 def test_a_worker_that_is_killed_while_idle_is_replaced(made, tmp_path):
     ran(made, tmp_path, "meets-0a", "meets-0b")
     for name in ("meets-0a", "meets-0b"):
-        os.kill(int(*pids(tmp_path, name)), signal.SIGKILL)
-    done, killed = ran(made, tmp_path, "meets-1a", "meets-1b", "other")
-    assert "other" in done and len(done) == 3 and killed == []
+        pid = int(*pids(tmp_path, name))
+        os.kill(pid, signal.SIGKILL)
+        until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"))  # its pool has seen it
+    done, killed = ran(made, tmp_path, "first", "second", "other")
+    assert sorted(done) == ["first", "other", "second"] and killed == []
 
 
 def test_what_a_worker_tells_is_heard(made, tmp_path):
