@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import tinyrun
-import warm
 import torch
 import transformers
+import warm
 from safetensors.torch import load_file
 
 import tunescope as ts

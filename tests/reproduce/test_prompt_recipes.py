@@ -12,7 +12,6 @@ from tunescope.reproduce.recipe import Ask
 from tunescope.reproduce.recipes import _searches, prompt_likelihood, prompt_search, prompt_transfer
 from tunescope.reproduce.run import reproduce
 
-
 PASSES = 5000  # thrice as many as any of these searches needs
 
 

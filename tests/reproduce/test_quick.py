@@ -8,7 +8,7 @@ from tunescope.reproduce.run import reproduce
 
 # Arm -> its steps and those of a trial: enough for the effect; in Table 1 what is not to learn has more than what is.
 TABLE = {"pretraining": (700, 0), "full": (250, 50), "inputs:length=1": (400, 60)}
-# The recipe's own skill needs its quick size: at 850 steps one of three seeds shows nothing. Plus two is learned sooner.
+# The recipe's own skill takes its quick size: at 850 steps one of three seeds shows nothing. Plus two is soon learned.
 EASIER = {"SEEN": ("ascending", "descending", "add1"), "SKILL": "add2"}
 LORA = {
     "pretraining": (200, 0),

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import tiny
 import tinyrun
-import warm
 import torch
 import transformers
+import warm
 from commands import call
 from search_tools import bench
 

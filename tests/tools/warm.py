@@ -1,9 +1,9 @@
-"""New Python processes in a tenth of a second: forks of one that has imported torch and transformers, seconds of work.
+"""New Python processes in a tenth of a second: forks of one that has imported torch and transformers already.
 
-For tests of what befalls processes. Each has its own arguments, environment, folder, pipes, signals and exit code, and a
-`__main__` of its own; processes that it makes by multiprocessing are as new, and as quick where `spares` are asked for. It differs from one
-that is begun in full in that modules are imported already, so that what it imports, how quickly, and the flags of Python
-are not to be tested with it. Where nothing can be forked, processes are begun in full.
+For tests of what befalls processes. Each has its own arguments, environment, folder, pipes, signals and exit code, and
+a `__main__` of its own; processes that it makes by multiprocessing are as new, and as quick where `spares` are asked
+for. It differs from one that is begun in full in that modules are there already: what it imports, how quickly, and the
+flags of Python are not to be tested with it. Where nothing can be forked, processes are begun in full.
 """
 
 import atexit
@@ -71,7 +71,7 @@ class Process:
         socket.send_fds(_parents()[ours], [json.dumps(asked).encode()], theirs)
         for fd in theirs:
             os.close(fd)
-        self.stdout: IO[str] = open(out)  # noqa: SIM115: as Popen's
+        self.stdout: IO[str] = open(out)  # noqa: SIM115 - as Popen's are
         self.stderr: IO[str] = open(err)  # noqa: SIM115
         self._ended: IO[str] = open(ended)  # noqa: SIM115
         self.pid = int(self._ended.readline())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import tinyrun
-import warm
 import torch
 import transformers
+import warm
 from safetensors.torch import load_file
 
 import tunescope as ts
