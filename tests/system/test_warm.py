@@ -11,12 +11,12 @@ import pytest
 import warm
 
 PROGRAM = """
-import atexit, json, multiprocessing, os, signal, sys
+import atexit, json, multiprocessing, os, sys
 def told():
     kept = [key for key in sys.modules["__main__"].__dict__ if not key.startswith("__")]
     return json.dumps({
         "argv": sys.argv, "name": __name__, "path": sys.path[:2], "folder": os.getcwd(), "around": dict(os.environ),
-        "files": sorted(os.listdir("/proc/self/fd"))[:4], "interrupt": str(signal.getsignal(signal.SIGINT)),
+        "files": sorted(os.listdir("/proc/self/fd"))[:4],
         "main": kept, "input": sys.stdin.read(), "paths": sorted(path for path in sys.path if "tools" in path),
     })
 def second(connection):
@@ -70,7 +70,7 @@ def test_an_error_is_told_on_stderr_and_a_failure_is_raised_where_it_is_checked(
         warm.run(["-c", "1 / 0"], check=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_it_can_be_killed_and_none_of_its_own_is_left(number: signal.Signals) -> None:
     process = warm.start(["-c", "import time; print('here', flush=True); time.sleep(60)"], spares=2)
     assert process.stdout is not None and process.stdout.readline() == "here\n" and process.poll() is None

@@ -3,7 +3,8 @@
 For tests of what befalls processes. Each has its own arguments, environment, folder, pipes, signals and exit code, and
 a `__main__` of its own; processes that it makes by multiprocessing are as new, and as quick where `spares` are asked
 for. It differs from one that is begun in full in that modules are there already: what it imports, how quickly, and the
-flags of Python are not to be tested with it. Where nothing can be forked, processes are begun in full.
+flags of Python are not to be tested with it. Ctrl-C stops it even where tests run in the background. Where nothing can
+be forked, processes are begun in full.
 """
 
 import atexit
