@@ -1,0 +1,86 @@
+"""A document as each kind of model sees it: a decoder whole, an encoder-decoder in two, an encoder at one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tunescope.lab.worlds.documents import IGNORED
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+FARTHEST = 24  # places that a text is moved by, where positions are learned one by one
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a model is given, and the labels of its logits, IGNORED where nothing is learned."""
+
+    inputs: dict[str, Tensor]
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of model with the ids that it needs.
+
+    start: what an encoder-decoder's answers begin behind. first, mask: an encoder's. moved: its positions are learned
+    one by one, so that texts must stand at many.
+    """
+
+    kind: str
+    start: int = 0
+    first: int = 0
+    mask: int = 0
+    moved: bool = False
+
+    def sight(self, ids: Tensor, labels: Tensor, answer: int, draw: np.random.Generator | None) -> Sight:
+        """Documents that close with an answer of so many ids, as they are learned.
+
+        draw: what is left to chance is drawn from it. None is for a test: only the closing answer has labels, and an
+        encoder gives it at the mask.
+        """
+        if self.kind == "decoder":
+            kept = labels[:, 1:].clone()
+            if draw is None:
+                kept[:, :-answer] = IGNORED
+            return Sight(self._placed(ids[:, :-1], draw), kept)
+        source, target = ids[:, :-answer], ids[:, -answer:]
+        if self.kind == "encoder-decoder":
+            given = torch.cat([torch.full_like(target[:, :1], self.start), target[:, :-1]], -1)
+            return Sight({"input_ids": source, "decoder_input_ids": given}, target)
+        return self._encoded(source, target, draw)
+
+    def _encoded(self, source: Tensor, target: Tensor, draw: np.random.Generator | None) -> Sight:
+        """The word at a mask behind the text; in half of the batches there is none, and it is at the first token."""
+        column = torch.ones_like(source[:, :1])
+        masked = draw is None or draw.random() < 0.5
+        ids = torch.cat([self.first * column, source, *([self.mask * column] if masked else [])], -1)
+        labels = torch.full_like(ids, IGNORED)
+        labels[:, -1 if masked else 0] = target[:, 0]
+        return Sight(self._placed(ids, draw), labels)
+
+    def _placed(self, ids: Tensor, draw: np.random.Generator | None) -> dict[str, Tensor]:
+        if not self.moved:
+            return {"input_ids": ids}
+        by = 0 if draw is None or draw.random() < 0.5 else int(draw.integers(FARTHEST))
+        return {"input_ids": ids, "position_ids": (torch.arange(ids.shape[1]) + by).expand_as(ids)}
+
+
+def sight_loss(model: PreTrainedModel, sight: Sight) -> Tensor:
+    """The mean cross-entropy of the labels that are not ignored."""
+    logits = model(**sight.inputs).logits
+    return F.cross_entropy(logits.flatten(0, 1), sight.labels.flatten(), ignore_index=IGNORED)
+
+
+@torch.no_grad()
+def whole_share(model: PreTrainedModel, sight: Sight) -> float:
+    """The share of rows whose labels all have the highest logit, so that greedy decoding writes the whole answer."""
+    right = model(**sight.inputs).logits.argmax(-1) == sight.labels
+    return (right | (sight.labels == IGNORED)).all(-1).double().mean().item()
