@@ -10,8 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from tunescope.lab.worlds.architectures import Body, new_model
 from tunescope.lab.worlds.curriculum import WORDS, WORLD, Curriculum
 from tunescope.lab.worlds.manifest import NAME, write_manifest

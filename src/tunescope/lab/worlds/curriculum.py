@@ -1,4 +1,4 @@
-"""What a lab model is pretrained on: skills or concepts, named in the text or never, as batches for each kind of model."""
+"""What a lab model is pretrained on: skills or concepts, named in the text or never, as each kind of model sees them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABELS = (("no", "yes"), ("left", "right"))  # the words of a curriculum's conce
 ASKS = "Label:"  # as the default template of a classification ends
 WORDS = (ASKS, *LABELS[0], *LABELS[1], *SKILLS, *CONCEPTS)
 NAMED = 0.75  # the share of batches under a name, of a curriculum that has names
-EXAMPLES = 32  # in a batch
+EXAMPLES = {"generation": 32, "classification": 128}  # in a batch: an answer of one word teaches less
 
 Task = Literal["generation", "classification"]
 
@@ -46,15 +46,15 @@ class Curriculum:
 
     def batches(self, reader: Reader, seed: int) -> Iterator[Sight]:
         """Endless batches of the training part, as that kind of model sees them."""
-        draw = np.random.default_rng(seed)
+        draw, examples = np.random.default_rng(seed), EXAMPLES[self.task]
         pool = np.empty((0, WORLD.length), dtype=np.int64)
         while True:
-            if len(pool) < EXAMPLES:
+            if len(pool) < examples:
                 pool = WORLD.sequences("train", POOL, int(draw.integers(2**62)))
             each = int(draw.choice(SHOWN)) + 1
-            chosen, pool = np.split(pool, [EXAMPLES // each * each])
+            chosen, pool = np.split(pool, [examples // each * each])
             named = self.named and draw.random() < NAMED
-            skills = [self.mix[turn % len(self.mix)] for turn in range(EXAMPLES // each)]
+            skills = [self.mix[turn % len(self.mix)] for turn in range(examples // each)]
             documents = self.documents(chosen.reshape(-1, each, WORLD.length), skills, named, reader.kind)
             yield reader.sight(*documents, draw)
 
@@ -63,9 +63,7 @@ class Curriculum:
         sequences = WORLD.sequences("test", count * (shown + 1), seed=0).reshape(count, shown + 1, -1)
         return reader.sight(*self.documents(sequences, [skill] * count, self.named, reader.kind), None)
 
-    def documents(
-        self, sequences: Sequences, skills: list[str], named: bool, kind: str
-    ) -> tuple[Tensor, Tensor, int]:
+    def documents(self, sequences: Sequences, skills: list[str], named: bool, kind: str) -> tuple[Tensor, Tensor, int]:
         """(documents, examples, length) and each document's skill -> ids, labels, and the ids of a closing answer."""
         ids, marks = word_ids(), self.marks(kind)
         targets = np.stack([self._targets(some, skill) for some, skill in zip(sequences, skills, strict=True)])

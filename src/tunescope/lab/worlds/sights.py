@@ -83,4 +83,4 @@ def sight_loss(model: PreTrainedModel, sight: Sight) -> Tensor:
 def whole_share(model: PreTrainedModel, sight: Sight) -> float:
     """The share of rows whose labels all have the highest logit, so that greedy decoding writes the whole answer."""
     right = model(**sight.inputs).logits.argmax(-1) == sight.labels
-    return (right | (sight.labels == IGNORED)).all(-1).double().mean().item()
+    return float((right | (sight.labels == IGNORED)).all(-1).double().mean())

@@ -24,7 +24,9 @@ def tokenizer_for(world: World, words: tuple[str, ...] = (), *, encoder: bool = 
     tokenizer.pre_tokenizer = Sequence([lines, spaces])
     more = {}
     if encoder:
-        tokenizer.post_processor = TemplateProcessing(single=f"{FIRST} $A", special_tokens=[(FIRST, known.index(FIRST))])
+        tokenizer.post_processor = TemplateProcessing(
+            single=f"{FIRST} $A", special_tokens=[(FIRST, known.index(FIRST))]
+        )
         more = {"cls_token": FIRST, "mask_token": MASK}
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
