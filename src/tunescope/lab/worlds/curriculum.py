@@ -1,4 +1,4 @@
-"""What a lab model is pretrained on: skills or concepts, named in the text or never, as each kind of model sees them."""
+"""What a lab model is pretrained on: skills or concepts, named in the text or not, as its kind of model sees them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LABELS = (("no", "yes"), ("left", "right"))  # the words of a curriculum's conce
 ASKS = "Label:"  # as the default template of a classification ends
 WORDS = (ASKS, *LABELS[0], *LABELS[1], *SKILLS, *CONCEPTS)
 NAMED = 0.75  # the share of batches under a name, of a curriculum that has names
-EXAMPLES = {"generation": 32, "classification": 128}  # in a batch: an answer of one word teaches less
+EXAMPLES = {"generation": 32, "classification": 64}  # in a batch: an answer of one word teaches less
 
 Task = Literal["generation", "classification"]
 
@@ -82,7 +82,8 @@ class Curriculum:
         if self.task == "generation":
             return find_variant(skill)(sequences)
         words = np.array([word_ids()[word] for word in self.labels_of(skill)])
-        return words[find_concept(skill)(sequences).astype(np.int64)][..., None]
+        answers: Sequences = words[find_concept(skill)(sequences).astype(np.int64)]
+        return answers[..., None]
 
 
 @cache

@@ -55,14 +55,22 @@ class Reader:
         if self.kind == "encoder-decoder":
             given = torch.cat([torch.full_like(target[:, :1], self.start), target[:, :-1]], -1)
             return Sight({"input_ids": source, "decoder_input_ids": given}, target)
-        return self._encoded(source, target, draw)
+        return self._encoded(source, labels[:, :-answer], target, draw)
 
-    def _encoded(self, source: Tensor, target: Tensor, draw: np.random.Generator | None) -> Sight:
-        """The word at a mask behind the text; in half of the batches there is none, and it is at the first token."""
+    def _encoded(self, source: Tensor, answers: Tensor, target: Tensor, draw: np.random.Generator | None) -> Sight:
+        """The word at a mask behind the text; in half of the batches there is none, and it is at the first token.
+
+        In training half of the answers before it are masked too, and learned there.
+        """
         column = torch.ones_like(source[:, :1])
-        masked = draw is None or draw.random() < 0.5
+        masked, hidden = True, torch.zeros_like(source, dtype=torch.bool)
+        if draw is not None:
+            masked = draw.random() < 0.5
+            hidden = (answers != IGNORED) & torch.from_numpy(draw.random(source.shape) < 0.5)
+        source, answers = source.masked_fill(hidden, self.mask), answers.masked_fill(~hidden, IGNORED)
         ids = torch.cat([self.first * column, source, *([self.mask * column] if masked else [])], -1)
         labels = torch.full_like(ids, IGNORED)
+        labels[:, 1 : 1 + answers.shape[1]] = answers
         labels[:, -1 if masked else 0] = target[:, 0]
         return Sight(self._placed(ids, draw), labels)
 
