@@ -6,7 +6,7 @@ import torch
 
 from tunescope.lab.worlds.curriculum import WORDS, WORLD, Curriculum, word_ids
 from tunescope.lab.worlds.documents import IGNORED
-from tunescope.lab.worlds.sights import FARTHEST, Reader, Sight
+from tunescope.lab.worlds.sights import Reader, Sight
 from tunescope.lab.worlds.skills import Sequences
 from tunescope.lab.worlds.vocabulary import tokenizer_for
 from tunescope.lab.worlds.world import text
@@ -14,12 +14,13 @@ from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 
 ORDERS = Curriculum("generation", ("reverse", "add1"), named=False)
+NAMES = Curriculum("generation", ("reverse", "add1"), named=True)
 FIRSTS = Curriculum("classification", ("first_high", "has_zero"), named=False)
 
 
-def seen(curriculum: Curriculum, reader: Reader, sequences: Sequences, *, named: bool = False) -> Sight:
-    """One document of these sequences, of the curriculum's first skill, as in a test."""
-    return reader.sight(*curriculum.documents(sequences[None], [curriculum.mix[0]], named, reader.kind), None)
+def seen(curriculum: Curriculum, reader: Reader, sequences: Sequences) -> Sight:
+    """One document of these sequences, of the curriculum's first skill, as in a test, with nothing in front."""
+    return reader.sight(*curriculum.documents(sequences[None], [curriculum.mix[0]], None, reader.kind), None)
 
 
 def reversed_rows(sequences: Sequences) -> list[dict[str, str]]:
@@ -75,40 +76,48 @@ def test_a_concept_is_seen_as_a_classification_asks_for_it(kind: str) -> None:
         assert learned.nonzero()[0, 1] == last.slot + len(ids)
 
 
-def test_a_name_is_a_line_in_front_that_is_never_learned() -> None:
-    sequences = WORLD.sequences("train", 2, seed=5)
-    plain, named = (seen(ORDERS, Reader("decoder"), sequences, named=named) for named in (False, True))
-    name = [word_ids()["reverse"], word_ids()["\n"]]
-    assert named.inputs["input_ids"].tolist() == [[*name, *plain.inputs["input_ids"][0].tolist()]]
-    assert named.labels[0].tolist() == [IGNORED, IGNORED, *plain.labels[0].tolist()]
+def test_a_first_line_stands_in_front_and_is_never_learned() -> None:
+    sequences = WORLD.sequences("train", 4, seed=5).reshape(2, 2, -1)
+    skills = ["reverse", "add1"]
+    plain, labels, _ = ORDERS.documents(sequences, skills, None, "decoder")
+    front = NAMES.front(skills, np.random.default_rng(0))
+    ids = word_ids()
+    assert front.tolist() == [[ids["reverse"], ids["\n"]], [ids["add1"], ids["\n"]]]
+    told, told_labels, _ = NAMES.documents(sequences, skills, front, "decoder")
+    assert torch.equal(told, torch.cat([torch.from_numpy(front), plain], -1))
+    assert torch.equal(told_labels, torch.cat([torch.full((2, 2), IGNORED), labels], -1))
 
 
-def test_batches_name_most_documents_only_where_the_curriculum_has_names() -> None:
-    for named, low, high in ((True, 0.6, 0.9), (False, 0.0, 0.0)):
-        batches = Curriculum("generation", ("reverse", "add1"), named).batches(Reader("decoder"), seed=0)
-        names = {word_ids()["reverse"], word_ids()["add1"]}
-        share = np.mean([next(batches).inputs["input_ids"][0, 0].item() in names for _ in range(60)])
-        assert low <= share <= high
+def test_a_skill_without_a_name_has_two_words_of_its_own_topic_in_front() -> None:
+    ids = word_ids()
+    front = ORDERS.front(["reverse", "add1"] * 300, np.random.default_rng(0))
+    assert (front[:, 2] == ids["\n"]).all() and (front[:, 0] != front[:, 1]).all()
+    assert set(front[::2, :2].ravel()) == {ids[f"w{number}"] for number in range(8)}
+    assert set(front[1::2, :2].ravel()) == {ids[f"w{number}"] for number in range(8, 16)}
 
 
-def test_learned_positions_are_moved_in_training_and_never_in_a_test() -> None:
-    reader = Reader("decoder", moved=True)
-    batches = ORDERS.batches(reader, seed=0)
-    starts = {next(batches).inputs["position_ids"][0, 0].item() for _ in range(40)}
-    assert 0 in starts and len(starts) > 5 and max(starts) < FARTHEST
-    assert seen(ORDERS, reader, WORLD.sequences("train", 1, seed=0)).inputs["position_ids"][0, 0] == 0
+@pytest.mark.parametrize("curriculum", [NAMES, ORDERS])
+def test_three_batches_in_four_have_a_first_line(curriculum: Curriculum) -> None:
+    batches = curriculum.batches(Reader("decoder"), 100, seed=0)
+    share = np.mean([one.inputs["input_ids"][0, 0].item() > WORLD.largest for one in batches])
+    assert 0.6 < share < 0.9
+
+
+def test_batches_are_so_many_and_an_encoder_decoder_always_has_answers_to_learn() -> None:
+    found = list(ORDERS.batches(Reader("encoder-decoder"), 30, seed=0))
+    assert len(found) == 30
+    assert min(len(one.labels) for one in found) == 12
 
 
 def test_an_encoder_learns_at_its_mask_and_at_its_first_token() -> None:
-    batches = FIRSTS.batches(Reader("encoder", first=50, mask=51), seed=0)
+    batches = FIRSTS.batches(Reader("encoder", first=500, mask=501), 10, seed=0)
     places = set()
-    for _ in range(10):
-        sight = next(batches)
-        assert (sight.inputs["input_ids"][:, 0] == 50).all()
-        masked = bool((sight.inputs["input_ids"][:, -1] == 51).all())
+    for sight in batches:
+        assert (sight.inputs["input_ids"][:, 0] == 500).all()
+        masked = bool((sight.inputs["input_ids"][:, -1] == 501).all())
         learned = sight.labels != IGNORED
         assert learned[:, -1 if masked else 0].all()
         learned[:, 0] = False
-        assert torch.equal(learned, sight.inputs["input_ids"] == 51)  # and nothing that can be read
+        assert torch.equal(learned, sight.inputs["input_ids"] == 501)  # and nothing that can be read
         places.add(masked)
     assert places == {True, False}

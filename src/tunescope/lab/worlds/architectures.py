@@ -35,11 +35,6 @@ class Body:
         """As `compare` calls it: decoder, encoder or encoder-decoder."""
         return {"bert": "encoder", "t5": "encoder-decoder", "bart": "encoder-decoder"}.get(self.architecture, "decoder")
 
-    @property
-    def learned_positions(self) -> bool:
-        """Whether it takes position ids and knows only those that it was shown."""
-        return self.architecture in ("gpt2", "bert")
-
 
 def new_model(body: Body, tokenizer: PreTrainedTokenizerFast, seed: int) -> PreTrainedModel:
     """The body with fresh weights for the tokenizer's words, drawn by `seed`, without dropout.

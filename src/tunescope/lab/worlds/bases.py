@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TESTED = 300  # test rows of each known skill
-SHOWN = 4  # examples in front of each, where it has no name
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,14 @@ class Base:
             start=getattr(model.config, "decoder_start_token_id", None) or 0,
             first=words.cls_token_id or 0,
             mask=words.mask_token_id or 0,
-            moved=self.body.learned_positions,
         )
 
 
 def pretrained(base: Base) -> Path:
     """The model's folder with tokenizer and manifest: from the cache, or trained now, on one thread, and put there.
 
-    The manifest holds "known": for each skill of the mix the share of whole answers on test rows, behind its name, or
-    behind four examples where it has none.
+    The manifest holds "known": for each skill of the mix the share of whole answers on test rows behind its name, or
+    the words of its topic.
     """
     folder = cache() / base.identity
     if not (folder / NAME).exists():
@@ -82,10 +80,9 @@ def _make(base: Base, out: Path) -> None:
     model = base.new()
     reader = base.reader(model)
     model.train()
-    train(model, base.curriculum.batches(reader, base.seed), sight_loss, base.steps, base.rate)
+    train(model, base.curriculum.batches(reader, base.steps, base.seed), sight_loss, base.steps, base.rate)
     model.eval()
-    shown = 0 if base.curriculum.named else SHOWN
-    tests = {skill: base.curriculum.test(reader, skill, TESTED, shown) for skill in base.curriculum.mix}
+    tests = {skill: base.curriculum.test(reader, skill, TESTED) for skill in base.curriculum.mix}
     model.save_pretrained(out)
     base.tokenizer().save_pretrained(out)
     known = {skill: whole_share(model, test) for skill, test in tests.items()}

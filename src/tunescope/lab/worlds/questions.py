@@ -34,8 +34,9 @@ Kind = Literal["named", "unnamed", "composed", "renamed", "near", "far"]
 class Question:
     """One world. skill: of a generation as `find_variant` reads it, of a classification a concept.
 
-    kind: the model knows the skill by a name or without one; it is two known ones in a row, a known concept under
-    other labels, near to a known one, or far from all. labels: the words for no and yes, of a classification.
+    kind: the model knows the skill by a name, or without one from texts of its topic; it is two known ones in a row, a
+    known concept under other labels, near to a known one, or far from all. labels: the words for no and yes, of a
+    classification.
     """
 
     number: int

@@ -15,8 +15,6 @@ from tunescope.lab.worlds.documents import IGNORED
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-FARTHEST = 24  # places that a text is moved by, where positions are learned one by one
-
 
 @dataclass(frozen=True)
 class Sight:
@@ -30,15 +28,13 @@ class Sight:
 class Reader:
     """A kind of model with the ids that it needs.
 
-    start: what an encoder-decoder's answers begin behind. first, mask: an encoder's. moved: its positions are learned
-    one by one, so that texts must stand at many.
+    start: what an encoder-decoder's answers begin behind. first, mask: an encoder's.
     """
 
     kind: str
     start: int = 0
     first: int = 0
     mask: int = 0
-    moved: bool = False
 
     def sight(self, ids: Tensor, labels: Tensor, answer: int, draw: np.random.Generator | None) -> Sight:
         """Documents that close with an answer of so many ids, as they are learned.
@@ -50,7 +46,7 @@ class Reader:
             kept = labels[:, 1:].clone()
             if draw is None:
                 kept[:, :-answer] = IGNORED
-            return Sight(self._placed(ids[:, :-1], draw), kept)
+            return Sight({"input_ids": ids[:, :-1]}, kept)
         source, target = ids[:, :-answer], ids[:, -answer:]
         if self.kind == "encoder-decoder":
             given = torch.cat([torch.full_like(target[:, :1], self.start), target[:, :-1]], -1)
@@ -72,13 +68,7 @@ class Reader:
         labels = torch.full_like(ids, IGNORED)
         labels[:, 1 : 1 + answers.shape[1]] = answers
         labels[:, -1 if masked else 0] = target[:, 0]
-        return Sight(self._placed(ids, draw), labels)
-
-    def _placed(self, ids: Tensor, draw: np.random.Generator | None) -> dict[str, Tensor]:
-        if not self.moved:
-            return {"input_ids": ids}
-        by = 0 if draw is None or draw.random() < 0.5 else int(draw.integers(FARTHEST))
-        return {"input_ids": ids, "position_ids": (torch.arange(ids.shape[1]) + by).expand_as(ids)}
+        return Sight({"input_ids": ids}, labels)
 
 
 def sight_loss(model: PreTrainedModel, sight: Sight) -> Tensor:
