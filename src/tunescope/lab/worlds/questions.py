@@ -122,8 +122,10 @@ def _of_model(model: int) -> Iterator[tuple[Any, ...]]:
     known: Kind = "named" if named else "unnamed"
     if about.task == "generation":
         yield from ((*fixed, known, skill) for skill in about.known)
-        yield (*fixed, "composed", about.composed[turn])
-        yield from ((*fixed, kind, skill[turn]) for kind, skill in (("near", about.near), ("far", about.far)))
+        if about.composed:
+            yield (*fixed, "composed", about.composed[turn])
+        yield from ((*fixed, "near", skill) for skill in (about.near if not about.composed else (about.near[turn],)))
+        yield (*fixed, "far", about.far[turn])
         return
     by, usual = answers_by(model), LABELS[0]
     first, second = about.known
