@@ -180,13 +180,17 @@ def base(number: int) -> Base:
     return Base(body, Curriculum(about.task, about.mix, named), steps, rate, seed=number)
 
 
+# layers at most in all, steps, rate
+PACES = ((1, 4000, 2e-3), (3, 2000, 2e-3), (4, 1500, 2e-3), (12, 1200, 1e-3))
+
+
 def pace(body: Body) -> tuple[int, float]:
-    """How many steps of pretraining, and at what rate: a deep one takes longer for each, and a lower rate.
+    """How many steps of pretraining, and at what rate: one of a single layer needs many, a deep one a lower rate.
 
     A BERT normalises behind its layers, and a deep one learns nothing at the others' rate.
     """
     depth = body.layers * (2 if body.kind == "encoder-decoder" else 1)
-    steps, rate = (2000, 2e-3) if depth <= 3 else (1500, 2e-3) if depth <= 4 else (1200, 1e-3)
+    steps, rate = next((steps, rate) for deepest, steps, rate in PACES if depth <= deepest)
     return (steps, rate / 2) if body.architecture == "bert" else (steps, rate)
 
 
