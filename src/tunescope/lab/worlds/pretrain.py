@@ -10,14 +10,15 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from tunescope.lab.worlds.documents import document
 from tunescope.lab.worlds.manifest import write_manifest
@@ -29,6 +30,9 @@ from tunescope.lab.worlds.world import World
 MIX = ("ascending", "descending", "add1", "add2")
 SHOWN = (0, 0, 0, 0, 1, 2, 3, 4)  # examples before a document's last: none in half of the documents
 POOL = 16384  # sequences drawn at a time
+
+Batch = TypeVar("Batch")
+LossOf = Callable[[PreTrainedModel, Batch], Tensor]
 
 
 @dataclass(frozen=True)
@@ -86,23 +90,28 @@ def batches(world: World, recipe: Recipe) -> Iterator[tuple[Tensor, Tensor]]:
         yield document(sequences, mixed(sequences, recipe.mix), world)
 
 
-def train(model: LlamaForCausalLM, world: World, recipe: Recipe) -> None:
-    """Train in place, printing a line now and then."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, recipe.steps))
-    started, data = time.monotonic(), batches(world, recipe)
-    for step in range(1, recipe.steps + 1):
-        ids, labels = next(data)
-        logits = model(ids, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+def train(model: PreTrainedModel, data: Iterator[Batch], loss_of: LossOf[Batch], steps: int, rate: float) -> None:
+    """Train in place for that many batches, printing a line now and then: every lab world's one loop."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: cosine(step, steps))
+    started = time.monotonic()
+    for step in range(1, steps + 1):
+        loss = loss_of(model, next(data))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if step % 250 == 0 or step == recipe.steps:
-            seconds, shape = time.monotonic() - started, tuple(ids.shape)
-            print(f"step {step} of {recipe.steps}  {shape}  loss {loss.item():.4f}  {seconds:.0f} s", flush=True)
+        if step % 250 == 0 or step == steps:
+            seconds = time.monotonic() - started
+            print(f"step {step} of {steps}  loss {loss.item():.4f}  {seconds:.0f} s", flush=True)
+
+
+def next_token_loss(model: PreTrainedModel, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """A decoder's mean cross-entropy of the labels that are not ignored."""
+    ids, labels = batch
+    logits = model(ids, use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
 
 
 def cosine(step: int, steps: int) -> float:
@@ -115,7 +124,7 @@ def pretrain(out: Path, world: World, recipe: Recipe, command: str) -> dict[str,
     """A model folder with tokenizer and manifest at ``out``; what it can do, skill by skill."""
     tokenizer = tokenizer_for(world)
     model = new_model(recipe, tokenizer)
-    train(model, world, recipe)
+    train(model, batches(world, recipe), next_token_loss, recipe.steps, recipe.learning_rate)
     model.eval()
     rows = 1000
     skills = {skill: measure(model, world, skill, rows) for skill in SKILLS}
