@@ -7,6 +7,7 @@ and measured anew where another text is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -90,6 +91,8 @@ def measured(bench: Bench, todo: Job, folder: Path) -> Json | None:
             found = _none(str(problem))
         except OutOfMemory as problem:
             return _none(f"out of memory: {problem}")  # it may go well another time
+        except Exception as problem:
+            return _none(f"{type(problem).__name__}: {problem}")
         with files.disk_errors_named(folder):
             files.put_json(run_folder.folder(folder, todo.id) / FILE, {"of": _of(asked), **found})
     return {name: value for name, value in found.items() if name != "of"}
@@ -105,6 +108,8 @@ def _measured(bench: Bench, rows: Sequence[Ids], todo: Job, folder: Path) -> Jso
     else:
         with attach(bench.model, *load(saved), tokenizer=bench.tokenizer, seed=todo.seed) as tuned:
             after = losses(bench, todo, tuned, rows)
+    if not all(map(isfinite, (*before, *after))):
+        raise UserError("a loss on other text is not finite")
     changes = [round(late - early, 6) for early, late in zip(before, after, strict=True)]
     return {"before": round(fmean(before), 6), "after": round(fmean(after), 6), "changes": changes, "reason": ""}
 
