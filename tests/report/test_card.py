@@ -148,3 +148,22 @@ def test_the_card_says_in_python_how_the_artifact_is_loaded() -> None:
     program = page.partition("--out FOLDER\n\n")[2].partition("Attaching checks")[0]
     named = {node.attr for node in ast.walk(ast.parse(textwrap.dedent(program))) if isinstance(node, ast.Attribute)}
     assert {"attach", "load"} <= named <= {*ts.__all__, "from_pretrained"}
+
+
+def test_what_arms_cost_on_other_text_is_a_column_where_it_was_measured(results: dict[str, Any]) -> None:
+    results["forgetting"] = {"path": "a.txt", "windows": 16, "tokens": 128, "loss": "the next token", "reason": ""}
+    assert "forgets" not in table_of(results)[0]
+    for arm in results["arms"]:
+        arm["forgetting"] = {"change": 0.25, "error": 0.031, "reason": ""}
+    results["arms"][0]["forgetting"] = {"change": None, "error": None, "reason": "there is no room"}
+    head, line, *rows = table_of(results)
+    assert head.split(" | ")[3] == "forgets" and head.count("|") == line.count("|") == 7
+    assert all(row.count("|") == 7 for row in rows)
+    cells = {row.split(" | ")[0]: row.split(" | ")[3] for row in rows}
+    assert cells["| lora-2"] == r"\+0.250 ± 0.031" and cells["| zero-shot"] == "–" and cells["| anchors"] == ""
+    assert "16 windows of 128 tokens of a.txt" in card(CardFacts("me/thing", MANIFEST, 1234, results))
+
+
+def table_of(results: dict[str, Any]) -> list[str]:
+    lines = card(CardFacts("me/thing", MANIFEST, 1234, results)).splitlines()
+    return [line for line in lines if line.startswith("|")]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import inside_attention
+from tunescope.comparison import inside_attention, other_text
 from tunescope.comparison.pilot import piloted
 from tunescope.comparison.protocol import entered, keep_best, tried
 from tunescope.comparison.results import assemble
@@ -22,7 +22,7 @@ from tunescope.tasks.make import USUAL, task_json
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, check, data_paths, from_json, to_json
+from tunescope.trial.plan import AFTERWARDS, Plan, check, data_paths, from_json, text_path, to_json
 from tunescope.trial.plan_fields import planned
 
 
@@ -109,7 +109,8 @@ def _question(
         return planned(model, data, task_json(USUAL if task is None else task), fields)
     if fields:
         raise UserError(f"compare(plan=..., {next(iter(fields))}=...): give a plan or its fields, not both.")
-    return replace(plan, model=model, data=data_paths(data), task=plan.task if task is None else task_json(task))
+    told, other = plan.task if task is None else task_json(task), text_path(plan.forgetting)
+    return replace(plan, model=model, data=data_paths(data), task=told, forgetting=other)
 
 
 def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
@@ -155,16 +156,18 @@ def run(
         raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
     with files.disk_errors_named(folder), locked(folder, say=_warn), machine.threads(question.threads):
         config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
-        run_folder.check_config(folder, config)
+        run_folder.check_config(folder, config, AFTERWARDS)
         bench = opened()
+        other_text.windows(bench)  # a text that cannot be used is told before anything is trained
         entries = entered(bench)
-        run_folder.write_config(folder, config)
+        run_folder.write_config(folder, config, AFTERWARDS)
         try:
             standings = tried(bench, entries, folder, workers, quiet)
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
         best = best_on_dev(standings)
-        results = assemble(bench, standings, best) | {"inside": inside_attention.pictures(bench, standings, folder)}
+        results = assemble(bench, standings, best)
+        results["inside"] = inside_attention.pictures(bench, standings, folder)
         if best and not keep_best(folder, best):
             results["best"]["path"] = None
         finish(folder, results)

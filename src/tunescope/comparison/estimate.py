@@ -7,7 +7,7 @@ from statistics import median
 
 import torch
 
-from tunescope.comparison import arms
+from tunescope.comparison import arms, other_text
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.run import attached, problem_of
 from tunescope.comparison.score import rows_of
@@ -28,8 +28,9 @@ from tunescope.trial.train.optimizers import make
 STEPS = 3  # the first warms up and is not counted
 SCORED = 16
 HOW = (
-    f"Estimated from {STEPS} real steps of each arm on rows of the middle length and from scoring {SCORED} rows, "
-    "on this machine; early stopping, and an end of a grid that does not win, can only make it less."
+    f"Estimated from {STEPS} real steps of each arm on rows of the middle length and from scoring {SCORED} rows and a "
+    "window of other text, on this machine; early stopping, and an end of a grid that does not win, can only make it "
+    "less."
 )
 
 
@@ -76,10 +77,11 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
             step_seconds = median(timed[1:])
             tuned.eval()
         score_seconds = _score_seconds(bench, todo, tuned)
+        other_seconds = _other_seconds(bench, todo, tuned)
     sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
     score = sizes["dev"] * score_seconds
     seeds = len(seeds_of(plan, prepared))
-    total = seeds * (sizes["test"] * score_seconds + (0 if prepared.trained else score))
+    total = seeds * (sizes["test"] * score_seconds + other_seconds + (0 if prepared.trained else score))
     if prepared.demos and prepared.demos.tries:
         total += seeds * score * most(prepared.demos, bench.task)
     if prepared.search is not None:  # a row forward takes about what it takes to score it
@@ -108,6 +110,17 @@ def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
     demos = todo.arm.demos
     times = own.passes(demos) if demos and demos.each else 1
     return times * _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
+
+
+def _other_seconds(bench: Bench, todo: Job, tuned: object) -> float:
+    """Of all windows of the text that `--forgetting` is measured on, from one."""
+    asked = other_text.windows(bench)
+    if asked is None or not asked.rows:
+        return 0.0
+    try:
+        return len(asked.rows) * _seconds(lambda: other_text.losses(bench, todo, tuned, asked.rows[:1]))
+    except UserError:  # there is no room for one
+        return 0.0
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tunescope.comparison import other_text
 from tunescope.comparison.estimate import HOW, Estimate, estimates
 from tunescope.comparison.progress import duration
 from tunescope.tasks.facts import inspect
@@ -11,6 +12,7 @@ from tunescope.trial.bench import Bench
 
 def lines(bench: Bench) -> Iterator[str]:
     """Line by line, since the estimates take a while."""
+    other_text.windows(bench)
     facts = inspect(bench.task, bench.splits.parts(), bench.tokenizer, bench.model.config)
     yield from (f"note: {note}" for note in bench.splits.notes)
     for name, part in facts.parts.items():

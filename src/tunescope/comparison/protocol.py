@@ -20,7 +20,7 @@ from tunescope.trial.bench import Bench
 from tunescope.trial.rates import following, grid, possible
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism")
+NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "forgetting")
 RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from tunescope.comparison import examples
+from tunescope.comparison import examples, other_text
 from tunescope.comparison.standing import Standing
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.stats import LEVEL
@@ -57,6 +57,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
         "comparisons": _comparisons(standings, best, score),
         "best": {"arm": best.name, "path": "best"} if best else None,
         "examples": examples.side_by_side(bench, standings),
+        "forgetting": other_text.told(bench),
     }
 
 
@@ -78,6 +79,7 @@ def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
         "score": found.value if found else None,
         "interval": [found.low, found.high] if found else None,
         "also": examples.also(standing.runs, LEVEL) if found else {},
+        "forgetting": other_text.of_arm(standing.runs) if found else None,
     }
 
 

@@ -12,7 +12,7 @@ import torch
 
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import quick_to_train
-from tunescope.comparison import examples, inside_attention, score
+from tunescope.comparison import examples, inside_attention, other_text, score
 from tunescope.comparison.arms import passes
 from tunescope.comparison.job import Job
 from tunescope.errors import UserError
@@ -71,14 +71,16 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
             return tested
         with files.disk_errors_named(folder):
             files.put_json(run_folder.folder(folder, todo.id) / "test.json", tested)
-    return result | tested
+    return result | tested | {"forgetting": other_text.measured(bench, todo, folder)}
 
 
-def is_known(folder: Path, todo: Job) -> bool:
+def is_known(bench: Bench, folder: Path, todo: Job) -> bool:
     """Whether `run` would only read what was found before."""
     result = run_folder.finished(folder, todo.id)
-    tested = not todo.test or run_folder.finished(folder, todo.id, "test.json") is not None
-    return result is not None and (result["status"] != "done" or tested)
+    if result is None or result["status"] != "done" or not todo.test:
+        return result is not None
+    tested = run_folder.finished(folder, todo.id, "test.json") is not None
+    return tested and other_text.is_known(bench, todo, folder)
 
 
 def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:

@@ -35,7 +35,7 @@ class Runner:
 
     def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
         """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run."""
-        known = [todo for todo in jobs if self.workers == 1 or is_known(self.folder, todo)]
+        known = [todo for todo in jobs if self.workers == 1 or is_known(self.bench, self.folder, todo)]
         outcomes = {
             name: one for some in shared_passes.groups(self.bench, known, together) for name, one in self._here(some)
         }

@@ -140,14 +140,22 @@ def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:
 def _results(shown: View) -> str:
     scores = shown.frame.metric
     rows = "".join(
-        f"| {escaped(arm['name'])} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_count(arm)} | "
-        f"{escaped(arm['status'])} |\n"
+        f"| {escaped(arm['name'])} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_forgets(shown, arm)}"
+        f"{_count(arm)} | {escaped(arm['status'])} |\n"
         for arm in shown.arms
     )
-    table = f"| arm | {escaped(scores)} | 95 % interval | parameters | status |\n|---|---|---|---|---|\n{rows}"
+    columns = ["arm", escaped(scores), "95 % interval", *(["forgets"] if shown.forgets else []), "parameters", "status"]
+    table = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n{rows}"
+    table += f"\n{escaped(shown.forgetting)}\n" if shown.forgets else ""
     verdict = "\n".join(escaped(sentence) for sentence in shown.sentences)
     budget = _budget(shown.raw["protocol"], shown.raw["data"])
     return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
+
+
+def _forgets(shown: View, arm: Json) -> str:
+    """The cell with its bar; nothing where there is no such column."""
+    cell = f"{arm['forgets']['shown']} {arm['forgets']['error']}".strip() if arm["done"] else ""
+    return f"{escaped(cell)} | " if shown.forgets else ""
 
 
 def _count(arm: Json) -> str:

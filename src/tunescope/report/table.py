@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tunescope.report import text
+from tunescope.report import other_text, text
 from tunescope.report.view import view
 
 
@@ -23,7 +23,8 @@ def table(results: dict[str, Any]) -> Table:
     out.add_column("arm", overflow="fold")
     numbers = ["score", "95 % interval", *(["balanced"] if v.is_balanced else [])]
     numbers += v.also
-    numbers += [f"against {escape(text.short(v.best or '', 20))}", "stored", "rate", "time"]
+    numbers += [f"against {escape(text.short(v.best or '', 20))}", *(["forgets"] if v.forgets else [])]
+    numbers += ["stored", "rate", "time"]
     for name in numbers:
         out.add_column(name, justify="right", no_wrap=True)
     out.add_column("status", overflow="fold")
@@ -31,11 +32,13 @@ def table(results: dict[str, Any]) -> Table:
         status = f"{arm['status']}: {arm['reason']}" if arm["reason"] else arm["status"]
         cells = [arm["shown"], arm["span"], *([arm["balanced_shown"]] if v.is_balanced else [])]
         cells += [one["shown"] for one in arm["also"]]
-        cells += [" ".join(filter(None, _behind(arm))), text.count(arm["stored"])]
-        cells += [text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
+        cells += [" ".join(filter(None, _behind(arm)))]
+        cells += [f"{arm['forgets']['shown']} {arm['forgets']['error']}".strip()] if v.forgets else []
+        cells += [text.count(arm["stored"]), text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)
         out.add_row(*map(Text, [text.short(arm["name"]), *shown, status]), style=None if arm["done"] else "dim")
     said = [f"{arm['name']}: {remark}" for arm in v.arms for remark in arm["remarks"]]
+    said = [one for one in (other_text.line(v.raw.get("forgetting"), v.done), *said) if one]
     if said:
         out.caption, out.caption_justify = Text("\n".join(said)), "left"
     return out

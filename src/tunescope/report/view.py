@@ -10,7 +10,7 @@ from typing import Any
 
 from tunescope.data import scores
 from tunescope.errors import UserError
-from tunescope.report import text
+from tunescope.report import other_text, text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
 from tunescope.report.verdict import evidence, stats
@@ -47,6 +47,16 @@ class View:
         """Whether balanced accuracy stands beside the score: the labels alike, however many rows each has."""
         return any(arm["balanced"] is not None for arm in self.done)
 
+    @property
+    def forgets(self) -> bool:
+        """Whether a column tells what arms cost on other text."""
+        return other_text.is_shown(self.done)
+
+    @property
+    def forgetting(self) -> str:
+        """What that column is, or why there is none; "" where it was not asked for."""
+        return other_text.sentence(self.raw.get("forgetting"), self.done)
+
 
 def view(results: Json) -> View:
     """Raises:
@@ -70,6 +80,8 @@ def view(results: Json) -> View:
     arms.sort(key=lambda arm: (not arm["done"], -(arm["score"] or 0.0), arm["index"]))
     best, also = _best(raw, arms), [str(name) for name in raw["task"].get("also") or []]
     for arm in arms:
+        if other_text.is_shown(arms) and arm["forgets"]["reason"]:
+            arm["remarks"].append(f"forgets: {arm['forgets']['reason']}.")
         arm["shown"] = text.score(arm["score"], scale)
         arm["span"] = text.span(arm["interval"], scale)
         arm["balanced_shown"] = text.score(arm["balanced"]) if arm["balanced"] is not None else ""
@@ -108,6 +120,7 @@ def _arm(one: Json, index: int, metric: str) -> Json:
         "interval": one.get("interval") or None,
         "balanced": _mean(run["balanced"] for run in scored),
         "others": one.get("also") or {},
+        "forgets": other_text.of_arm(one.get("forgetting") if status == "done" else None),
         "trained": int(parameters.get("trained") or 0),
         "stored": int(parameters.get("stored") or 0),
         "live": int(parameters.get("live") or 0),

@@ -80,12 +80,12 @@ def read_results(run: Path) -> dict[str, Any]:
     return results
 
 
-def check_config(run: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a folder that holds another question, with the fields that differ."""
+def check_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:
+    """Refuse a folder that holds another question, with the fields that differ; those of `free` may."""
     if not (run / "config.json").exists():
         return
     old, new = read_config(run), json.loads(json.dumps(config))
-    keys = _differing(old, new)
+    keys = [key for key in _differing(old, new) if key not in free]
     if keys:
         raise UserError(
             f"{run} holds another comparison (it differs in: {', '.join(keys)}); "
@@ -106,9 +106,10 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def write_config(run: Path, config: Mapping[str, Any]) -> None:
-    """Keep the question, so that `resume` needs only the folder."""
-    if not (run / "config.json").exists():
+def write_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:
+    """Keep the question, so that `resume` needs only the folder; anew where what is `free` to change has changed."""
+    old = read_config(run) if (run / "config.json").exists() else None
+    if old is None or any((old.get(key) or "") != config[key] for key in free):
         files.put_json(run / "config.json", config)
 
 

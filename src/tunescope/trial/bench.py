@@ -12,6 +12,7 @@ from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.tasks.task import Encoded, Task
+from tunescope.tasks.windows import Windows
 from tunescope.trial.demos.spec import Kept
 from tunescope.trial.plan import PARTS, Plan
 
@@ -26,6 +27,7 @@ class Bench:
     draws: with --k-shot, the parts that each seed draws. rows: tokenised, as a task asks them, which most arms share.
     means: states of rows that say which are alike, by part and encoder. encoders: fingerprints of other models that say
     so. asked_with: hashes of what an answer depends on beside the weights, once `identity.asked_with` has made them.
+    other: what `--forgetting` names -> the windows of that text, and the losses that the model as it is has on them.
     """
 
     plan: Plan
@@ -43,6 +45,7 @@ class Bench:
     demos: Kept = field(default_factory=Kept)
     encoders: dict[str, str] = field(default_factory=dict)
     asked_with: dict[str, str] = field(default_factory=dict)
+    other: dict[str, tuple[Windows, list[float]]] = field(default_factory=dict)
     by_seed: dict[int, Bench] = field(default_factory=dict)
 
     def at(self, seed: int) -> Bench:

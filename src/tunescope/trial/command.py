@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tunescope.data.corpus_name import shown
@@ -36,7 +37,8 @@ def _command_words(plan: Plan) -> list[str]:
     for part in ("dev", "test"):
         words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []
     words += _task_words(plan.task)
-    typed = {"seeds": _typed_seeds(plan.seeds)} | ({"trials": ()} if plan.rates else {})  # rates stand for trials
+    typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "forgetting": Path(plan.forgetting).name}
+    typed |= {"trials": ()} if plan.rates else {}  # rates stand for trials
     return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, {})]
 
 

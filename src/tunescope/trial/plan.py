@@ -13,6 +13,8 @@ from tunescope.trial.rates import Race, check_beyond, check_halving
 from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
 
 PARTS = ("train", "dev", "test")
+AFTERWARDS = ("forgetting",)  # fields that train nothing: a finished run may be asked them anew
+NO_TEXT = "none"  # of --forgetting
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Plan:
     halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`.
     k_shot: rows of each label that every seed draws to train on; None takes all.
     together: runs that share a pass of the model; 0 takes what is quickest.
+    forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
     """
 
     model: str = ""
@@ -96,6 +99,13 @@ class Plan:
             command="never",  # a question of time alone
         ),
     ] = 1
+    forgetting: Annotated[
+        str,
+        Option(
+            "a text that has nothing to do with the task: the table tells how much worse the model predicts it with an "
+            "arm's artifact on (default: bundled English prose; none leaves it out)."
+        ),
+    ] = ""
 
     @property
     def race(self) -> Race:
@@ -181,6 +191,11 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
             f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
         )
     return expanded(given)
+
+
+def text_path(given: str | Path) -> str:
+    """What --forgetting was given, a file as an absolute path."""
+    return str(given) if str(given) in ("", NO_TEXT) else str(Path(given).absolute())
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
-from tunescope.trial.plan import Plan, data_paths
+from tunescope.trial.plan import Plan, data_paths, text_path
 from tunescope.trial.train.settings import Settings
 
 ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps")  # fields that are not given as such
@@ -39,6 +39,8 @@ def planned(
         asked["seeds"] = tuple(range(asked["seeds"]) if isinstance(asked["seeds"], int) else asked["seeds"])
     if "device" not in asked:
         asked["device"] = _device()
+    if "forgetting" in asked:
+        asked["forgetting"] = text_path(asked["forgetting"])
     settings = settings or settings_of(of_settings)
     return Plan(model=model, data=data_paths(data), task=task, settings=settings, **asked)
 

@@ -1,0 +1,41 @@
+import gzip
+import json
+
+import pytest
+
+from tunescope.data import general_text as module
+from tunescope.data.general_text import general_text
+from tunescope.errors import UserError
+
+
+def test_the_bundled_prose_is_30_kilobytes_of_plain_english_out_of_the_books_that_are_named():
+    text = general_text()
+    assert text.isascii() and 29_000 < len(text) < 32_000
+    for name in ("Miss Fairfax", "Lady Russell", "Elinor", "Alice", "Turnbull", "Flambeau", "Professor", "whale"):
+        assert name in text
+    assert "Gutenberg" not in text and "_" not in text
+
+
+def test_a_file_of_lines_and_one_of_rows_give_their_texts(tmp_path):
+    (tmp_path / "a.txt").write_text("one line\n\n  another \n")
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": "a row"}).encode()))
+    assert general_text(str(tmp_path / "a.txt")) == "one line\nanother"
+    assert general_text(str(tmp_path / "a.jsonl.gz")) == "a row"
+
+
+def test_of_a_long_file_its_first_characters_are_taken(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST", 10)
+    (tmp_path / "a.txt").write_text("0123456789abc\n")
+    assert general_text(str(tmp_path / "a.txt")) == "0123456789"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "--forgetting: Cannot read .*a.txt: No such file"), (b" \n", "--forgetting: .* no text")],
+)
+def test_a_file_that_is_not_there_or_empty_is_refused_in_one_line(tmp_path, content, says):
+    if content is not None:
+        (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(UserError, match=says) as caught:
+        general_text(str(tmp_path / "a.txt"))
+    assert "\n" not in str(caught.value)
