@@ -11,7 +11,7 @@ from made_results import LORA, PREFIX, ZERO, results
 from tunescope.comparison import comparison
 from tunescope.comparison.pilot import piloted
 from tunescope.report.verdict import forecast
-from tunescope.report.verdict.evidence import gather
+from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.forecast import Features, answer, probabilities
 from tunescope.report.verdict.verdict import decide
 from tunescope.trial import command, plan

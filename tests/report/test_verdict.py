@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_results import LORA, PREFIX, RISING, SHOTS, ZERO, arm, results
 
-from tunescope.report.verdict import evidence
+from tunescope.report.verdict import reader
 from tunescope.report.verdict.verdict import decide
 
 
@@ -261,8 +261,8 @@ def test_a_comparison_that_was_not_stored_is_made_from_the_rows():
 def test_rows_that_share_an_input_are_counted_once():
     runs = [{"stats": [[1.0], [0.0], [1.0]]}]
     results = {"data": {"test": {"rows": 20}}, "arms": [{"runs": []}, {"runs": runs}]}
-    assert evidence.scored_rows(results) == 3
-    assert evidence.scored_rows({"data": {"test": {"rows": 20}}, "arms": []}) == 20
+    assert reader.scored_rows(results) == 3
+    assert reader.scored_rows({"data": {"test": {"rows": 20}}, "arms": []}) == 20
 
 
 def imbalanced(name, group, share, others=0.0):

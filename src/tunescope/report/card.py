@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunescope.report import text
-from tunescope.report.view import View, view
+from tunescope.report.view import BEST, View, view
 
 Json = dict[str, Any]
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -140,12 +140,13 @@ def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:
 def _results(shown: View) -> str:
     scores = shown.frame.metric
     rows = "".join(
-        f"| {escaped(arm['name'])} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_count(arm)} | "
+        f"| {escaped(arm['name'])}{', ' + BEST if arm['name'] == shown.best else ''} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_count(arm)} | "
         f"{escaped(arm['status'])} |\n"
         for arm in shown.arms
     )
     table = f"| arm | {escaped(scores)} | 95 % interval | parameters | status |\n|---|---|---|---|---|\n{rows}"
-    verdict = "\n".join(escaped(sentence) for sentence in shown.sentences)
+    said = [shown.beaten] if shown.beaten else []
+    verdict = "\n".join(escaped(sentence) for sentence in [*said, *shown.sentences])
     budget = _budget(shown.raw["protocol"], shown.raw["data"])
     return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
 

@@ -35,7 +35,8 @@ def table(results: dict[str, Any]) -> Table:
         cells += [text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)
         out.add_row(*map(Text, [text.short(arm["name"]), *shown, status]), style=None if arm["done"] else "dim")
-    said = [f"{arm['name']}: {remark}" for arm in v.arms for remark in arm["remarks"]]
+    said = [v.beaten] if v.beaten else []
+    said += [f"{arm['name']}: {remark}" for arm in v.arms for remark in arm["remarks"]]
     if said:
         out.caption, out.caption_justify = Text("\n".join(said)), "left"
     return out

@@ -26,7 +26,6 @@ from numpy.typing import ArrayLike
 from tunescope.data import scores
 from tunescope.report.verdict.variance import Array, Pool, Scatter, pooled, quantile, scatter
 
-
 LEVEL = 0.95
 
 #: (sums of the rows' statistics (n, k), rows in each sum (n,)) -> (n,) scores

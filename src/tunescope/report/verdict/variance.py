@@ -1,8 +1,8 @@
 """How far a mean over seeds and rows can be off: mean squares of both and of their interaction, and Student's t.
 
 A table (seeds, rows) of differences, every seed on the same rows, is m + a_seed + b_row + e_both. The variance of its
-mean is estimated by (MS_seed + MS_row - MS_both) / (seeds * rows), never by less than its largest term, with the degrees
-of freedom of Satterthwaite (1946). One seed leaves the rows alone.
+mean is estimated by (MS_seed + MS_row - MS_both) / (seeds * rows), never by less than its largest term, with the
+degrees of freedom of Satterthwaite (1946). One seed leaves the rows alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How often the verdict's interval holds the true difference, and how often looking as seeds come in goes wrong.
 
 Rows are made up, so that the truth is known: two arms alike on average, of which one, both or all arms of the
-comparison scatter over seeds; then a context behind a delta by nothing, by the margin, or by more, looked at as seeds come in.
+comparison scatter over seeds; then a context behind a delta by nothing, by the margin, or by more, looked at as seeds
+come in.
 """
 
 import math
