@@ -140,7 +140,7 @@ def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:
 def _results(shown: View) -> str:
     scores = shown.frame.metric
     rows = "".join(
-        f"| {escaped(arm['name'])}{', ' + BEST if arm['name'] == shown.best else ''} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_count(arm)} | "
+        f"| {_named(arm, shown.best)} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_count(arm)} | "
         f"{escaped(arm['status'])} |\n"
         for arm in shown.arms
     )
@@ -149,6 +149,11 @@ def _results(shown: View) -> str:
     verdict = "\n".join(escaped(sentence) for sentence in [*said, *shown.sentences])
     budget = _budget(shown.raw["protocol"], shown.raw["data"])
     return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
+
+
+def _named(arm: Json, best: str | None) -> str:
+    name = escaped(arm["name"])
+    return f"{name} ({BEST})" if arm["done"] and arm["name"] == best else name
 
 
 def _count(arm: Json) -> str:

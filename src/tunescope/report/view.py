@@ -13,7 +13,7 @@ from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
-from tunescope.report.verdict import reader, stats
+from tunescope.report.verdict import reader, stats, words
 from tunescope.report.verdict.edges import at_an_edge
 from tunescope.report.verdict.verdict import decide
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from tunescope.data import scores
 from tunescope.report.verdict import looks, stats
 from tunescope.report.verdict.evidence import Pair, Result, number
-from tunescope.report.verdict.variance import Array
+from tunescope.report.verdict.variance import Array, Pool
 
 GROUPS = {
     "context": {"context"},
@@ -49,7 +49,7 @@ class Pairs:
         left, right = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
         left, right = _spread(a, left, right), _spread(b, right, left)
         if set(left) & set(right):
-            return self._made(a["name"], b["name"], left, right)
+            return self._made(a["name"], b["name"], left, right, self.pool)
         return self._as_stored(stored, a, b) if stored else None
 
     def chosen(self, a: Result, seed: int, b: Result, other: int | None) -> Pair | None:
@@ -58,7 +58,7 @@ class Pairs:
         theirs = theirs if other is None else {other: theirs[other]} if other in theirs else {}
         if seed not in own or not theirs:
             return None
-        return self._made(f"{a['name']}, seed {seed}", b["name"], dict.fromkeys(theirs, own[seed]), theirs)
+        return self._made(f"{a['name']}, seed {seed}", b["name"], dict.fromkeys(theirs, own[seed]), theirs, None)
 
     def _is(self, one: Result, a: Result, b: Result) -> bool:
         return {one.get("a"), one.get("b")} == {a["name"], b["name"]} and bool(one.get("interval"))
@@ -72,8 +72,8 @@ class Pairs:
             one.get("seeds") or self.seeds, one.get("freedom"), one.get("parts") or {},
         )  # fmt: skip
 
-    def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array]) -> Pair:
-        got = stats.paired(left, right, self.score, level=self.level, pool=self.pool)
+    def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
+        got = stats.paired(left, right, self.score, level=self.level, pool=pool)
         told = self._told(got.value, got.low, got.high, got.level)
         return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, finite(got.freedom), got.parts)
 

@@ -105,7 +105,7 @@ def interval(
     stacked = _stacked(runs, sorted(runs), "interval")
     values, scale = _values(stacked, score), _scale(score)
     table = _pseudo(stacked, values, score)
-    found = _summary(float(values.mean()), table, level, scale, scatter(table).beside(pool, level))
+    found = _summary(float(values.mean()), table, level, scale, scatter(table).beside(pool))
     if not 0 < found.value < scale or not found.error:
         top = max(scale, found.value)
         return _moved(found, max(found.low, 0.0), min(found.high, top) if scale > 0 else found.high)
@@ -137,7 +137,7 @@ def paired(
     table = _pseudo(left, ours, score) - _pseudo(right, theirs, score)
     if pool is not None:
         pool = Pool(pool.variance * sum(_differs(one) for one in (left, right)), pool.freedom)
-    spread = scatter(table, padded=True).beside(pool, level)
+    spread = scatter(table, padded=True).beside(pool)
     found = _summary(float((ours - theirs).mean()), table, level, scale, spread)
     if found.widened or scale <= 0:
         return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import gammaincinv, stdtrit
 
 Array = NDArray[np.float64]
 
@@ -73,8 +73,8 @@ class Scatter:
         """Half the width of the interval at this level."""
         return quantile(level, self.freedom) * math.sqrt(self.variance)
 
-    def beside(self, pool: Pool | None, level: float) -> Scatter:
-        """With the seeds' scatter shrunk towards the pool's, where that is no less and the interval is narrower for it.
+    def beside(self, pool: Pool | None) -> Scatter:
+        """With the seeds' scatter shrunk towards the pool's, where that is no less.
 
         A pair that scatters more than the pool keeps its own scatter with its own few degrees of freedom: a pool of
         steady arms must not hide one that is not.
@@ -83,8 +83,7 @@ class Scatter:
             return self
         own, weight = self.seeds - 1, pool.freedom / 2
         square = (weight * self.rows * pool.variance + own * self.of_seeds) / (weight + own)
-        shrunk = replace(self, of_seeds=square, seed_freedom=weight + own)
-        return shrunk if shrunk.half(level) < self.half(level) else self
+        return replace(self, of_seeds=square, seed_freedom=weight + own)
 
 
 def quantile(level: float, freedom: float) -> float:
@@ -112,13 +111,16 @@ def scatter(table: Array, *, padded: bool = False) -> Scatter:
 
 
 def pooled(scores: Iterable[Array]) -> Pool | None:
-    """The mean variance of arms whose scores at each seed these are; None where no arm has two seeds.
+    """The median variance of arms whose scores at each seed these are; None where no arm has two seeds.
 
-    Its degrees of freedom count arms for as many as scatter alike: one that outdoes all others counts for one alone.
+    The median, so that one arm far off the others counts for no more than one; it is divided by the median of chi-squared
+    over its freedom, as few seeds more often show too little scatter than too much. The degrees of freedom are those of
+    as many arms as scatter alike, less one: a pool of one arm says nothing of another.
     """
     known = [(float(one.var(ddof=1)), len(one) - 1) for one in scores if len(one) > 1]
-    total = sum(variance * freedom for variance, freedom in known)
+    total = sum(variance for variance, _ in known)
     if not total:
         return None
-    squares = sum((variance * freedom) ** 2 / freedom for variance, freedom in known)
-    return Pool(total / sum(freedom for _, freedom in known), total**2 / squares)
+    alike = total**2 / sum(variance**2 for variance, _ in known)
+    usual = [variance * freedom / (2 * float(gammaincinv(freedom / 2, 0.5))) for variance, freedom in known]
+    return Pool(float(np.median(usual)), (alike - 1) * sum(freedom for _, freedom in known) / len(known))

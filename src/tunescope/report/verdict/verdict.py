@@ -214,8 +214,8 @@ def _still_learning(arm: Arm, other: Arm, needed: float) -> bool:
 
 
 def _undertrained(e: Evidence, protocol: dict[str, Any], arm: Arm) -> Answer:
-    dev = f"its dev score {arm.rise.gain:+.3g}" if arm.rise else ""
-    loss = f"its training loss {-arm.fall.gain:+.3g}" if arm.fall else ""
+    dev = f"its dev score {arm.rise.gain:+.3g}" if arm.rise and arm.rise.certain else ""
+    loss = f"its training loss {-arm.fall.gain:+.3g}" if arm.fall and arm.fall.certain else ""
     why = f"{arm.name} was still learning when it stopped: as many steps again would, at the pace of its last half, "
     why += f"change {' and '.join(filter(None, (dev, loss)))}."
     return Answer(OPEN, "undertrained", why, advice.longer(e, protocol, arm))
