@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tunescope.report.verdict import stats
-from tunescope.report.verdict.learning import Trend
+from tunescope.report.verdict.curve import Trend
 
 Result = dict[str, Any]
 

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope.data import scores
-from tunescope.report.verdict import learning, stability
+from tunescope.report.verdict import curve, stability
 from tunescope.report.verdict.edges import edge, tried
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
 from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
@@ -164,8 +164,8 @@ class _Reader:
             shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in runs),
             shown=self._shown(raw),
             seconds=_mean(finite(run.get("seconds")) for run in runs),
-            rise=learning.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.dev_rows)),
-            fall=learning.fall(runs),
+            rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.dev_rows)),
+            fall=curve.fall(runs),
             near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
             chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
         )

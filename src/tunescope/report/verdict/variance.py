@@ -113,9 +113,9 @@ def scatter(table: Array, *, padded: bool = False) -> Scatter:
 def pooled(scores: Iterable[Array]) -> Pool | None:
     """The median variance of arms whose scores at each seed these are; None where no arm has two seeds.
 
-    The median, so that one arm far off the others counts for no more than one; it is divided by the median of chi-squared
-    over its freedom, as few seeds more often show too little scatter than too much. The degrees of freedom are those of
-    as many arms as scatter alike, less one: a pool of one arm says nothing of another.
+    The median, so that one arm far off the others counts for no more than one; it is divided by the median of
+    chi-squared over its freedom, as few seeds more often show too little scatter than too much. The degrees of freedom
+    are those of as many arms as scatter alike, less one: a pool of one arm says nothing of another.
     """
     known = [(float(one.var(ddof=1)), len(one) - 1) for one in scores if len(one) > 1]
     total = sum(variance for variance, _ in known)

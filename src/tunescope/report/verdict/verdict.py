@@ -23,7 +23,7 @@ kind is the one with the best dev score, never the best test score. docs/verdict
 10. Otherwise: no verdict.
 
 What 2, 3, 5, 7 and 9 found is withdrawn where the arm that came out behind, or was matched, was still learning when it
-stopped (`learning.py`): its dev score rose over the last half of its steps by more than chance, and as many steps again
+stopped (`curve.py`): its dev score rose over the last half of its steps by more than chance, and as many steps again
 would at that pace close the gap; or it is not above its floor, and its training loss would come near the other's.
 
 With looks at more seeds to come (`looks.py`) each look has a stricter interval, so that all together are wrong in 5 of
@@ -37,8 +37,8 @@ from typing import Any
 
 from tunescope.report.verdict import advice, forecast, words
 from tunescope.report.verdict.advice import Advice
+from tunescope.report.verdict.curve import reaches
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
-from tunescope.report.verdict.learning import reaches
 from tunescope.report.verdict.looks import LEAST
 from tunescope.report.verdict.reader import gather
 

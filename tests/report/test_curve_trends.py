@@ -5,7 +5,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from tunescope.report.verdict import stability
-from tunescope.report.verdict.learning import fall, reaches, rise
+from tunescope.report.verdict.curve import fall, reaches, rise
 
 
 def runs(curves, key="dev"):
