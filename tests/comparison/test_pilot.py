@@ -11,8 +11,8 @@ from made_results import LORA, PREFIX, ZERO, results
 from tunescope.comparison import comparison
 from tunescope.comparison.pilot import piloted
 from tunescope.report.verdict import forecast
-from tunescope.report.verdict.evidence import gather
 from tunescope.report.verdict.forecast import Features, answer, probabilities
+from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
 from tunescope.trial import command, plan
 from tunescope.trial.train.settings import Settings
@@ -130,13 +130,16 @@ def test_a_pilot_without_one_kind_of_arm_has_no_verdict():
     assert decide(found)["sentences"][0].startswith("A pilot needs a context arm and a delta arm that finished")
 
 
-def test_a_whole_comparison_is_judged_by_its_own_rule_and_carries_the_forecast():
+def test_a_whole_comparison_is_judged_by_its_own_rule_and_only_a_pilot_carries_the_forecast():
     found = shown(0.5, 0.25)
+    chances = decide(found)["forecast"]["probabilities"]
+    assert set(chances) == set(forecast.OUTCOMES)
+    assert sum(chances.values()) == pytest.approx(1, abs=2e-3)
     found["protocol"]["pilot_of"] = None
     said = decide(found)
-    assert len(said["sentences"]) == 3
-    assert set(said["forecast"]["probabilities"]) == set(forecast.OUTCOMES)
-    assert sum(said["forecast"]["probabilities"].values()) == pytest.approx(1, abs=2e-3)
+    assert said["forecast"] is None
+    assert not any("forecast" in sentence or "probabilit" in sentence for sentence in said["sentences"])
+    assert (said["answer"], said["reason"]) == ("no verdict", "few seeds")
 
 
 def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_attention(tmp_path):

@@ -55,6 +55,7 @@ def test_every_number_of_the_table_is_that_of_the_results(results: dict[str, Any
         name = arm["name"].replace("+", r"\+")
         if arm["status"] == "done":
             low, high = arm["interval"]
+            name += " (best on dev)" if arm["name"] == results["best"]["arm"] else ""
             assert f"| {name} | {arm['score']:.3f} | {low:.3f} to {high:.3f} | " in page
         else:
             assert f"| {name} | – |  | – | {arm['status']} |" in page

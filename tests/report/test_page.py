@@ -284,5 +284,5 @@ def test_names_that_are_alike_for_eighty_letters_are_told_apart():
     edges = {"difference": -0.5, "interval": [-0.6, -0.4], "level": 0.95}
     results["comparisons"] = [{"a": first["name"], "b": second["name"], **edges}]
     arms = {arm["key"]: arm for arm in view(results).arms}
-    assert arms[second["name"]]["behind"] == ("best", "")
+    assert arms[second["name"]]["behind"] == ("best on dev", "")
     assert arms[first["name"]]["behind"][0].startswith(("-0.5", "\u22120.5"))

@@ -1,4 +1,4 @@
-"""Oracles: scipy's own bootstrap, a literal loop, arithmetic by hand and the exact McNemar test."""
+"""Oracles: scipy's intervals, a literal loop, draws, sacrebleu, arithmetic by hand and the exact McNemar test."""
 
 from __future__ import annotations
 
@@ -7,62 +7,116 @@ import pytest
 from scipy import stats as scipy_stats
 
 from tunescope.data.scores import statistics
-from tunescope.report.verdict import stats
+from tunescope.report.verdict import stats, variance
 
 
 def outcomes(rate, rows=211, seed=0):
     return np.random.default_rng(seed).binomial(1, rate, size=(rows, 1)).astype(float)
 
 
-def test_with_one_seed_the_interval_is_scipys_percentile_bootstrap():
-    rows = outcomes(0.7)
-    got = stats.interval({0: rows}, resamples=20_000)
-    oracle = scipy_stats.bootstrap(
-        (rows[:, 0],), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
-    ).confidence_interval
-    assert got.value == rows.mean()
+def test_with_one_seed_the_interval_of_a_share_is_scipys_wilson():
+    rows = outcomes(0.9)
+    got = stats.interval({0: rows})
+    oracle = scipy_stats.binomtest(int(rows.sum()), 211).proportion_ci(method="wilson")
+    assert got.value == pytest.approx(rows.mean(), abs=1e-15)
     assert got.over == "rows only"
-    np.testing.assert_allclose([got.low, got.high], [oracle.low, oracle.high], atol=1.5 / 211)
+    np.testing.assert_allclose([got.low, got.high], [oracle.low, oracle.high], atol=2e-3)  # t and n - 1, not z and n
 
 
-def test_with_one_seed_the_paired_interval_is_scipys_of_the_differences():
+def test_with_one_seed_the_paired_interval_is_students_with_a_row_more():
     a, b = outcomes(0.8), outcomes(0.7, seed=5)
-    got = stats.paired({3: a}, {3: b}, resamples=20_000)
-    oracle = scipy_stats.bootstrap(
-        ((a - b)[:, 0],), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
-    ).confidence_interval
+    got = stats.paired({3: a}, {3: b})
+    oracle = scipy_stats.ttest_rel(a[:, 0], b[:, 0]).confidence_interval()
+    farthest = np.abs(a - b - (a - b).mean()).max()
+    wider = np.sqrt(1 + farthest**2 / ((a - b - (a - b).mean()) ** 2).sum())
     assert got.value == pytest.approx(a.mean() - b.mean(), abs=1e-15)
-    np.testing.assert_allclose([got.low, got.high], [oracle.low, oracle.high], atol=1.5 / 211)
+    middle, half = (oracle.low + oracle.high) / 2, wider * (oracle.high - oracle.low) / 2
+    np.testing.assert_allclose([got.low, got.high], [middle - half, middle + half], rtol=0, atol=1e-12)
+    assert 1 < wider < 1.02
 
 
-def test_the_replicates_equal_a_literal_loop_over_seeds_and_rows():
-    runs = np.stack([outcomes(0.6, rows=13, seed=s) for s in range(3)])
-    got = stats._replicates(runs, stats.mean_score, resamples=50, seed=7)
+def test_mean_squares_are_those_of_a_literal_table():
+    table = np.random.default_rng(0).normal(size=(3, 13))
+    mean = sum(table[s, r] for s in range(3) for r in range(13)) / 39
+    seed = [sum(table[s, r] for r in range(13)) / 13 for s in range(3)]
+    row = [sum(table[s, r] for s in range(3)) / 3 for r in range(13)]
+    of_seeds = 13 * sum((one - mean) ** 2 for one in seed) / 2
+    of_rows = 3 * sum((one - mean) ** 2 for one in row) / 12
+    of_both = sum((table[s, r] - seed[s] - row[r] + mean) ** 2 for s in range(3) for r in range(13)) / 24
+    got = variance.scatter(table)
+    np.testing.assert_allclose([got.of_seeds, got.of_rows, got.of_both], [of_seeds, of_rows, of_both], rtol=1e-12)
+    assert got.variance == pytest.approx(max(of_seeds + of_rows - of_both, of_seeds, of_rows) / 39)
+    assert sum(got.parts.values()) == pytest.approx(got.variance)
 
-    generator = np.random.default_rng(7)
-    seeds = generator.integers(3, size=(50, 3))
-    rows = generator.integers(13, size=(50, 13))
-    for i in range(50):
-        per_seed = [np.mean([runs[s, r, 0] for r in rows[i]]) for s in range(3)]
-        centre, drawn = np.mean(per_seed), np.mean([per_seed[s] for s in seeds[i]])
-        assert got[i] == pytest.approx(centre + (3 / 2) ** 0.5 * (drawn - centre), abs=1e-12)
+
+def test_the_variance_is_that_of_the_mean_of_many_tables():
+    g = np.random.default_rng(0)
+    shape = (4000, 4, 30)
+    tables = 0.3 * g.normal(size=(*shape[:2], 1)) + g.normal(size=(shape[0], 1, shape[2])) + g.normal(size=shape)
+    told = np.mean([variance.scatter(table).variance for table in tables])
+    assert told == pytest.approx(tables.mean((1, 2)).var(), rel=0.06)
 
 
-def test_the_variance_of_pure_seed_noise_is_the_unbiased_variance_of_a_mean():
+def test_pure_seed_noise_leaves_students_interval_of_the_seeds():
     scores = np.array([0.5, 0.7, 0.9, 0.6])
-    runs = {seed: np.full((11, 1), score) for seed, score in enumerate(scores)}  # no noise between rows
-    stacked = np.stack(list(runs.values()))
-    replicates = stats._replicates(stacked, stats.mean_score, resamples=40_000, seed=0)
-    assert replicates.var() == pytest.approx(scores.var(ddof=1) / 4, rel=0.03)
+    a = {seed: np.full((11, 1), score) for seed, score in enumerate(scores)}  # no noise between rows
+    b = {seed: np.full((11, 1), 0.4) for seed in a}
+    got = stats.paired(a, b)
+    oracle = scipy_stats.t.interval(0.95, 3, (scores - 0.4).mean(), scipy_stats.sem(scores))
+    np.testing.assert_allclose([got.low, got.high], oracle, rtol=0, atol=1e-9)
+    assert (got.freedom, got.seeds, got.rows) == (pytest.approx(3), 4, 11)
+    assert got.parts == {"seeds": pytest.approx(got.error**2), "rows": pytest.approx(0), "both": pytest.approx(0)}
 
 
-def test_the_same_rows_and_seeds_are_drawn_for_both_arms():
-    runs = {seed: outcomes(0.6, seed=seed) for seed in range(3)}
-    noise = np.random.default_rng(0).normal(scale=1e-6, size=(len(runs[0]), 1))
-    shifted = {seed: rows + 0.25 + noise for seed, rows in runs.items()}
-    got = stats.paired(shifted, runs)
-    np.testing.assert_allclose([got.value, got.low, got.high], 0.25, atol=1e-5)
-    assert got.over == "seeds and rows"
+def test_a_pool_of_steady_arms_does_not_hide_one_that_scatters():
+    a = {seed: np.full((11, 1), score) for seed, score in enumerate((0.5, 0.7, 0.9))}
+    b = {seed: np.full((11, 1), 0.4) for seed in a}
+    steady = variance.Pool(0.001, 10)
+    assert stats.paired(a, b, pool=steady) == stats.paired(a, b)
+
+
+def test_few_seeds_that_happen_to_agree_are_held_to_the_pool():
+    a = {seed: np.full((11, 1), 0.8 + 0.001 * seed) for seed in range(3)}
+    b = {seed: np.full((11, 1), 0.5 - 0.001 * seed) for seed in range(3)}
+    got = stats.paired(a, b, pool=variance.Pool(0.0009, 8))
+    own = np.var([0.3, 0.302, 0.304], ddof=1)
+    half = scipy_stats.t.ppf(0.975, 4 + 2) * np.sqrt((4 * 2 * 0.0009 + 2 * own) / 6 / 3)
+    assert (got.high - got.low) / 2 == pytest.approx(half, rel=1e-6)
+    alone = stats.paired(a, dict.fromkeys(a, b[0]), pool=variance.Pool(0.0009, 8))  # of one arm the seeds agree anyway
+    half = scipy_stats.t.ppf(0.975, 6) * np.sqrt((4 * 0.0009 + 2 * np.var([0, 0.001, 0.002], ddof=1)) / 6 / 3)
+    assert (alone.high - alone.low) / 2 == pytest.approx(half, rel=1e-6)
+
+
+def test_a_pool_is_the_median_of_its_arms_without_the_bias_of_few_seeds():
+    scores = [np.array([0.5, 0.6, 0.9]), np.array([0.5, 0.52, 0.51]), np.array([0.5, 0.5, 0.53])]
+    variances = [one.var(ddof=1) for one in scores]
+    got = variance.pooled(scores)
+    assert got.variance == pytest.approx(np.median(variances) / (scipy_stats.chi2.median(2) / 2))
+    assert got.freedom == pytest.approx(2 * (sum(variances) ** 2 / sum(v**2 for v in variances) - 1))
+    assert got.freedom < 0.1  # one arm scatters far more than the others: there is hardly a pool
+    assert variance.pooled([np.array([0.5]), np.array([0.7])]) is None
+    assert variance.pooled([np.array([0.5, 0.5])]) is None
+
+
+@pytest.mark.parametrize("deviations", [(1, 1), (5, 0.1), (1, 1, 1, 1), (5, 1, 1, 1), (5, 5, 1, 1), (1, 1, 5, 5)])
+def test_three_seeds_cover_whatever_arm_it_is_that_scatters(deviations):
+    g = np.random.default_rng(0)
+    held = 0
+    for _ in range(3000):
+        arms = [0.004 * one * g.normal(size=3) for one in deviations]
+        table = (arms[0] - arms[1])[:, None] + np.zeros((1, 5))
+        pool = variance.pooled(arms)
+        pair = variance.Pool(2 * pool.variance, pool.freedom)
+        held += abs(table.mean()) <= variance.scatter(table).beside(pair).half(0.95)
+    assert held / 3000 >= 0.93
+
+
+def test_an_interval_stays_within_the_metrics_range():
+    wild = {0: np.zeros((20, 1)), 1: np.ones((20, 1)), 2: np.ones((20, 1))}
+    for got in (stats.paired(wild, dict.fromkeys(wild, np.zeros((20, 1)))), stats.interval(wild)):
+        assert -1 <= got.low < got.high <= 1
+    near = stats.interval({seed: outcomes(0.98, seed=seed) for seed in range(3)})
+    assert 0.9 < near.low < near.value < near.high < 1
 
 
 def test_swapping_the_arms_flips_the_interval():
@@ -79,16 +133,9 @@ def test_only_seeds_that_both_arms_have_are_compared():
     assert got.value == pytest.approx(a[1].mean() - outcomes(0.5, seed=2).mean())
 
 
-def test_resampling_in_pieces_gives_the_same_draws(monkeypatch):
-    runs = {0: outcomes(0.6), 1: outcomes(0.8)}
-    whole = stats.interval(runs, resamples=100)
-    monkeypatch.setattr(stats, "_CELLS", 1)
-    assert stats.interval(runs, resamples=100) == whole
-
-
 def test_a_ratio_of_sums_is_scored_on_the_sums_and_not_row_by_row():
-    def ratio(rows, times):
-        return (times @ rows)[:, 0] / (times @ rows)[:, 1]
+    def ratio(sums, counts):
+        return sums[:, 0] / sums[:, 1]
 
     rows = np.array([[1.0, 1.0], [0.0, 3.0]])
     assert stats.interval({0: rows}, ratio).value == 0.25  # the mean of the rows' ratios would be 0.5
@@ -103,22 +150,22 @@ def test_the_interval_excludes_zero_where_the_exact_mcnemar_test_rejects(only_a,
     assert (got.low > 0 or got.high < 0) == (p < 0.05)
 
 
-def test_bleu_is_resampled_as_a_corpus_and_not_as_a_mean_over_rows():
+def test_bleus_error_is_sacrebleus_jackknife():
     sacrebleu = pytest.importorskip("sacrebleu")
-    hypotheses = ["the cat sat on the mat", "there is a dog", "a blue house by the sea"]
-    references = ["the cat sat on a mat", "there is the dog here", "a blue house near the sea"]
+    hypotheses = ["the cat sat on the mat", "there is a dog in the house", "a blue house by the sea", "it is so"]
+    references = ["the cat sat on a mat", "there is the dog in the house", "a blue house near the sea", "it is not so"]
     rows = statistics("bleu", hypotheses, [[reference] for reference in references])
     runs = [{"seed": 0, "stats": rows}, {"seed": 1, "stats": []}]  # a run that never finished is left out
-
-    got = stats.interval(stats.by_seed(runs), stats.scorer("bleu"), resamples=200)
+    got = stats.interval(stats.by_seed(runs), stats.scorer("bleu"))
 
     corpus = sacrebleu.BLEU()
-    draws = np.random.default_rng(0)
-    draws.integers(1, size=(200, 1))  # the seeds are drawn before the rows
-    drawn = draws.integers(3, size=(200, 3))
-    scores = [corpus.corpus_score([hypotheses[i] for i in one], [[references[i] for i in one]]).score for one in drawn]
+    others = [[i for i in range(4) if i != j] for j in range(4)]
+    without = [
+        corpus.corpus_score([hypotheses[i] for i in some], [[references[i] for i in some]]).score for some in others
+    ]
     assert got.value == pytest.approx(corpus.corpus_score(hypotheses, [references]).score, abs=1e-9)
-    np.testing.assert_allclose([got.low, got.high], np.quantile(scores, [0.025, 0.975]), atol=1e-9)
+    assert got.error**2 == pytest.approx(3 / 4 * ((without - np.mean(without)) ** 2).sum(), rel=1e-9)
+    assert got.freedom == pytest.approx(3)
 
 
 def test_detectable_is_two_point_eight_standard_errors():

@@ -35,7 +35,7 @@ def results(*arms, gaps=(), metric="accuracy", chance=0.5, seeds=(0, 1, 2)):
         "version": 1,
         "task": {"kind": "classification", "metric": metric, "higher_is_better": True, "chance": chance},
         "data": {"test": {"rows": 500}},
-        "protocol": {"budget": 98_304, "steps": 400, "seeds": list(seeds)},
+        "protocol": {"budget": 98_304, "steps": 400, "seeds": list(seeds), "looks": None},
         "arms": list(arms),
         "comparisons": comparisons,
     }

@@ -102,6 +102,7 @@ def _about() -> dict[str, Any]:
             "schedule": "linear, 6 % warm-up",
             "selection": "highest mean dev accuracy; ties to the smaller learning rate",
             "early_stopping": "none; the last step is scored",
+            "looks": None,
         },
     }
 
@@ -203,7 +204,7 @@ def _comparisons(arms: list[dict[str, Any]]) -> list[dict[str, Any]]:
     out = []
     for i, (a, left) in enumerate(done):
         for b, right in done[i + 1 :]:
-            got = stats.paired(_spread(left), _spread(right), stats.scorer("accuracy"), resamples=500)
+            got = stats.paired(_spread(left), _spread(right), stats.scorer("accuracy"))
             one = {"a": a, "b": b, "difference": got.value, "interval": [got.low, got.high], "level": 0.95}
             out.append(one)
     return out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.data.scores import aggregate, of_rows, statistics
 from tunescope.report.verdict import stats
+from tunescope.report.verdict.variance import Array
 
 if TYPE_CHECKING:
     from tunescope.comparison.standing import Standing
@@ -100,5 +101,5 @@ def _scores(bench: Bench, run: Run) -> dict[str, list[float]]:
     return {name: of_rows(name, own) for name, own in whole.items()}
 
 
-def _by_seed(runs: Sequence[Run], name: str) -> dict[int, stats.Array]:
+def _by_seed(runs: Sequence[Run], name: str) -> dict[int, Array]:
     return stats.by_seed([{"seed": run["seed"], "stats": run["also"][name]} for run in runs])

@@ -1,5 +1,6 @@
 """results.json, put together from the outcomes of arm runs; only numbers and names, no paths."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -7,8 +8,9 @@ from typing import Any
 
 from tunescope.comparison import examples, other_text
 from tunescope.comparison.standing import Standing
-from tunescope.report.verdict import stats
+from tunescope.report.verdict import stability, stats
 from tunescope.report.verdict.stats import LEVEL
+from tunescope.report.verdict.variance import Array, Pool
 from tunescope.system import machine, run_folder
 from tunescope.trial import rates
 from tunescope.trial.bench import Bench
@@ -25,7 +27,9 @@ SELECTION = (
 def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None) -> dict[str, Any]:
     """The whole of results.json but for the verdict."""
     plan = bench.plan
-    score = stats.scorer(bench.task.metric)
+    score, data = stats.scorer(bench.task.metric), data_of(bench)
+    pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials), score)
+    dev_rows = int((data.get("dev") or {}).get("rows") or 0)
     return {
         "version": run_folder.VERSION,
         "command": command(plan),
@@ -33,7 +37,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
         "versions": machine.versions(),
         "machine": machine.describe(bench.device, plan.threads),
         "model": model_of(bench),
-        "data": data_of(bench),
+        "data": data,
         "task": bench.task.describe(),
         "protocol": {
             "budget": plan.budgets[0] if len(plan.budgets) == 1 else None,
@@ -49,21 +53,24 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "precision": machine.precision_on(bench.device, plan.settings.precision),
             "halving": rates.halving_rule(plan.race) if plan.halving else None,
             "beyond": plan.beyond,
+            "looks": None,
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
         },
-        "arms": [_arm(standing, score) for standing in standings],
-        "comparisons": _comparisons(standings, best, score),
+        "arms": [_arm(standing, score, dev_rows, pool) for standing in standings],
+        "comparisons": _comparisons(standings, best, score, pool),
         "best": {"arm": best.name, "path": "best"} if best else None,
         "examples": examples.side_by_side(bench, standings),
         "forgetting": other_text.told(bench),
     }
 
 
-def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
+def _arm(standing: Standing, score: stats.MetricScore, dev_rows: int, pool: Pool | None) -> dict[str, Any]:
     whole = standing.status == "done" and standing.runs
-    found = stats.interval(stats.by_seed(standing.runs), score, level=LEVEL) if whole else None
+    found = stats.interval(stats.by_seed(standing.runs), score, level=LEVEL, pool=pool) if whole else None
+    near = stability.near_best(standing.runs, score.scale, dev_rows) if found and standing.trials else None
+    chosen = stability.chosen(standing.runs, score.metric) if found else None
     return {
         "name": standing.name,
         "spec": standing.spec,
@@ -75,7 +82,9 @@ def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
         "learning_rate": standing.learning_rate,
         "trials": standing.trials,
         "runs": examples.numbers(standing.runs),
-        "remarks": standing.remarks,
+        "remarks": [*standing.remarks, *stability.remark(near, chosen)],
+        "near_best": near,
+        "chosen": chosen,
         "score": found.value if found else None,
         "interval": [found.low, found.high] if found else None,
         "also": examples.also(standing.runs, LEVEL) if found else {},
@@ -83,7 +92,9 @@ def _arm(standing: Standing, score: stats.Score) -> dict[str, Any]:
     }
 
 
-def _comparisons(standings: Sequence[Standing], best: Standing | None, score: stats.Score) -> list[dict[str, Any]]:
+def _comparisons(
+    standings: Sequence[Standing], best: Standing | None, score: stats.Score, pool: Pool | None
+) -> list[dict[str, Any]]:
     """Every other arm against the best of dev, paired over rows and seeds."""
     if best is None:
         return []
@@ -91,7 +102,7 @@ def _comparisons(standings: Sequence[Standing], best: Standing | None, score: st
     for other in standings:
         if other is best or other.dev is None:
             continue
-        gap = stats.paired(_every_seed(other, best), _every_seed(best, other), score, level=LEVEL)
+        gap = stats.paired(_every_seed(other, best), _every_seed(best, other), score, level=LEVEL, pool=pool)
         found.append(
             {
                 "a": other.name,
@@ -99,13 +110,16 @@ def _comparisons(standings: Sequence[Standing], best: Standing | None, score: st
                 "difference": gap.value,
                 "interval": [gap.low, gap.high],
                 "level": LEVEL,
+                "seeds": gap.seeds,
+                "freedom": gap.freedom if math.isfinite(gap.freedom) else None,
+                "parts": gap.parts,
                 "also": examples.also_paired(other.runs, best.runs, LEVEL),
             }
         )
     return found
 
 
-def _every_seed(one: Standing, other: Standing) -> dict[int, stats.Array]:
+def _every_seed(one: Standing, other: Standing) -> dict[int, Array]:
     """What trains nothing and draws nothing ran once, and stands for every seed."""
     runs = stats.by_seed(one.runs)
     return dict.fromkeys(stats.by_seed(other.runs), next(iter(runs.values()))) if len(runs) == 1 else runs

@@ -21,7 +21,7 @@ FOLDER = "data.metrics"
 
 @dataclass(frozen=True)
 class Metric:
-    """A function of summed statistics, so that a bootstrap resample costs one matrix product.
+    """A function of summed statistics, so that the score without a row costs one subtraction.
 
     compared: tokenisation, case and range in words; "{case}" where `lowercase` decides.
     best: the value of a perfect output, or a usual size where there is none; the verdict's margin is a share of it.

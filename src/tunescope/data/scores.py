@@ -43,6 +43,12 @@ def aggregate_many(metric: str, stats: ArrayLike, weights: ArrayLike) -> Floats:
     return _score(metric)(times @ table, times.sum(-1))
 
 
+def of_sums(metric: str, sums: ArrayLike, counts: ArrayLike) -> Floats:
+    """(n,) values of the metric of sums of rows (n, width of the statistics), `counts` rows in each."""
+    _table(metric, sums)
+    return _score(metric)(np.asarray(sums, dtype=np.float64), np.asarray(counts, dtype=np.float64))
+
+
 def of_rows(metric: str, stats: ArrayLike) -> list[float]:
     """The metric of each row, as if the row were the whole set."""
     table = _table(metric, stats)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunescope.report import text
-from tunescope.report.view import View, view
+from tunescope.report.view import BEST, View, view
 
 Json = dict[str, Any]
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -140,14 +140,15 @@ def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:
 def _results(shown: View) -> str:
     scores = shown.frame.metric
     rows = "".join(
-        f"| {escaped(arm['name'])} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_forgets(shown, arm)}"
+        f"| {_named(arm, shown.best)} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_forgets(shown, arm)}"
         f"{_count(arm)} | {escaped(arm['status'])} |\n"
         for arm in shown.arms
     )
     columns = ["arm", escaped(scores), "95 % interval", *(["forgets"] if shown.forgets else []), "parameters", "status"]
     table = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n{rows}"
     table += f"\n{escaped(shown.forgetting)}\n" if shown.forgets else ""
-    verdict = "\n".join(escaped(sentence) for sentence in shown.sentences)
+    said = [shown.beaten] if shown.beaten else []
+    verdict = "\n".join(escaped(sentence) for sentence in [*said, *shown.sentences])
     budget = _budget(shown.raw["protocol"], shown.raw["data"])
     return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
 
@@ -156,6 +157,11 @@ def _forgets(shown: View, arm: Json) -> str:
     """The cell with its bar; nothing where there is no such column."""
     cell = f"{arm['forgets']['shown']} {arm['forgets']['error']}".strip() if arm["done"] else ""
     return f"{escaped(cell)} | " if shown.forgets else ""
+
+
+def _named(arm: Json, best: str | None) -> str:
+    name = escaped(arm["name"])
+    return f"{name} ({BEST})" if arm["done"] and arm["name"] == best else name
 
 
 def _count(arm: Json) -> str:

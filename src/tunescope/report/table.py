@@ -37,8 +37,8 @@ def table(results: dict[str, Any]) -> Table:
         cells += [text.count(arm["stored"]), text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)
         out.add_row(*map(Text, [text.short(arm["name"]), *shown, status]), style=None if arm["done"] else "dim")
-    said = [f"{arm['name']}: {remark}" for arm in v.arms for remark in arm["remarks"]]
-    said = [one for one in (other_text.line(v.raw.get("forgetting"), v.done), *said) if one]
+    said = [one for one in (v.beaten, other_text.line(v.raw.get("forgetting"), v.done)) if one]
+    said += [f"{arm['name']}: {remark}" for arm in v.arms for remark in arm["remarks"]]
     if said:
         out.caption, out.caption_justify = Text("\n".join(said)), "left"
     return out

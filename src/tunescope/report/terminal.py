@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope import report
 from tunescope.report import findings_page
+from tunescope.report.verdict import words
 from tunescope.report.verdict.edges import at_an_edge
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def _printed(table: Any) -> str:
 
 
 def verdict(results: Mapping[str, Any]) -> str:
-    """The answer and its three sentences."""
-    found = results["verdict"]
+    """The answer and its sentences."""
+    found = words.standing(results)
     return "\n".join([f"Verdict: {found['answer']}.", *found["sentences"]])
 
 

@@ -13,11 +13,12 @@ from tunescope.errors import UserError
 from tunescope.report import other_text, text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
-from tunescope.report.verdict import evidence, stats
+from tunescope.report.verdict import reader, stats, words
 from tunescope.report.verdict.edges import at_an_edge
 from tunescope.report.verdict.verdict import decide
 
 VERSION = 1
+BEST = "best on dev"
 Json = dict[str, Any]
 
 
@@ -32,6 +33,13 @@ class View:
     best: str | None
     frame: Frame
     limits: list[str]
+
+    @property
+    def beaten(self) -> str:
+        """That the best arm is no better on test than the model untrained, where that is so; else empty."""
+        untrained = [arm["score"] for arm in self.done if arm["group"] == "none"]
+        best = [arm["score"] for arm in self.done if arm["name"] == self.best]
+        return "Nothing beats the untrained model." if untrained and best and best[0] <= max(untrained) else ""
 
     @property
     def done(self) -> list[Json]:
@@ -69,7 +77,7 @@ def view(results: Json) -> View:
         )
     if not results.get("arms"):
         raise UserError("The results hold no arms. Run `tunescope compare` with at least one arm.")
-    verdict = text.clean(results.get("verdict") or decide(results))
+    verdict = text.clean(words.standing(results) if results.get("verdict") else decide(results))
     raw = text.clean({key: value for key, value in results.items() if key not in ("arms", "examples")})
     raw["examples"] = text.examples(results.get("examples"))
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
@@ -90,7 +98,7 @@ def view(results: Json) -> View:
     known = [arm for arm in arms if arm["runs"] or arm["trials"]]
     size = _number(raw["protocol"].get("budget"))
     shown = frame(known, text.metric(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
-    limits = _limits(raw, arms, best, scale, evidence.scored_rows(results))
+    limits = _limits(raw, arms, best, scale, reader.scored_rows(results))
     return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best and text.short(best, 80), shown, limits)
 
 
@@ -173,7 +181,7 @@ def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) 
             sign = 1 if a == name else -1
             edges = sorted(sign * edge for edge in one["interval"])
             return text.score(sign * one["difference"], scale, sign=True), text.span(edges, scale, sign=True)
-    return ("best", "") if name == best else ("", "")
+    return (BEST, "") if name == best else ("", "")
 
 
 def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: int) -> list[str]:
@@ -183,11 +191,10 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
     over = "seeds and test rows" if seeds > 1 else "test rows only: one seed was run, and another could score otherwise"
     said = [
         f"One model, one set of data, {budgets}, these learning rates. Another may order the arms differently.",
-        f"Intervals are 95 % bootstrap intervals over {over}. "
-        "They are not corrected for the number of comparisons on this page.",
+        f"Intervals are 95 % intervals over {over}. They are not corrected for the number of comparisons on this page.",
     ]
-    widths = [one["interval"] for one in raw.get("comparisons") or [] if best in (one["a"], one["b"])]
-    found = [stats.detectable(*edges) for edges in widths if edges]
+    pairs = [one for one in raw.get("comparisons") or [] if best in (one["a"], one["b"]) and one["interval"]]
+    found = [stats.detectable(*one["interval"], freedom=one.get("freedom")) for one in pairs]
     if found:
         low, high = text.score(min(found), scale), text.score(max(found), scale)
         said.append(

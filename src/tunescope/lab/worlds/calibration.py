@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunescope.lab.worlds.trials import MODELS
-from tunescope.report.verdict.evidence import gather
 from tunescope.report.verdict.forecast import OUTCOMES, Features, Weights, answer, features, probabilities
+from tunescope.report.verdict.reader import gather
 
 MARGIN = 0.05  # of whole answers: a context no further behind suffices; 300 test rows tell no less apart
 LEARNT = 0.5  # of whole answers: below it nobody learned the skill

@@ -6,10 +6,7 @@ A grid that suits large models can end too early for a small one, and an arm tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    pass
+from typing import Any, Literal
 
 
 def edge(tried: Sequence[float], chosen: float | None) -> Literal["largest", "smallest"] | None:
@@ -23,7 +20,7 @@ def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -
     """A sentence for each end that some of these arms chose: one beyond it might have done better."""
     if protocol.get("pilot_of"):
         return []
-    edges = {arm["name"]: edge(_tried(arm), arm.get("learning_rate")) for arm in arms}
+    edges = {arm["name"]: edge(tried(arm), arm.get("learning_rate")) for arm in arms}
     more = (protocol.get("beyond") or 0) + 2
     said = []
     for end, other in (("largest", "larger"), ("smallest", "smaller")):
@@ -36,6 +33,7 @@ def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -
     return said
 
 
-def _tried(arm: Mapping[str, Any]) -> list[float]:
+def tried(arm: Mapping[str, Any]) -> list[float]:
+    """The learning rates of an arm's trials."""
     rates = (trial.get("learning_rate") for trial in arm.get("trials") or ())
     return [rate for rate in rates if rate is not None]

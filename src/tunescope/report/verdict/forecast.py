@@ -2,9 +2,9 @@
 
 They are a softmax over three outcomes, each linear in the six numbers of `Features`; the weights were fitted on lab
 worlds whose outcome a long run told (`tunescope reproduce verdict-calibration`; results/verdict-calibration.json), from
-pilots whose runs had two fifths of the long run's steps. A pilot's verdict rests on them. Shown beside the verdict of
-a full comparison they decide nothing, and were not tested there. Real models, real data, classification and other sizes
-are outside of what they were fitted on; so is a pilot whose runs are shorter than two fifths.
+pilots whose runs had two fifths of the long run's steps. A pilot's verdict rests on them, and only a pilot shows them.
+Real models, real data, classification and other sizes are outside of what they were fitted on; so is a pilot whose runs
+are shorter than two fifths.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Paired bootstrap intervals over seeds and test rows, for any metric of summed statistics.
+"""Intervals of scores and of paired differences over seeds and test rows, for any metric of summed statistics.
 
-Seeds and rows are crossed (every seed predicts the same rows), so both are drawn again in every resample:
-first the seeds, then the rows, and the same draw serves both arms of a comparison. Deviations between seeds
-are widened by sqrt(S / (S - 1)), because S seeds drawn from themselves scatter too little.
+Seeds and rows are crossed: every seed answers the same rows. A row's part in a metric of sums is its jackknife
+pseudo-value, n * score(all) - (n - 1) * score(all but it), which for a mean is the row's own score. How far the mean of
+these over seeds and rows can be off is told by `variance.py`.
 
-Simulated coverage of the nominal 95 %: 0.95 and above with 2 or more seeds as long as rows are the larger
-source of noise, about 0.90 when the scatter between 2 or 3 seeds is the larger one. With one seed the
-interval is over rows only: how sure this one trained artifact's score is, not what another seed would do.
+Simulated coverage of the nominal 95 % is in results/interval-coverage.json (`tunescope reproduce interval-coverage`).
+With one seed an interval is over rows only: how sure this one trained artifact's score is, not what another seed would
+do.
 
 Rows that are all alike scatter not at all, however few they are. Then the rule of three says what they leave open: of n
 rows without an exception, up to 1 - 0.05^(1/n) of all rows (about 3/n) may be exceptions, each by the whole scale.
@@ -14,27 +14,32 @@ rows without an exception, up to 1 - 0.05^(1/n) of all rows (about 3/n) may be e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from tunescope.data.scores import aggregate_many, scale
+from tunescope.data import scores
+from tunescope.report.verdict.variance import Array, Pool, Scatter, pooled, quantile, scatter
 
-Array = NDArray[np.float64]
-#: (per-row statistics (rows, k), how often each row counts (n, rows)) -> (n,) scores
+LEVEL = 0.95
+
+#: (sums of the rows' statistics (n, k), rows in each sum (n,)) -> (n,) scores
 Score = Callable[[Array, Array], Array]
-
-RESAMPLES = 2000
-_CELLS = 2_000_000  # counts held at once while resampling: 16 MB
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A score or a difference, with its percentile interval and what was resampled for it."""
+    """A score or a difference with its interval.
+
+    error, freedom: its standard error, and how many degrees of freedom that has.
+    parts: of the error's square, what more seeds, more rows, or either would lower.
+    widened: the rows do not scatter, and the edges are by the rule of three.
+    """
 
     value: float
     low: float
@@ -42,7 +47,10 @@ class Interval:
     level: float
     seeds: int
     rows: int
-    widened: bool = False  # the rows do not scatter, and the edges are by the rule of three
+    widened: bool = False
+    error: float = 0.0
+    freedom: float = math.inf
+    parts: dict[str, float] = field(default_factory=dict)
 
     @property
     def over(self) -> str:
@@ -51,16 +59,16 @@ class Interval:
 
 @dataclass(frozen=True)
 class MetricScore:
-    """`tasks.metrics.aggregate_many` for one metric, whose scale it knows."""
+    """`data.scores.of_sums` for one metric, whose scale it knows."""
 
     metric: str
 
-    def __call__(self, rows: Array, times: Array) -> Array:
-        return aggregate_many(self.metric, rows, times)
+    def __call__(self, sums: Array, counts: Array) -> Array:
+        return scores.of_sums(self.metric, sums, counts)
 
     @property
     def scale(self) -> float:
-        return scale(self.metric)
+        return scores.scale(self.metric)
 
 
 def scorer(metric: str) -> MetricScore:
@@ -68,9 +76,9 @@ def scorer(metric: str) -> MetricScore:
     return MetricScore(metric)
 
 
-def mean_score(rows: Array, times: Array) -> Array:
+def mean_score(sums: Array, counts: Array) -> Array:
     """The mean of the first statistic: accuracy, exact match."""
-    result: Array = times @ rows[:, 0] / times.sum(axis=1)
+    result: Array = sums[:, 0] / counts
     return result
 
 
@@ -80,28 +88,28 @@ def by_seed(runs: Sequence[Mapping[str, Any]]) -> dict[int, Array]:
 
 
 def interval(
-    runs: Mapping[int, ArrayLike],
-    score: Score = mean_score,
-    *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    runs: Mapping[int, ArrayLike], score: Score = mean_score, *, level: float = LEVEL, pool: Pool | None = None
 ) -> Interval:
     """The mean score over seeds, with its interval.
 
+    A score's interval is Wilson's, for as many rows as would leave its standard error: near an end of the scale it is
+    not symmetric, and it stays within.
+
     Args:
         runs: seed -> (rows, k) sufficient statistics; every seed scores the same rows.
+        pool: how far the seeds of all trained arms scatter.
 
     Raises:
         ValueError: no seeds, no rows, or seeds that scored different numbers of rows.
     """
-    stacked, scale = _stacked(runs, sorted(runs), "interval"), _scale(score)
-    found = _summary(_value(stacked, score), _replicates(stacked, score, resamples, seed), level, stacked, scale)
-    return (
-        replace(found, low=max(found.low, 0.0), high=min(found.high, max(scale, found.value)))
-        if found.widened
-        else found
-    )
+    stacked = _stacked(runs, sorted(runs), "interval")
+    values, scale = _values(stacked, score), _scale(score)
+    table = _pseudo(stacked, values, score)
+    found = _summary(float(values.mean()), table, level, scale, scatter(table).beside(pool))
+    if not 0 < found.value < scale or not found.error:
+        top = max(scale, found.value)
+        return _moved(found, max(found.low, 0.0), min(found.high, top) if scale > 0 else found.high)
+    return _moved(found, *_wilson(found, scale))
 
 
 def paired(
@@ -109,11 +117,12 @@ def paired(
     b: Mapping[int, ArrayLike],
     score: Score = mean_score,
     *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    level: float = LEVEL,
+    pool: Pool | None = None,
 ) -> Interval:
     """Score of `a` minus score of `b` over the seeds that both have, with its interval.
+
+    pool: how far the seeds of one trained arm scatter, which the difference of two does twice.
 
     Raises:
         ValueError: no seed in common, or different numbers of test rows.
@@ -124,20 +133,34 @@ def paired(
     left, right = _stacked(a, common, "paired"), _stacked(b, common, "paired")
     if left.shape[1] != right.shape[1]:
         raise ValueError(f"paired: the arms scored {left.shape[1]} and {right.shape[1]} rows; give the same rows.")
-    value = _value(left, score) - _value(right, score)
-    # the same seed of the generator, so the same draw of seeds and rows, on both sides
-    replicates = _replicates(left, score, resamples, seed) - _replicates(right, score, resamples, seed)
-    return _summary(value, replicates, level, left, _scale(score))
+    ours, theirs, scale = _values(left, score), _values(right, score), _scale(score)
+    table = _pseudo(left, ours, score) - _pseudo(right, theirs, score)
+    if pool is not None:
+        pool = Pool(pool.variance * sum(_differs(one) for one in (left, right)), pool.freedom)
+    spread = scatter(table, padded=True).beside(pool)
+    found = _summary(float((ours - theirs).mean()), table, level, scale, spread)
+    if found.widened or scale <= 0:
+        return found
+    most = max(scale, abs(found.value))
+    return _moved(found, max(found.low, -most), min(found.high, most))
 
 
-def detectable(low: float, high: float, *, level: float = 0.95, power: float = 0.8) -> float:
+def pool_of(arms: Iterable[Mapping[int, ArrayLike]], score: Score = mean_score) -> Pool | None:
+    """How far the seeds of these trained arms scatter; None where fewer than two seeds of any are known."""
+    stacked = [_stacked(runs, sorted(runs), "pool_of") for runs in arms if len(runs) > 1]
+    return pooled(_values(one, score) for one in stacked)
+
+
+def detectable(
+    low: float, high: float, *, level: float = LEVEL, power: float = 0.8, freedom: float | None = None
+) -> float:
     """The smallest true difference that a comparison with this interval would find with probability `power`.
 
-    From the interval's half width, as if it were normal: half * (z_level + z_power) / z_level.
+    From the interval's half width, as if it were normal where `freedom` is not known: half * (t + z_power) / t.
     """
     normal = NormalDist()
-    z = normal.inv_cdf(0.5 + level / 2)
-    return (high - low) / 2 * (z + normal.inv_cdf(power)) / z
+    reach = quantile(level, freedom) if freedom else normal.inv_cdf(0.5 + level / 2)
+    return (high - low) / 2 * (reach + normal.inv_cdf(power)) / reach
 
 
 def _stacked(runs: Mapping[int, ArrayLike], seeds: Sequence[int], who: str) -> Array:
@@ -150,33 +173,25 @@ def _stacked(runs: Mapping[int, ArrayLike], seeds: Sequence[int], who: str) -> A
     return np.stack(arrays)
 
 
-def _value(stacked: Array, score: Score) -> float:
-    once = np.ones((1, stacked.shape[1]))
-    return float(np.mean([score(rows, once)[0] for rows in stacked]))
+def _differs(stacked: Array) -> bool:
+    """Whether the seeds answer differently at all: what trains nothing does not."""
+    return bool((stacked != stacked[0]).any())
 
 
-def _counts(rows: int, resamples: int, generator: np.random.Generator) -> Iterator[Array]:
-    """How often each row is drawn, (some resamples, rows) at a time."""
-    step = max(1, _CELLS // rows)
-    for start in range(0, resamples, step):
-        size = min(step, resamples - start)
-        drawn = generator.integers(rows, size=(size, rows)) + rows * np.arange(size)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=size * rows).reshape(size, rows).astype(np.float64)
+def _values(stacked: Array, score: Score) -> Array:
+    """(seeds,) scores of all rows."""
+    rows = np.full(len(stacked), float(stacked.shape[1]))
+    return score(stacked.sum(1), rows)
 
 
-def _replicates(stacked: Array, score: Score, resamples: int, seed: int) -> Array:
-    """(resamples,) scores, each of newly drawn seeds and rows."""
+def _pseudo(stacked: Array, values: Array, score: Score) -> Array:
+    """(seeds, rows) jackknife pseudo-values."""
     seeds, rows, _ = stacked.shape
-    generator = np.random.default_rng(seed)
-    drawn = generator.integers(seeds, size=(resamples, seeds))
-    scores = np.concatenate(  # (resamples, seeds)
-        [np.stack([score(one, times) for one in stacked], axis=1) for times in _counts(rows, resamples, generator)]
-    )
-    if seeds == 1:
-        return scores[:, 0]
-    centre = scores.mean(axis=1)
-    resampled = np.take_along_axis(scores, drawn, axis=1).mean(axis=1)
-    result: Array = centre + np.sqrt(seeds / (seeds - 1)) * (resampled - centre)
+    if rows == 1:
+        return values[:, None]
+    others = (stacked.sum(1, keepdims=True) - stacked).reshape(seeds * rows, -1)
+    without = score(others, np.full(seeds * rows, rows - 1.0)).reshape(seeds, rows)
+    result: Array = rows * values[:, None] - (rows - 1) * without
     return result
 
 
@@ -184,13 +199,23 @@ def _scale(score: Score) -> float:
     return float(getattr(score, "scale", 1.0))
 
 
-def _summary(value: float, replicates: Array, level: float, stacked: Array, scale: float) -> Interval:
-    low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
-    alike = bool(scale > 0 and np.ptp(replicates) <= 1e-12 * scale)
-    if alike:
-        doubt = scale * (1 - (1 - level) ** (1 / stacked.shape[1]))
-        low, high = value - doubt, value + doubt
-    return Interval(value, float(low), float(high), level, stacked.shape[0], stacked.shape[1], alike)
+def _summary(value: float, table: Array, level: float, scale: float, found: Scatter) -> Interval:
+    seeds, rows = table.shape
+    if scale > 0 and np.ptp(table) <= 1e-9 * scale:
+        doubt = scale * (1 - (1 - level) ** (1 / rows))
+        return Interval(value, value - doubt, value + doubt, level, seeds, rows, True)
+    half = found.half(level)
+    error = math.sqrt(found.variance)
+    return Interval(value, value - half, value + half, level, seeds, rows, False, error, found.freedom, found.parts)
 
 
-LEVEL = 0.95
+def _wilson(found: Interval, scale: float) -> tuple[float, float]:
+    share, reach = found.value / scale, quantile(found.level, found.freedom)
+    size = share * (1 - share) * (scale / found.error) ** 2  # rows that would leave this error
+    centre = (share + reach**2 / (2 * size)) / (1 + reach**2 / size)
+    half = reach / (1 + reach**2 / size) * math.sqrt(share * (1 - share) / size + reach**2 / (4 * size**2))
+    return scale * (centre - half), scale * (centre + half)
+
+
+def _moved(found: Interval, low: float, high: float) -> Interval:
+    return Interval(**{**vars(found), "low": low, "high": high})

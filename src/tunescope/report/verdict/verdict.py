@@ -1,190 +1,221 @@
-"""results.json -> "context suffices" | "weights needed" | "no verdict", with three sentences (a pilot's has four).
+"""results.json -> an answer with its sentences: which of contexts and deltas is enough, or what to run to know.
 
-The rule, in the order in which it is asked. MARGIN is 0.02 of the metric's scale; "clear of" means that the
-whole 95 % interval is; "best" is by the dev score, never by the test score.
+The rule in plain words, in the order in which it is asked. MARGIN is 0.02 of the metric's scale. "Not worse" means
+that the whole interval of the paired difference is above -MARGIN, "behind" that all of it is below. The best arm of a
+kind is the one with the best dev score, never the best test score. docs/verdict.md says more.
 
-1. No delta arm finished: no verdict.
-2. A zero-shot or text arm is above its floor, and its paired difference to the best trained arm is clear of
-   -MARGIN: context suffices, a prompt alone does it.
-3. No context arm finished: no verdict.
-4. Neither the best context nor the best delta is above its floor: no verdict, nothing was learnt. An arm is
-   above its floor when it is clear of chance and its paired difference to the zero-shot arm is clear of 0.
-   Chance is one label in so many, or of accuracy the share of the commonest label, whichever is more.
-   What trains nothing need only be clear of chance, or of zero-shot where the task has no chance level.
-5. A head on frozen features is as good as the best trained arm (as in 2): no verdict, the head did it.
-6. Best context minus best delta. All above -MARGIN and the context above its floor: context suffices. All
-   below -MARGIN and the delta above its floor: weights needed. Otherwise: no verdict.
-   Of a pilot none of these is asked, but the calibrated forecast (`forecast.py`): context suffices, or
-   weights needed, at a probability of 0.8 or more, else no verdict.
-7. What 2 or 6 found is withdrawn if the trained arm that came out behind, or was matched, was still learning
-   when it stopped: from the third quarter of its steps to the last its dev score grew by more than MARGIN, or
-   it is not above its floor but its training loss fell by more than a tenth.
+0. A pilot is not asked these: it has the calibrated forecast (`forecast.py`), at a probability of 0.8 or more.
+1. No delta arm finished: no verdict. Fewer than three seeds: no verdict.
+2. Full tuning is ahead of the best context and of the best delta by more than MARGIN: neither, at this budget.
+3. A zero-shot or text arm is above its floor and not worse than the best trained arm: context suffices.
+4. No context arm finished: no verdict.
+5. Neither the best context nor the best delta is above its floor. If some other arm is (full tuning, both at once, a
+   head, demonstrations), it can be learnt: neither, at this budget. Else no verdict. An arm is above its floor when it
+   is clear of chance (of accuracy: or the share of the commonest label) and ahead of zero-shot; what trains nothing
+   need only be clear of chance, or of zero-shot where the task has no chance level.
+6. A head on frozen features is not worse than the best trained arm: no verdict, the head did it.
+7. The best context is above its floor and not worse than the best delta: context suffices; or, if the delta is not
+   worse than the context either, alike. But where the delta's seeds scatter, and the one that dev chooses is ahead of
+   the context's: no verdict.
+8. The best context's seeds scatter, and the one that dev chooses is not worse than the delta's mean on the test rows:
+   context suffices, unstable. A context that does it exists, was found, and dev told which it is.
+9. The best context is behind, and the delta above its floor: weights needed.
+10. Otherwise: no verdict.
 
-The best context and the best delta are of the (largest) budget's size at most, give or take 5 %, where there
-is one. Full tuning, a head alone, and a context with a delta are yardsticks: they decide nothing but rule 5.
+What 2, 3, 5, 7 and 9 found is withdrawn where the arm that came out behind, or was matched, was still learning when it
+stopped (`curve.py`): its dev score rose over the last half of its steps by more than chance, and as many steps again
+would at that pace close the gap; or it is not above its floor, and its training loss would come near the other's.
+
+With looks at more seeds to come (`looks.py`) each look has a stricter interval, so that all together are wrong in 5 of
+100 cases at most. Best contexts and deltas are of the (largest) budget's size at most, give or take 5 %.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from tunescope.report.verdict import forecast
-from tunescope.report.verdict.evidence import Arm, Evidence, Pair, gather
+from tunescope.report.verdict import advice, forecast, words
+from tunescope.report.verdict.advice import Advice
+from tunescope.report.verdict.curve import reaches
+from tunescope.report.verdict.evidence import Arm, Evidence, Pair
+from tunescope.report.verdict.looks import LEAST
+from tunescope.report.verdict.reader import gather
 
 MARGIN = 0.02
-ROUNDING = 1e-5  # of an attention weight in float32
+SUFFICES, NEEDED, ALIKE = "context suffices", "weights needed", "alike"
+NEITHER, OPEN = "neither, at this budget", "no verdict"
+ANSWERS = (SUFFICES, ALIKE, NEEDED, NEITHER, OPEN)
 
-Answer = tuple[str, str, str]  # the answer, the reason in two words, the first sentence
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer, the reason in two words, the first sentence, and what to run where there is no verdict."""
+
+    answer: str
+    reason: str
+    why: str
+    advice: Advice | None = None
 
 
-def decide(results: dict[str, Any], margin: float = MARGIN) -> dict[str, Any]:
-    """The verdict on a results.json dict: {"answer", "sentences": [3, of a pilot 4], "forecast", "evidence"}.
+def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, Any]:
+    """The verdict on a results.json dict.
+
+    {"answer", "reason", "sentences", "run": what to run or None, "more_seeds", "forecast": of a pilot, "evidence"};
+    more_seeds: whether the comparison's next look may decide.
 
     Args:
-        margin: what counts as no worse, as a share of the metric's scale: 0.02 is 2 points of BLEU.
+        margin: what counts as no worse, as a share of the metric's scale: 0.02 is 2 points of BLEU. By default the
+            protocol's own, or MARGIN.
     """
-    evidence, protocol = gather(results, margin), results.get("protocol") or {}
-    chance = forecast.of(evidence)
-    answer, reason, why = _foreseen(evidence, chance) if protocol.get("pilot_of") else _answer(evidence)
-    outlook = [_outlook(results, answer)] if protocol.get("pilot_of") else []
+    protocol = results.get("protocol") or {}
+    if margin is None:
+        margin = MARGIN if protocol.get("margin") is None else float(protocol["margin"])
+    evidence, is_pilot = gather(results, margin), bool(protocol.get("pilot_of"))
+    chance = forecast.of(evidence) if is_pilot else None
+    found = _foreseen(evidence, chance) if is_pilot else _answer(evidence, protocol)
+    run = found.advice.text if found.advice else None
+    said = [found.why, *([run] if run else []), words.support(evidence), words.limits(evidence, protocol)]
     return {
-        "answer": answer,
-        "sentences": [why, _support(evidence, chance), _limits(evidence, protocol), *outlook],
+        "answer": found.answer,
+        "reason": found.reason,
+        "sentences": said + ([words.outlook(results, found.answer)] if is_pilot else []),
+        "run": run,
+        "more_seeds": bool(found.advice and found.advice.more_seeds) and _looks_left(protocol, evidence.seeds),
         "forecast": chance,
-        "evidence": {"reason": reason, **evidence.describe()},
+        "evidence": {"reason": found.reason, **evidence.describe()},
     }
+
+
+def _looks_left(protocol: dict[str, Any], seeds: int) -> bool:
+    looks = protocol.get("looks")
+    return looks is not None and (looks.get("at") or seeds) < max(looks["planned"])
 
 
 def _foreseen(e: Evidence, chance: dict[str, Any] | None) -> Answer:
     """Of a pilot: what the whole comparison would find."""
     if chance is None:
-        return _none("missing arms", f"A pilot needs a context arm and a delta arm that finished{e.losses}.")
+        return Answer(OPEN, "missing arms", f"A pilot needs a context arm and a delta arm that finished{e.losses}.")
     chances = chance["probabilities"]
     parts = ", ".join(f"{name} {p:.2f}" for name, p in chances.items())
     told = f"the probabilities for the full comparison are: {parts} ({chance['reasons']})"
     answer = forecast.answer(chances)
-    if answer == "no verdict":
-        return _none("forecast undecided", f"From the pilot it cannot be told: {told}.")
-    return answer, "forecast", f"From the pilot, {told}."
+    if answer == OPEN:
+        return Answer(OPEN, "forecast undecided", f"From the pilot it cannot be told: {told}.")
+    return Answer(answer, "forecast", f"From the pilot, {told}.")
 
 
-def _answer(e: Evidence) -> Answer:
-    """Rules 1 to 5."""
+def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
+    """Rules 1 to 6."""
     if e.delta is None:
-        return _none("missing arms", f"No delta arm finished{e.losses}: contexts have nothing to be held against.")
+        why = f"No delta arm finished{e.losses}: contexts have nothing to be held against."
+        return Answer(OPEN, "missing arms", why, Advice("Run it with a delta that fits, such as `--arms lora`."))
+    if e.seeds < LEAST:
+        why = f"With {e.sample} it cannot be told how far another seed would come out: no verdict is given."
+        return Answer(OPEN, "few seeds", why, advice.few_seeds(protocol))
+    if e.full and e.full_pairs and all(pair.low > e.margin for pair in e.full_pairs):
+        return _full_ahead(e, protocol, e.full)
     trained, untrained, over_trained = e.trained, e.untrained, e.untrained_pair
     if trained and untrained and over_trained and untrained.learnt and over_trained.low > -e.margin:
-        return _prompt_alone(e, untrained, trained, over_trained)
+        return _prompt_alone(e, protocol, (untrained, trained), over_trained)
     if e.context is None:
-        return _none("missing arms", f"No context arm finished{e.losses}: deltas have nothing to be held against.")
+        why = f"No context arm finished{e.losses}: deltas have nothing to be held against."
+        return Answer(OPEN, "missing arms", why, Advice("Run it with a context that fits, such as `--arms prefix`."))
     if not (e.context.learnt or e.delta.learnt):
-        return _none(
-            "nothing learnt",
-            f"Nothing was learnt: neither {e.context.shown} nor {e.delta.shown} is clearly above {e.floor}.",
-        )
+        return _nothing_learnt(e, protocol, e.context, e.delta)
     if e.head and e.head_pair and e.head_pair.low > -e.margin:
-        return _none(
-            "head alone",
-            f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm, "
-            "so neither contexts nor deltas were put to the test.",
-        )
+        why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm, "
+        why += "so neither contexts nor deltas were put to the test."
+        more = Advice("Only rows that the frozen features do not solve can tell: give harder ones, with `--test`.")
+        return Answer(OPEN, "head alone", why, more)
     if e.pair is None:
-        return _none("missing arms", f"{e.context.shown} and {e.delta.shown} share no seed to be compared on.")
-    return _gap(e, e.context, e.delta, e.pair)
+        why = f"{e.context.shown} and {e.delta.shown} share no seed to be compared on."
+        return Answer(OPEN, "missing arms", why, advice.few_seeds(protocol))
+    return _gap(e, protocol, (e.context, e.delta), e.pair)
 
 
-def _prompt_alone(e: Evidence, untrained: Arm, trained: Arm, pair: Pair) -> Answer:
-    if trained.unfinished(e.margin):
-        return _undertrained(trained)
-    return (
-        "context suffices",
-        "prompt alone",
-        f"A prompt alone does it: {untrained.shown} trains nothing and is not worse than the best "
-        f"trained arm, {trained.shown}, by more than {e.number(e.margin)}; {pair.told}.",
-    )
+def _full_ahead(e: Evidence, protocol: dict[str, Any], full: Arm) -> Answer:
+    """Rule 2."""
+    for pair in e.full_pairs:
+        arm = next(one for one in (e.context, e.delta) if one and one.name == pair.other)
+        if _still_learning(arm, full, pair.difference - e.margin):
+            return _undertrained(e, protocol, arm)
+    behind = " and ".join(arm.shown for arm in (e.context, e.delta) if arm)
+    told = "; ".join(f"to {pair.other} {pair.told}" for pair in e.full_pairs)
+    why = f"Full tuning, {full.shown}, is more than {e.number(e.margin)} ahead of {behind}: {told}."
+    return Answer(NEITHER, "full tuning ahead", why)
 
 
-def _gap(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> Answer:
-    """Rule 6."""
+def _prompt_alone(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
+    """Rule 3."""
+    untrained, trained = arms
+    if _still_learning(trained, untrained, pair.difference + e.margin):
+        return _undertrained(e, protocol, trained)
+    why = f"A prompt alone does it: {untrained.shown} trains nothing and is not worse than the best trained arm, "
+    return Answer(SUFFICES, "prompt alone", f"{why}{trained.shown}, by more than {e.number(e.margin)}; {pair.told}.")
+
+
+def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: Arm) -> Answer:
+    """Rule 5."""
+    why = f"neither {context.shown} nor {delta.shown} is clearly above {e.floor}"
+    if e.able is None:
+        more = advice.longer(e, protocol, context, delta)
+        return Answer(OPEN, "nothing learnt", f"Nothing was learnt: {why}.", more)
+    for arm in (context, delta):
+        if _still_learning(arm, e.able, e.able.score - arm.score - e.margin):
+            return _undertrained(e, protocol, arm)
+    return Answer(NEITHER, "learnt elsewhere", f"It can be learnt, as {e.able.shown} shows, but {why}.")
+
+
+def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
+    """Rules 7 to 10."""
+    context, delta = arms
     margin = e.number(e.margin)
     if pair.low > -e.margin and context.learnt:
-        if delta.unfinished(e.margin):
-            return _undertrained(delta)
-        why = f"{context.shown} is not worse than {delta.shown} by more than {margin}: {pair.told}."
-        return "context suffices", "context not worse", why
+        return _suffices(e, protocol, arms, pair)
+    if e.chosen_context and e.chosen_context.low > -e.margin:
+        return Answer(SUFFICES, "unstable", words.unstable_context(e, context, delta, pair))
     if pair.high < -e.margin and delta.learnt:
-        if context.unfinished(e.margin):
-            return _undertrained(context)
+        if _still_learning(context, delta, -pair.difference - e.margin):
+            return _undertrained(e, protocol, context)
         why = f"{context.shown} stays more than {margin} behind {delta.shown}: {pair.told}."
-        return "weights needed", "context worse", why
+        return Answer(NEEDED, "context worse", why)
     if pair.low > -e.margin or pair.high < -e.margin:
         low = context if pair.low > -e.margin else delta
-        return _none("nothing learnt", f"{low.shown} is not clearly above {e.floor}; {pair.told}.")
-    return _none(
-        "wide interval",
-        f"{context.shown} against {delta.shown} is undecided: {pair.told}, on both sides of -{margin}. "
-        f"With {e.sample}, a true difference of about {e.number(pair.detectable)} is found 4 times in 5.",
+        why = f"{low.shown} is not clearly above {e.floor}; {pair.told}."
+        return Answer(OPEN, "nothing learnt", why, advice.longer(e, protocol, low))
+    why = (
+        f"{context.shown} against {delta.shown} is undecided: {pair.told}, on both sides of -{margin}, with {e.sample}."
     )
+    return Answer(OPEN, "wide interval", why, advice.wide(e, pair, arms))
 
 
-def _undertrained(arm: Arm) -> Answer:
-    dev = f"its dev score {arm.rise:+.3g}" if arm.rise is not None else ""
-    loss = f"its training loss {-100 * arm.fall:+.0f}%" if arm.fall is not None else ""
-    return _none(
-        "undertrained",
-        f"{arm.name} was still learning when it stopped ({' and '.join(filter(None, (dev, loss)))} over the last "
-        "quarter of its steps): train longer, or with other learning rates, before asking again.",
-    )
+def _suffices(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
+    """Rule 7."""
+    context, delta = arms
+    if _still_learning(delta, context, pair.difference + e.margin):
+        return _undertrained(e, protocol, delta)
+    if e.chosen_delta and e.chosen_delta.high < -e.margin:
+        more = Advice(advice.wide(e, pair, arms).text, more_seeds=True)
+        return Answer(OPEN, "unstable delta", words.unstable_delta(e, context, delta), more)
+    margin = e.number(e.margin)
+    if pair.high < e.margin:
+        why = f"{context.shown} and {delta.shown} are alike: a context suffices, and weights do as well; {pair.told}, "
+        return Answer(ALIKE, "alike", f"{why}within {margin} either way.")
+    why = f"{context.shown} is not worse than {delta.shown} by more than {margin}: {pair.told}."
+    return Answer(SUFFICES, "context not worse", why)
 
 
-def _outlook(results: dict[str, Any], answer: str) -> str:
-    """What the whole comparison would take, by the pilot's own runs, and whether it is worth it."""
-    protocol = results["protocol"]
-    whole, seeds = protocol["pilot_of"], len(protocol["pilot_of"]["seeds"])
-    longer, tries = whole["steps"] / protocol["steps"], len(whole["rates"]) or whole["trials"]
-    seconds = 0.0
-    for arm in results["arms"]:
-        own = sum(run.get("seconds") or 0.0 for run in arm.get("runs") or ())
-        seconds += own * (longer * (tries + seeds - 1) if arm.get("trials") else seeds)
-    worth = (
-        "it is worth it, for the pilot does not tell"
-        if answer == "no verdict"
-        else "for the answer alone it is not needed; it would give scores with intervals, and an artifact to keep"
-    )
-    return (
-        f"The whole comparison, {whole['steps']} steps and {seeds} seed{'s' * (seeds != 1)}, would take about "
-        f"{seconds / 60:.1f} minutes of one worker; {worth}."
-    )
+def _still_learning(arm: Arm, other: Arm, needed: float) -> bool:
+    """Whether as many steps again would bring the arm the gain that is needed, as far as its curves tell."""
+    if arm.rise is not None and arm.rise.certain and arm.rise.gain >= needed:
+        return True
+    return not arm.learnt and reaches(arm.last_loss, arm.fall, other.last_loss)
 
 
-def _none(reason: str, why: str) -> Answer:
-    return "no verdict", reason, why
-
-
-def _support(e: Evidence, chance: dict[str, Any] | None) -> str:
-    """What else bears on it: whether the skill is latent, the yardsticks, the mechanism, the forecast."""
-    parts = [e.latency]
-    if e.yardsticks:
-        parts.append("yardsticks: " + ", ".join(arm.shown for arm in e.yardsticks))
-    if e.full_pair and e.full_pair.low > e.margin:
-        parts.append(f"full tuning is clearly ahead of both kinds at this budget ({e.full_pair.told})")
-    if any(shift > ROUNDING for shift in e.shifts.values()):
-        moved = " and ".join(f"{shift if shift > ROUNDING else 0:.2g} in {name}" for name, shift in e.shifts.items())
-        parts.append(f"attention over the content moved by {moved}, which a prefix cannot do in its own layer")
-    if chance is not None:
-        told = ", ".join(f"{name} {p:.2f}" for name, p in chance["probabilities"].items())
-        parts.append(f"a forecast for more steps, fitted on small lab worlds alone: {told}")
-    text = "; ".join(parts) + "."
-    return text[0].upper() + text[1:]
-
-
-def _limits(e: Evidence, protocol: dict[str, Any]) -> str:
-    budgets = protocol.get("budgets") or [protocol.get("budget")]
-    at = f"{max(budgets):,} stored parameters" if any(budgets) else "the sizes given"
-    at = f"up to {at}" if len(budgets) > 1 else at
-    over = "seeds and test rows" if e.seeds > 1 else "test rows only, for there is one seed"
-    return (
-        f"This holds for this model, these data, {at}, {protocol.get('steps', 'these')} steps and the "
-        f"learning rates tried, with intervals over {over}; "
-        "it says nothing of other methods, sizes, models or data."
-    )
+def _undertrained(e: Evidence, protocol: dict[str, Any], arm: Arm) -> Answer:
+    dev = f"its dev score {arm.rise.gain:+.3g}" if arm.rise and arm.rise.certain else ""
+    loss = f"its training loss {-arm.fall.gain:+.3g}" if arm.fall and arm.fall.certain else ""
+    why = f"{arm.name} was still learning when it stopped: as many steps again would, at the pace of its last half, "
+    why += f"change {' and '.join(filter(None, (dev, loss)))}."
+    return Answer(OPEN, "undertrained", why, advice.longer(e, protocol, arm))

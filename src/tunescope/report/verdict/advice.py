@@ -1,0 +1,110 @@
+"""What to run where there is no verdict, computed: seeds, rows, steps or larger rates, whichever binds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+from tunescope.report.verdict.evidence import Arm, Evidence, Pair
+from tunescope.report.verdict.looks import LEAST
+from tunescope.report.verdict.variance import quantile
+
+POWER = 0.8
+FUTILE = 0.2  # the power below which more seeds are not worth their time, even if all else goes well
+MOST = 200  # seeds, and times the test rows, beyond which nothing is advised
+
+Protocol = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to run, a sentence; and whether more seeds can help."""
+
+    text: str
+    more_seeds: bool = False
+
+
+def few_seeds(protocol: Protocol) -> Advice:
+    had = len(protocol.get("seeds") or [0])
+    return Advice(f"Run it with at least {LEAST} seeds: `tunescope compare ... --seeds {LEAST}` (it had {had}).", True)
+
+
+def longer(e: Evidence, protocol: Protocol, *arms: Arm | None) -> Advice:
+    """More steps; and, where the best rate of one of the arms was at an end of those tried, rates past it."""
+    steps = protocol.get("steps")
+    twice = f"`--steps {2 * steps}`" if isinstance(steps, int) else "twice the steps (`--steps`)"
+    beyond = (protocol.get("beyond") or 0) + 2
+    cut = [arm.name for arm in arms if arm and arm.name in e.edges]
+    rates = f"; the best learning rate of {' and '.join(cut)} was the last tried" if cut else ""
+    return Advice(f"Run it again with {twice}, and rates past the end of the grid, `--beyond {beyond}`{rates}.")
+
+
+def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
+    """How many seeds or rows would decide with POWER, if the difference is what was seen."""
+    parts, gap = _parts(pair), abs(pair.difference + e.margin)
+    helps = _seeds_help(pair, parts, max(gap, e.margin))
+    seeds = next((n for n in range(pair.seeds + 1, MOST + 1) if _decides(_with_seeds(pair, parts, n), gap, pair, n)), 0)
+    if seeds:
+        time = _time(seeds - pair.seeds, arms)
+        return Advice(
+            f"{seeds - pair.seeds} more seeds{time} would decide with {100 * POWER:.0f} % power, if the difference is "
+            f"what was seen: `tunescope resume RUN --max-seeds {seeds}`.",
+            helps,
+        )
+    rows = next((n for n in _rows(e.rows) if _decides(_with_rows(e, parts, n), gap, pair, pair.seeds)), 0)
+    if rows:
+        return Advice(
+            f"More seeds alone do not decide it, for the test rows bind: about {rows:,} of them (now {e.rows:,}) would "
+            f"with {100 * POWER:.0f} % power, if the difference is what was seen (`--test`).",
+            helps,
+        )
+    return Advice(
+        f"The difference seen lies so near -{e.number(e.margin)} that neither {MOST} seeds nor {MOST} times the test "
+        "rows would tell the side; with both, or a margin decided on beforehand, ask again.",
+        helps,
+    )
+
+
+def _parts(pair: Pair) -> Mapping[str, float]:
+    """Of the variance. Where it is not told apart, all of it is the seeds'."""
+    if sum(pair.parts.values()) > 0:
+        return pair.parts
+    freedom = pair.freedom or math.inf
+    return {"seeds": ((pair.high - pair.low) / 2 / quantile(pair.level, freedom)) ** 2, "rows": 0.0, "both": 0.0}
+
+
+def _with_seeds(pair: Pair, parts: Mapping[str, float], seeds: float) -> float:
+    return (parts["seeds"] + parts["both"]) * pair.seeds / seeds + parts["rows"]
+
+
+def _with_rows(e: Evidence, parts: Mapping[str, float], rows: float) -> float:
+    return (parts["rows"] + parts["both"]) * e.rows / rows + parts["seeds"]
+
+
+def _rows(now: int) -> list[int]:
+    """Numbers of rows to ask for, of two digits."""
+    larger = {float(f"{now * 1.05**step:.2g}") for step in range(1, round(math.log(MOST) / math.log(1.05)))}
+    return sorted(int(one) for one in larger if one > now)
+
+
+def _decides(variance: float, gap: float, pair: Pair, seeds: int) -> bool:
+    reach = quantile(pair.level, max(seeds - 1, 1)) + NormalDist().inv_cdf(POWER)
+    return reach * math.sqrt(variance) <= gap
+
+
+def _seeds_help(pair: Pair, parts: Mapping[str, float], gap: float) -> bool:
+    """Whether endless seeds would leave a fair chance to decide, if the gap is as large as is still likely."""
+    likely = gap + math.sqrt(_with_seeds(pair, parts, pair.seeds))
+    reach = quantile(pair.level, math.inf) + NormalDist().inv_cdf(FUTILE)
+    return reach * math.sqrt(parts["rows"]) <= likely
+
+
+def _time(seeds: int, arms: tuple[Arm, Arm]) -> str:
+    known = [arm.seconds for arm in arms if arm.seconds is not None]
+    if len(known) < len(arms):
+        return ""
+    seconds = seeds * sum(known)
+    return f" (about {max(1.0, seconds):.0f} s)" if seconds < 90 else f" (about {seconds / 60:.0f} min)"

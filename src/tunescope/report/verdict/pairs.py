@@ -1,0 +1,89 @@
+"""Differences of arms, as results.json has them, or made anew from its rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from tunescope.data import scores
+from tunescope.report.verdict import looks, stats
+from tunescope.report.verdict.evidence import Pair, Result, number
+from tunescope.report.verdict.variance import Array, Pool
+
+GROUPS = {
+    "context": {"context"},
+    "delta": {"delta"},
+    "untrained": {"none", "text"},
+    "trained": {"context", "delta"},
+    "head": {"head"},
+}
+
+
+def finite(value: object) -> float | None:
+    """The number, or None where results.json has null, NaN or something else."""
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+class Pairs:
+    """Differences of arms, as results.json has them or made anew from its rows, at the level of its looks."""
+
+    def __init__(self, results: Result, metric: str, done: Iterable[Result]) -> None:
+        self.stored: list[Result] = list(results.get("comparisons") or [])
+        protocol = results.get("protocol") or {}
+        planned = (protocol.get("looks") or {}).get("planned") or (0,)
+        self.level = looks.level(planned)
+        self.score, self.scale = stats.scorer(metric), scores.scale(metric)
+        self.seeds = len(protocol.get("seeds") or [0])
+        trained = [stats.by_seed(arm["runs"]) for arm in done if arm.get("group") not in GROUPS["untrained"]]
+        self.pool = stats.pool_of(trained, self.score)
+
+    def interval(self, raw: Result) -> tuple[float, float] | None:
+        runs = stats.by_seed(raw["runs"])
+        got = stats.interval(runs, self.score, pool=self.pool) if runs else None
+        return (got.low, got.high) if got else None
+
+    def of(self, a: Result, b: Result) -> Pair | None:
+        stored = next((one for one in self.stored if self._is(one, a, b)), None)
+        if stored and math.isclose(stored.get("level", stats.LEVEL), self.level):
+            return self._as_stored(stored, a, b)
+        left, right = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
+        left, right = _spread(a, left, right), _spread(b, right, left)
+        if set(left) & set(right):
+            return self._made(a["name"], b["name"], left, right, self.pool)
+        return self._as_stored(stored, a, b) if stored else None
+
+    def chosen(self, a: Result, seed: int, b: Result, other: int | None) -> Pair | None:
+        """One run of an arm against every run of another, or against one of them."""
+        own, theirs = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
+        theirs = theirs if other is None else {other: theirs[other]} if other in theirs else {}
+        if seed not in own or not theirs:
+            return None
+        return self._made(f"{a['name']}, seed {seed}", b["name"], dict.fromkeys(theirs, own[seed]), theirs, None)
+
+    def _is(self, one: Result, a: Result, b: Result) -> bool:
+        return {one.get("a"), one.get("b")} == {a["name"], b["name"]} and bool(one.get("interval"))
+
+    def _as_stored(self, one: Result, a: Result, b: Result) -> Pair:
+        sign = 1 if one["a"] == a["name"] else -1
+        low, high = sorted(sign * side for side in one["interval"])
+        level, value = one.get("level", stats.LEVEL), sign * one["difference"]
+        return Pair(
+            a["name"], b["name"], value, low, high, level, self._told(value, low, high, level),
+            one.get("seeds") or self.seeds, one.get("freedom"), one.get("parts") or {},
+        )  # fmt: skip
+
+    def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
+        got = stats.paired(left, right, self.score, level=self.level, pool=pool)
+        told = self._told(got.value, got.low, got.high, got.level)
+        return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, finite(got.freedom), got.parts)
+
+    def _told(self, value: float, low: float, high: float, level: float) -> str:
+        low_, high_ = (number(side, self.scale) for side in (low, high))
+        return f"the difference is {number(value, self.scale)} ({100 * level:.4g}% interval {low_} to {high_})"
+
+
+def _spread(raw: Result, runs: dict[int, Array], other: Mapping[int, Array]) -> dict[int, Array]:
+    """What trains nothing gives one answer for every seed."""
+    if raw["group"] in GROUPS["untrained"] and len(runs) == 1:
+        return dict.fromkeys(other, next(iter(runs.values())))
+    return runs

@@ -1,0 +1,211 @@
+"""results.json, asked for the evidence of a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import Any
+
+from tunescope.data import scores
+from tunescope.report.verdict import curve, stability
+from tunescope.report.verdict.edges import edge, tried
+from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
+from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
+
+OVER = 1.05  # times the budget: an arm of a size typed by hand that is larger is no arm at the budget
+
+
+def gather(results: Result, margin: float) -> Evidence:
+    """The evidence in a results.json dict, `margin` as a share of the metric's scale."""
+    reader = _Reader(results)
+    best = {name: reader.best(groups) for name, groups in GROUPS.items()}
+    context, delta, full = best["context"], best["delta"], reader.best({"full"})
+    pair = reader.pair(context, delta)
+    protocol = results.get("protocol") or {}
+    return Evidence(
+        margin=margin * reader.scale,
+        scale=reader.scale,
+        seeds=pair.seeds if pair else len(protocol.get("seeds") or [0]),
+        rows=scored_rows(results),
+        layers=int((results.get("model") or {}).get("layers") or 1),
+        floor=reader.floor(),
+        losses=reader.losses(),
+        latency=reader.latency(),
+        edges=reader.edges(),
+        **best,
+        full=full,
+        yardsticks=tuple(arm for arm in (full, best["head"], reader.best({"both"})) if arm),
+        able=reader.able(),
+        pair=pair,
+        untrained_pair=reader.pair(best["untrained"], best["trained"]),
+        head_pair=reader.pair(best["head"], best["trained"]),
+        full_pairs=tuple(one for one in (reader.pair(full, context), reader.pair(full, delta)) if one),
+        chosen_context=reader.chosen_pair(context, delta) if context and context.unstable else None,
+        chosen_delta=reader.chosen_pair(context, delta, True) if delta and delta.unstable else None,
+    )
+
+
+def scored_rows(results: Result) -> int:
+    """How many test items were scored: fewer than the file's rows where several references share one input."""
+    lengths = [len(run.get("stats") or ()) for arm in results.get("arms", []) for run in arm.get("runs") or ()]
+    return max(lengths, default=0) or int((results.get("data", {}).get("test") or {}).get("rows") or 0)
+
+
+def dev_rows(results: Mapping[str, Any]) -> int:
+    """How many development rows choose; as many as are scored where that is not told."""
+    return int(((results.get("data") or {}).get("dev") or {}).get("rows") or 0) or scored_rows(dict(results))
+
+
+class _Reader:
+    """results.json, asked for arms and pairs of arms."""
+
+    def __init__(self, results: Result) -> None:
+        task = results.get("task") or {}
+        self.metric = str(task.get("metric", "accuracy"))
+        self.scale = scores.scale(self.metric)
+        self.raw: list[Result] = list(results.get("arms") or [])
+        self.chance, self.chance_name = finite(task.get("chance")), "chance"
+        common = _commonest(self.raw) if self.metric == "accuracy" else None
+        if common is not None and self.chance is not None and common > self.chance:
+            self.chance, self.chance_name = common, "the commonest label"
+        finished = [arm for arm in self.raw if arm.get("status") == "done" and arm.get("runs")]
+        self.done = {arm["name"]: arm for arm in finished if self._score(arm) is not None}
+        protocol = results.get("protocol") or {}
+        sizes = [size for size in map(finite, protocol.get("budgets") or [protocol.get("budget")]) if size]
+        self.budget = max(sizes, default=None)
+        self.pairs = Pairs(results, self.metric, self.done.values())
+        self.deciding = set((protocol.get("looks") or {}).get("deciding") or ())
+        self.dev_rows = dev_rows(results)
+        self.zero = self._highest({"none"})
+
+    def best(self, groups: Iterable[str]) -> Arm | None:
+        raw = self._highest(set(groups))
+        return self._arm(raw) if raw else None
+
+    def able(self) -> Arm | None:
+        """The arm with the best dev score of those above their floor, of whatever kind and size."""
+        learnt = [arm for arm in self.done.values() if self._learnt(arm, self._interval(arm))]
+        return self._arm(max(learnt, key=_dev)) if learnt else None
+
+    def pair(self, a: Arm | None, b: Arm | None) -> Pair | None:
+        return self.pairs.of(self.done[a.name], self.done[b.name]) if a and b else None
+
+    def chosen_pair(self, context: Arm | None, delta: Arm | None, both: bool = False) -> Pair | None:
+        """The context's chosen run minus all runs of the delta, or minus its chosen run."""
+        if not context or not delta or not context.chosen or not delta.chosen:
+            return None
+        own, other = self.done[context.name], self.done[delta.name]
+        return self.pairs.chosen(own, context.chosen["seed"], other, delta.chosen["seed"] if both else None)
+
+    def edges(self) -> tuple[str, ...]:
+        return tuple(
+            arm["name"]
+            for arm in self.done.values()
+            if arm.get("group") in GROUPS["trained"] and edge(tried(arm), arm.get("learning_rate"))
+        )
+
+    def losses(self) -> str:
+        unfinished = [arm for arm in self.raw if arm.get("status") != "done"]
+        lost = [
+            f"{arm.get('name')}{', a context' * (arm.get('group') == 'context')}: {arm.get('status')}"
+            for arm in unfinished
+        ]
+        lost += [f"{arm['name']}: over the budget" for arm in self.done.values() if not self._within(arm)]
+        return f" ({', '.join(lost)})" if lost else ""
+
+    def floor(self) -> str:
+        parts = [] if self.chance is None else [f"{self.chance_name} ({number(self.chance, self.scale)})"]
+        parts += [self._shown(self.zero)] if self.zero else []
+        return " and ".join(parts) or "a score of 0"
+
+    def latency(self) -> str:
+        frozen = [self._arm(arm) for arm in self.done.values() if arm.get("group") in GROUPS["untrained"]]
+        if not frozen:
+            return "no arm shows what the model does untrained"
+        if self.chance is None:
+            return "untrained: " + ", ".join(arm.shown for arm in frozen)
+        above = [arm.shown for arm in frozen if arm.interval and arm.interval[0] > self.chance]
+        chance = f"{self.chance_name} ({number(self.chance, self.scale)})"
+        if above:
+            return f"part of the skill is latent: {', '.join(above)} above {chance} without training"
+        return f"no sign that the skill is latent: {', '.join(a.shown for a in frozen)} not above {chance}"
+
+    def _highest(self, groups: set[str]) -> Result | None:
+        arms = [arm for arm in self.done.values() if arm.get("group") in groups and self._within(arm)]
+        if self.deciding and groups & GROUPS["trained"]:
+            arms = [arm for arm in arms if arm["name"] in self.deciding]
+        return max(arms, key=_dev) if arms else None
+
+    def _within(self, raw: Result) -> bool:
+        """Whether a context or delta is of the (largest) budget's size at most; yardsticks may be of any."""
+        if self.budget is None or raw.get("group") not in GROUPS["trained"]:
+            return True
+        stored = (raw.get("parameters") or {}).get("stored") or 0
+        return bool(stored <= OVER * self.budget)
+
+    def _shown(self, raw: Result) -> str:
+        return f"{raw['name']} ({number(self._score(raw) or 0.0, self.scale)})"
+
+    def _arm(self, raw: Result) -> Arm:
+        score, interval, runs = self._score(raw), self._interval(raw), raw["runs"]
+        assert score is not None  # or it would not be among `done`
+        dev = _mean(finite(run.get("dev")) for run in runs)
+        near = raw.get("near_best") or stability.near_best(runs, self.scale, self.dev_rows)
+        return Arm(
+            name=raw["name"],
+            group=raw["group"],
+            dev=dev,
+            score=score,
+            interval=interval,
+            learnt=self._learnt(raw, interval),
+            last_loss=_mean(finite(run["curve"][-1].get("loss")) for run in runs if run.get("curve")),
+            shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in runs),
+            shown=self._shown(raw),
+            seconds=_mean(finite(run.get("seconds")) for run in runs),
+            rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.dev_rows)),
+            fall=curve.fall(runs),
+            near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
+            chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
+        )
+
+    def _score(self, raw: Result) -> float | None:
+        score = finite(raw.get("score"))
+        return (
+            _mean(finite((run.get("test") or {}).get(self.metric)) for run in raw["runs"]) if score is None else score
+        )
+
+    def _interval(self, raw: Result) -> tuple[float, float] | None:
+        if raw.get("interval"):
+            return raw["interval"][0], raw["interval"][1]
+        return self.pairs.interval(raw)
+
+    def _learnt(self, raw: Result, interval: tuple[float, float] | None) -> bool:
+        """Clearly above chance and above zero-shot, of these what is known; above 0 where neither is."""
+        if not interval:
+            return False
+        above_chance = self.chance is None or interval[0] > self.chance
+        if raw["group"] in GROUPS["untrained"] and self.chance is not None:
+            return above_chance
+        if self.zero is None:
+            return above_chance and interval[0] > 0
+        gain = None if raw is self.zero else self.pairs.of(raw, self.zero)
+        return above_chance and gain is not None and gain.low > 0
+
+
+def _commonest(arms: Iterable[Result]) -> float | None:
+    """The share of test rows that have the commonest label: what an answer that is always the same gets right."""
+    runs = (run for arm in arms for run in arm.get("runs") or () if run.get("stats"))
+    labels = Counter(row[1] for row in next(runs, {"stats": ()})["stats"] if len(row) > 1)
+    return max(labels.values()) / labels.total() if labels else None
+
+
+def _dev(raw: Result) -> float:
+    dev = _mean(finite(run.get("dev")) for run in raw["runs"])
+    return -math.inf if dev is None else dev
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

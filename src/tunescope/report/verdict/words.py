@@ -1,0 +1,97 @@
+"""The sentences of a verdict beside its answer: what else bears on it, what it holds for, what is to come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tunescope.report.verdict.evidence import Arm, Evidence, Pair
+
+ROUNDING = 1e-5  # of an attention weight in float32
+
+OLD_RULE = (
+    "This verdict is of an earlier rule, whose intervals were drawn by bootstrap and too narrow where seeds scatter; "
+    "`tunescope resume RUN` gives that of today."
+)
+
+
+def standing(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The verdict that a results.json holds; one of the earlier rule, which knew no looks, is marked as such."""
+    found = dict(results["verdict"])
+    if "looks" not in (results.get("protocol") or {}):
+        found["sentences"] = [*found["sentences"], OLD_RULE]
+    return found
+
+
+def support(e: Evidence) -> str:
+    """Whether the skill is latent, the yardsticks, seeds that scatter, the mechanism."""
+    parts = [e.latency]
+    if e.yardsticks:
+        parts.append("yardsticks: " + ", ".join(arm.shown for arm in e.yardsticks))
+    parts += [scattered(arm) for arm in (e.context, e.delta) if arm and arm.unstable]
+    if any(shift > ROUNDING for shift in e.shifts.values()):
+        moved = " and ".join(f"{shift if shift > ROUNDING else 0:.2g} in {name}" for name, shift in e.shifts.items())
+        parts.append(f"attention over the content moved by {moved}, which a prefix cannot do in its own layer")
+    text = "; ".join(parts) + "."
+    return text[0].upper() + text[1:]
+
+
+def scattered(arm: Arm) -> str:
+    assert arm.near_best is not None
+    return f"{arm.name} is unstable: it came near its best dev score in {arm.near_best[0]} of {arm.near_best[1]} seeds"
+
+
+def unstable_context(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> str:
+    """That a run which suffices was found, where it lies, and what another would cost."""
+    assert context.near_best is not None and context.chosen is not None and e.chosen_context is not None
+    near, seeds = context.near_best
+    where = f" (RUN/{context.chosen['id']}/artifact)" if context.chosen.get("id") else ""
+    cost = f", about {context.seconds * seeds / near:.0f} s" if context.seconds else ""
+    tries = f"another takes {seeds / near:.1f} tries on average{cost}"
+    return (
+        f"A {context.name} that suffices was found in {near} of {seeds} seeds: seed {context.chosen['seed']}{where}, "
+        f"chosen on dev, is not worse than {delta.shown} by more than {e.number(e.margin)} on the test rows: "
+        f"{e.chosen_context.told}. Its mean, {context.shown}, is: {pair.told}; {tries}."
+    )
+
+
+def unstable_delta(e: Evidence, context: Arm, delta: Arm) -> str:
+    assert delta.near_best is not None and delta.chosen is not None and e.chosen_delta is not None
+    near, seeds = delta.near_best
+    return (
+        f"{context.shown} is not worse than {delta.shown} on average, but {delta.name} came near its best in {near} of "
+        f"{seeds} seeds, and its seed {delta.chosen['seed']}, chosen on dev, is ahead: {e.chosen_delta.told}."
+    )
+
+
+def outlook(results: dict[str, Any], answer: str) -> str:
+    """What the whole comparison would take, by the pilot's own runs, and whether it is worth it."""
+    protocol = results["protocol"]
+    whole, seeds = protocol["pilot_of"], len(protocol["pilot_of"]["seeds"])
+    longer, tries = whole["steps"] / protocol["steps"], len(whole["rates"]) or whole["trials"]
+    seconds = 0.0
+    for arm in results["arms"]:
+        own = sum(run.get("seconds") or 0.0 for run in arm.get("runs") or ())
+        seconds += own * (longer * (tries + seeds - 1) if arm.get("trials") else seeds)
+    worth = (
+        "it is worth it, for the pilot does not tell"
+        if answer == "no verdict"
+        else "for the answer alone it is not needed; it would give scores with intervals, and an artifact to keep"
+    )
+    return (
+        f"The whole comparison, {whole['steps']} steps and {seeds} seed{'s' * (seeds != 1)}, would take about "
+        f"{seconds / 60:.1f} minutes of one worker; {worth}."
+    )
+
+
+def limits(e: Evidence, protocol: dict[str, Any]) -> str:
+    """What it holds for, and of what it says nothing."""
+    budgets = protocol.get("budgets") or [protocol.get("budget")]
+    at = f"{max(budgets):,} stored parameters" if any(budgets) else "the sizes given"
+    at = f"up to {at}" if len(budgets) > 1 else at
+    over = "seeds and test rows" if e.seeds > 1 else "test rows only, for there is one seed"
+    return (
+        f"This holds for this model, these data, {at}, {protocol.get('steps', 'these')} steps and the "
+        f"learning rates tried, with intervals over {over}; "
+        "it says nothing of other methods, sizes, models or data."
+    )

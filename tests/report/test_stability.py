@@ -1,0 +1,172 @@
+"""Arms whose seeds scatter: what is told of them, and what the verdict makes of them; and what to run for an answer."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+from made_results import LORA, PREFIX, RISING, ZERO, arm, results
+
+from tunescope.report import terminal, view
+from tunescope.report.verdict import stability
+from tunescope.report.verdict.verdict import decide
+from tunescope.report.verdict.words import OLD_RULE
+
+
+def devs(*values):
+    return [
+        {"seed": seed, "id": f"run{seed}", "dev": dev, "test": {"accuracy": dev}} for seed, dev in enumerate(values)
+    ]
+
+
+def test_near_is_within_a_twentieth_of_the_scale_or_what_the_rows_leave_open():
+    assert stability.near_best(devs(0.99, 0.95, 0.80), 1.0, 10_000) == [2, 3]
+    assert stability.near_best(devs(0.99, 0.93, 0.80), 1.0, 10_000) == [1, 3]
+    assert stability.near_best(devs(99.0, 95.0, 80.0), 100.0, 10_000) == [2, 3]
+    assert stability.near_best(devs(0.85, 0.78, 0.60), 1.0, 200) == [2, 3]  # 2 * 1.414 * sqrt(.85 * .15 / 200) = .071
+    assert stability.near_best(devs(0.85, 0.77, 0.60), 1.0, 200) == [1, 3]
+    assert stability.near_best(devs(0.9), 1.0, 200) is None
+
+
+def test_the_chosen_run_is_that_of_the_best_dev_score():
+    assert stability.chosen(devs(0.8, 0.9, 0.9), "accuracy") == {"seed": 1, "id": "run1", "dev": 0.9, "test": 0.9}
+    assert stability.chosen([], "accuracy") is None
+
+
+def test_an_unstable_arm_is_remarked_on_and_a_steady_one_is_not():
+    runs = devs(0.5, 0.9, 0.5)
+    (said,) = stability.remark(stability.near_best(runs, 1.0, 1000), stability.chosen(runs, "accuracy"))
+    assert said.startswith("Unstable: in 1 of 3 seeds it came near its best on dev. Seed 1, chosen on dev, has 0.9")
+    assert stability.remark([3, 3], stability.chosen(runs, "accuracy")) == []
+
+
+def made(name, group, rates, rows=600, seconds=60.0):
+    """An arm whose seeds are right on these shares of the rows, the easy ones first."""
+    g = np.random.default_rng(len(name))
+    runs = []
+    for seed, rate in enumerate(rates):
+        order = (np.arange(rows) + 0.02 * rows * g.normal(size=rows)).argsort().argsort()
+        right = (order < rate * rows).astype(float)
+        runs.append(
+            {"seed": seed, "id": f"{name}{seed}", "dev": rate, "test": {"accuracy": rate}, "curve": []}
+            | {"stats": [[one, float(n % 2), 0.0] for n, one in enumerate(right)], "seconds": seconds}
+        )
+    return {"name": name, "group": group, "status": "done", "runs": runs, "score": float(np.mean(rates))}
+
+
+def asked(*arms, **protocol):
+    found = results() | {"comparisons": []}
+    found["arms"] = [made("zero-shot", "none", [0.5]), *arms]
+    found["data"]["dev"] = {"rows": 1000}
+    found["protocol"] |= {"seeds": list(range(len(arms[-1]["runs"])))} | protocol
+    return found
+
+
+STEADY = made("lora", "delta", (0.90, 0.901, 0.899))
+
+
+def test_a_context_that_was_found_once_suffices_though_its_mean_does_not():
+    verdict = decide(asked(made("prefix", "context", (0.90, 0.55, 0.56)), STEADY))
+    assert (verdict["answer"], verdict["reason"]) == ("context suffices", "unstable")
+    assert "prefix that suffices was found in 1 of 3 seeds: seed 0 (RUN/prefix0/artifact)" in verdict["sentences"][0]
+    assert "another takes 3.0 tries on average, about 180 s" in verdict["sentences"][0]
+    assert "prefix is unstable: it came near its best dev score in 1 of 3 seeds" in verdict["sentences"][1]
+
+
+def test_one_that_dev_chose_and_test_does_not_bear_out_does_not_suffice():
+    lucky = made("prefix", "context", (0.80, 0.55, 0.56))
+    lucky["runs"][0]["dev"] = 0.95
+    assert decide(asked(lucky, STEADY))["answer"] != "context suffices"
+
+
+def test_a_steady_context_behind_is_weights_needed_whatever_its_best_seed():
+    assert decide(asked(made("prefix", "context", (0.80, 0.79, 0.78)), STEADY))["answer"] == "weights needed"
+
+
+def test_a_delta_whose_chosen_run_is_ahead_withdraws_a_mean_that_is_not():
+    broken = made("lora", "delta", (0.99, 0.2, 0.3, 0.25, 0.3, 0.2))
+    verdict = decide(asked(made("prefix", "context", (0.90, 0.901, 0.899, 0.9, 0.9, 0.9)), broken))
+    assert (verdict["answer"], verdict["reason"]) == ("no verdict", "unstable delta")
+    assert "lora came near its best in 1 of 6 seeds, and its seed 0, chosen on dev, is ahead" in verdict["sentences"][0]
+
+
+LOOKS = {"planned": [3, 6, 12], "at": 3, "deciding": ["prefix", "lora"]}
+
+
+def scattered(*rates):
+    return asked(made("prefix", "context", rates), made("lora", "delta", [0.90] * len(rates)))
+
+
+def test_seeds_that_bind_are_asked_for_with_their_time():
+    found = scattered(0.88, 0.90, 0.915)
+    verdict = decide(found)
+    assert (verdict["answer"], verdict["reason"]) == ("no verdict", "wide interval")
+    said = re.fullmatch(r"(\d+) more seeds \(about (\d+) min\) would decide .*--max-seeds (\d+)`\.", verdict["run"])
+    more, minutes, most = map(int, said.groups())
+    assert most == more + 3
+    assert minutes == 2 * more  # 60 s a run, of two arms
+    assert verdict["more_seeds"] is False  # no more looks were planned
+
+
+def test_the_loop_goes_on_while_looks_are_left_and_stops_at_the_last():
+    found = scattered(0.88, 0.90, 0.915)
+    found["protocol"]["looks"] = LOOKS
+    assert decide(found)["more_seeds"] is True
+    assert "98.33% interval" in decide(found)["sentences"][0]
+    found["protocol"]["looks"] = {**LOOKS, "planned": [3]}
+    assert decide(found)["more_seeds"] is False
+    decided = asked(made("prefix", "context", (0.80, 0.79, 0.78)), STEADY, looks=LOOKS)
+    assert decide(decided)["more_seeds"] is False
+
+
+def test_the_deciding_arms_stay_those_of_the_first_look():
+    found = asked(made("soft", "context", (0.95, 0.95, 0.95)), made("prefix", "context", (0.80, 0.79, 0.78)), STEADY)
+    assert decide(found)["evidence"]["context"]["name"] == "soft"
+    found["protocol"]["looks"] = LOOKS
+    assert decide(found)["evidence"]["context"]["name"] == "prefix"
+
+
+def test_rows_that_bind_are_asked_for_and_no_more_seeds_are_run():
+    few = [made(*one, rows=40) for one in (("prefix", "context", [0.85] * 3), ("lora", "delta", [0.9] * 3))]
+    found = asked(*few, looks=LOOKS)
+    found["arms"][0] = made("zero-shot", "none", [0.5], rows=40)
+    verdict = decide(found)
+    assert verdict["reason"] == "wide interval"
+    assert "the test rows bind: about" in verdict["run"] and "(now 40)" in verdict["run"]
+
+
+def test_longer_runs_and_larger_rates_are_asked_for_where_nothing_was_learnt():
+    low = [arm("zero-shot", "none", 0.5), arm("prefix", "context", 0.5), arm("lora", "delta", 0.5)]
+    trials = [{"learning_rate": rate} for rate in (0.1, 0.2, 0.3)]
+    low[1] |= {"trials": trials, "learning_rate": 0.3}
+    run = decide(results(*low))["run"]
+    assert "`--steps 800`" in run and "`--beyond 2`" in run
+    assert "the best learning rate of prefix was the last tried" in run
+    rising = decide(results(ZERO, arm("prefix", "context", 0.80, curve=RISING), LORA))
+    assert "`--steps 800`" in rising["run"]
+
+
+def test_a_verdict_of_the_earlier_rule_is_shown_and_marked():
+    found = results(ZERO, PREFIX, LORA)
+    found |= {"verdict": {"answer": "context suffices", "sentences": ["It does."]}}
+    assert OLD_RULE not in terminal.verdict(found)
+    old = copy.deepcopy(found)
+    del old["protocol"]["looks"]
+    assert terminal.verdict(old) == f"Verdict: context suffices.\nIt does.\n{OLD_RULE}"
+    assert view.view(old).sentences == ["It does.", OLD_RULE]
+    assert view.view(found).sentences == ["It does."]
+
+
+def test_the_best_on_dev_is_told_where_it_does_not_beat_the_untrained_model():
+    for score, said in ((0.50, "Nothing beats the untrained model."), (0.53, "")):
+        found = results(ZERO, arm("prefix", "context", score)) | {"best": {"arm": "prefix", "path": "best"}}
+        assert view.view(found).beaten == said
+        assert ("Nothing beats the untrained model" in terminal.table(found)) == bool(said)
+
+
+@pytest.mark.parametrize("name", ["soft", "prefix"])
+def test_the_results_own_fields_are_read(name):
+    found = asked(made(name, "context", (0.9, 0.9, 0.9)), STEADY)
+    found["arms"][1] |= {"near_best": [1, 3], "chosen": {"seed": 2, "id": "x", "dev": 0.9, "test": 0.9}}
+    evidence = decide(found)["evidence"]["context"]
+    assert (evidence["near_best"], evidence["chosen"]["seed"]) == ((1, 3), 2)
