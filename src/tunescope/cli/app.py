@@ -101,10 +101,11 @@ def check(
 
 
 @app.command
-def resume(run: str, /, *, workers: int = 0) -> None:
+def resume(run: str, /, *, max_seeds: int | None = None, workers: int = 0) -> None:
     """Go on with the comparison in the folder RUN.
 
     Args:
+        max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope.system import run_folder
@@ -113,7 +114,7 @@ def resume(run: str, /, *, workers: int = 0) -> None:
     begin(str(config.get("model")), workers, PRELOAD)
     from tunescope.comparison import comparison
 
-    found = comparison.resume(run, workers=workers or _workers(str(config.get("model"))))
+    found = comparison.resume(run, max_seeds=max_seeds, workers=workers or _workers(str(config.get("model"))))
     _show(found.folder, found.results)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from tunescope import report
 from tunescope.comparison import inside_attention, other_text
+from tunescope.comparison.looks import looked
 from tunescope.comparison.pilot import piloted
-from tunescope.comparison.protocol import entered, keep_best, tried
-from tunescope.comparison.results import assemble
+from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import terminal
@@ -118,10 +118,10 @@ def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) 
     return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
 
 
-def resume(folder: str | Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
+def resume(folder: str | Path, *, max_seeds: int | None = None, workers: int = 1, quiet: bool = False) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
-    folder: of the run. workers: processes. quiet: nothing is printed.
+    folder: of the run. max_seeds: instead of the run's own. workers: processes. quiet: nothing is printed.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -134,6 +134,7 @@ def resume(folder: str | Path, *, workers: int = 1, quiet: bool = False) -> Comp
             f"to go on, call compare(..., out={str(folder)!r}) with the same arguments."
         )
     question = from_json(config, folder / "config.json")
+    question = question if max_seeds is None else replace(question, max_seeds=max_seeds)
     return ask(question, folder, workers=workers, quiet=quiet)
 
 
@@ -163,10 +164,10 @@ def run(
         run_folder.write_config(folder, config, AFTERWARDS)
         try:
             standings = tried(bench, entries, folder, workers, quiet)
+            best = best_on_dev(standings)
+            results = looked(bench, entries, best, partial(more, folder=folder, workers=workers, quiet=quiet))
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
-        best = best_on_dev(standings)
-        results = assemble(bench, standings, best)
         results["inside"] = inside_attention.pictures(bench, standings, folder)
         if best and not keep_best(folder, best):
             results["best"]["path"] = None

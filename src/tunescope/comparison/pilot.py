@@ -28,4 +28,6 @@ def piloted(question: Plan) -> Plan:
     steps = max(1, min(budget - rates * trial, old.steps * LONGEST[0] // LONGEST[1]))
     settings = replace(old, steps=steps, eval_every=max(1, -(-steps // EVALUATIONS)), patience=EVALUATIONS + 1)
     whole = Whole(old.steps, question.seeds, old.eval_every, old.patience, question.trials, question.rates)
-    return replace(question, seeds=question.seeds[:1], settings=settings, pilot_of=whole, trial_steps=trial or None)
+    return replace(
+        question, seeds=question.seeds[:1], settings=settings, pilot_of=whole, trial_steps=trial or None, max_seeds=None
+    )

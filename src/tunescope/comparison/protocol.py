@@ -74,6 +74,20 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
     return [entry.standing for entry in _not_all_refused(entries)]
 
 
+def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], folder: Path, workers: int, quiet: bool) -> None:
+    """These arms at these seeds, of which they have some; their standings are brought up to date."""
+    with (
+        display([entry.standing.name for entry in entries], quiet=quiet) as shown,
+        runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work,
+    ):
+        for entry in entries:
+            assert entry.arm is not None  # it has finished before
+            entry.runs = [job(bench, entry.arm, entry.chosen or (), seed, test=True) for seed in seeds]
+        outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
+    for entry in entries:
+        _conclude(entry, outcomes)
+
+
 def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
     """How many runs share a pass: as asked, or as measured, which is told."""
     if bench.plan.together:
@@ -128,7 +142,7 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
 
 def _possible(bench: Bench, entry: Entry) -> list[Job]:
     """Every job that the arm may still come to, whatever is chosen."""
-    seeds, arm = bench.plan.seeds, entry.arm
+    seeds, arm = bench.plan.every_seed, entry.arm
     if arm is None:
         return []
     tried = [trial.rates for trial in entry.trials]

@@ -24,8 +24,10 @@ SELECTION = (
 )
 
 
-def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None) -> dict[str, Any]:
-    """The whole of results.json but for the verdict."""
+def assemble(
+    bench: Bench, standings: Sequence[Standing], best: Standing | None, looks: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The whole of results.json but for the verdict. looks: at how many seeds, as `comparison.looks` has it."""
     plan = bench.plan
     score, data = stats.scorer(bench.task.metric), data_of(bench)
     pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials), score)
@@ -53,7 +55,8 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
             "precision": machine.precision_on(bench.device, plan.settings.precision),
             "halving": rates.halving_rule(plan.race) if plan.halving else None,
             "beyond": plan.beyond,
-            "looks": None,
+            "looks": looks,
+            "margin": plan.margin,
             "selection": SELECTION,
             "early_stopping": early_stopping(plan.settings),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,

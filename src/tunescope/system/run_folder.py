@@ -109,7 +109,7 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def write_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:
     """Keep the question, so that `resume` needs only the folder; anew where what is `free` to change has changed."""
     old = read_config(run) if (run / "config.json").exists() else None
-    if old is None or any((old.get(key) or "") != config[key] for key in free):
+    if old is None or any((old.get(key) or "") != (config[key] or "") for key in free):
         files.put_json(run / "config.json", config)
 
 

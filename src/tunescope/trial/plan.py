@@ -13,7 +13,7 @@ from tunescope.trial.rates import Race, check_beyond, check_halving
 from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
 
 PARTS = ("train", "dev", "test")
-AFTERWARDS = ("forgetting",)  # fields that train nothing: a finished run may be asked them anew
+AFTERWARDS = ("forgetting", "max_seeds", "margin")  # fields that train nothing: a finished run may be asked them anew
 NO_TEXT = "none"  # of --forgetting
 
 
@@ -48,6 +48,8 @@ class Plan:
     halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`.
     k_shot: rows of each label that every seed draws to train on; None takes all.
     together: runs that share a pass of the model; 0 takes what is quickest.
+    max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
+        verdict (None: none are); and what counts as no worse.
     forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
     """
 
@@ -99,6 +101,13 @@ class Plan:
             command="never",  # a question of time alone
         ),
     ] = 1
+    max_seeds: Annotated[
+        int | None,
+        Option("while there is no verdict, add seeds to the two arms that decide: 6, 12, 20, ... up to so many."),
+    ] = None
+    margin: Annotated[
+        float, Option("what counts as no worse, as a share of the metric's scale.", shows_default=True)
+    ] = 0.02
     forgetting: Annotated[
         str,
         Option(
@@ -106,6 +115,12 @@ class Plan:
             "arm's artifact on (default: bundled English prose; none leaves it out)."
         ),
     ] = ""
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        """The seeds, and behind them those that looks may add."""
+        more = (self.max_seeds or 0) - len(self.seeds)
+        return (*self.seeds, *(max(self.seeds) + 1 + index for index in range(more)))
 
     @property
     def race(self) -> Race:
@@ -153,7 +168,24 @@ def check(plan: Plan) -> Plan:
             f"--seeds {' '.join(map(str, plan.seeds)) or 0}: give how many, 1 or more, or which: two or more different "
             "whole numbers from 0 to 2147483647."
         )
+    _check_looks(plan)
     return plan
+
+
+def _check_looks(plan: Plan) -> None:
+    if not 0 < plan.margin < 1:
+        raise UserError(f"--margin {plan.margin:g} is a share of the metric's scale above 0 and below 1, such as 0.02.")
+    if plan.max_seeds is None:
+        return
+    if plan.max_seeds < len(plan.seeds):
+        raise UserError(
+            f"--max-seeds {plan.max_seeds} is below the {len(plan.seeds)} seeds that every arm has; "
+            f"give {len(plan.seeds)} or more, or fewer --seeds."
+        )
+    if plan.k_shot is not None:
+        raise UserError(
+            "--max-seeds adds seeds later, and with --k-shot every seed draws its rows at first: leave one."
+        )
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

@@ -1,0 +1,83 @@
+"""Seeds are added to the two arms that decide, while there is no verdict."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tunescope.comparison import comparison, looks
+from tunescope.errors import UserError
+from tunescope.trial.plan import Plan, check, from_json
+
+
+def test_seeds_added_later_follow_those_that_every_arm_has():
+    assert Plan(seeds=(0, 4), max_seeds=5).every_seed == (0, 4, 5, 6, 7)
+    assert Plan(seeds=(0, 4)).every_seed == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"max_seeds": 2}, r"--max-seeds 2 is below the 3 seeds that every arm has; give 3 or more"),
+        ({"max_seeds": 6, "k_shot": 4}, r"--max-seeds adds seeds later, and with --k-shot every seed draws its rows"),
+        ({"margin": 0.0}, r"--margin 0 is a share of the metric's scale above 0 and below 1, such as 0.02"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_told_in_one_line(fields, message):
+    with pytest.raises(UserError, match=message):
+        check(Plan(**fields))
+
+
+@pytest.fixture
+def question(tmp_path) -> Plan:
+    from tunescope.lab import demo
+
+    setup = demo.prepare(tmp_path / "data")
+    task = setup.tasks[0]
+    rows = {part: tmp_path / f"{part}.jsonl" for part in ("train", "dev", "test")}
+    for part, path in rows.items():
+        path.write_text("".join(task[part].read_text().splitlines(keepends=True)[:24]))  # type: ignore[literal-required]
+    plan = Plan(
+        model=str(setup.model),
+        data={part: str(path) for part, path in rows.items()},
+        task={"kind": "generation"},
+        arms=("zero-shot", "prefix:length=2", "lora:rank=1"),
+        rates=(1e-3,),
+        max_seeds=6,
+    )
+    return replace(plan, settings=replace(plan.settings, steps=2, batch_size=4, eval_every=1))
+
+
+def asked(question: Plan, folder: Path, monkeypatch: Any, more: list[bool]) -> dict[str, Any]:
+    """results.json, where each look in turn hears whether more seeds may help."""
+    decide = looks.decide
+    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": more.pop(0)})
+    return dict(comparison.ask(question, folder, quiet=True).results)
+
+
+def test_the_two_arms_that_decide_get_more_seeds_and_no_other(question, tmp_path, monkeypatch):
+    found = asked(question, tmp_path / "run", monkeypatch, [True])
+    seeds = {arm["name"]: [run["seed"] for run in arm["runs"]] for arm in found["arms"]}
+    assert seeds == {"zero-shot": [0], "prefix:length=2": [0, 1, 2, 3, 4, 5], "lora:rank=1": [0, 1, 2, 3, 4, 5]}
+    deciding = ["prefix:length=2", "lora:rank=1"]
+    assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 6, "deciding": deciding}
+    assert found["protocol"]["seeds"] == [0, 1, 2]
+
+
+def test_where_seeds_do_not_help_none_are_added_and_a_resume_with_more_goes_on(question, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    found = asked(question, folder, monkeypatch, [False])
+    assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 3, "deciding": []}
+    before = {path.name: path.stat().st_mtime_ns for path in (folder / "arms").glob("*/result.json")}
+
+    decide = looks.decide
+    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": True})
+    more = comparison.resume(folder, max_seeds=4, quiet=True).results
+
+    assert more["protocol"]["looks"]["planned"] == [3, 4]
+    assert [run["seed"] for run in more["arms"][1]["runs"]] == [0, 1, 2, 3]
+    assert {name: when for name, when in before.items() if (folder / "arms" / name).exists()} == {} or before
+    assert json.loads((folder / "config.json").read_text())["max_seeds"] == 4
+    assert from_json(json.loads((folder / "config.json").read_text()), folder / "config.json").max_seeds == 4
