@@ -106,7 +106,7 @@ def test_three_batches_in_four_have_a_first_line(curriculum: Curriculum) -> None
 def test_batches_are_so_many_and_an_encoder_decoder_always_has_answers_to_learn() -> None:
     found = list(ORDERS.batches(Reader("encoder-decoder"), 30, seed=0))
     assert len(found) == 30
-    assert min(len(one.labels) for one in found) == 12
+    assert min(len(one.labels) for one in found) == 16
 
 
 def test_an_encoder_learns_at_its_mask_and_at_its_first_token() -> None:

@@ -65,9 +65,11 @@ def new_model(body: Body, tokenizer: PreTrainedTokenizerFast, seed: int) -> PreT
 
 @torch.no_grad()
 def draw_weights(model: PreTrainedModel, layers: int) -> None:
-    """Draw every matrix anew, those whose output is added to the stream smaller."""
+    """Draw every matrix anew, those added to the stream smaller; a T5's distances tell from the start."""
     for name, parameter in model.named_parameters():
-        if parameter.dim() > 1:
+        if "relative_attention_bias" in name:
+            parameter.normal_()
+        elif parameter.dim() > 1:
             added = name.endswith(ADDED)
             parameter.normal_(0.0, INITIAL / (2 * layers) ** 0.5 if added else INITIAL)
 

@@ -182,18 +182,17 @@ def base(number: int) -> Base:
 
 # layers at most in all, steps, rate
 PACES = ((1, 4000, 2e-3), (3, 2000, 2e-3), (4, 1500, 2e-3), (12, 1200, 1e-3))
+DEEP_PAIR = (1000, 2e-3)  # two stacks of more than two layers each
 
 
 def pace(body: Body) -> tuple[int, float]:
     """How many steps of pretraining, and at what rate: one of a single layer needs many, a deep one a lower rate.
 
-    A BERT normalises behind its layers, and a deep one learns nothing at the others' rate.
+    A BERT normalises behind its layers, and a deep one learns nothing at the others' rate; two stacks learn more
+    than the order of digits only at a high one.
     """
     depth = body.layers * (2 if body.kind == "encoder-decoder" else 1)
+    if body.kind == "encoder-decoder" and depth > 4:
+        return DEEP_PAIR
     steps, rate = next((steps, rate) for deepest, steps, rate in PACES if depth <= deepest)
     return (steps, rate / 2) if body.architecture == "bert" else (steps, rate)
-
-
-def answers_by(number: int) -> str:
-    """How the model of that number classifies: every other encoder by a head, all others by words."""
-    return "head" if MODELS[number][0] == "bert" and number % 2 else "words"

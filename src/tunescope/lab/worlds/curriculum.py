@@ -25,7 +25,7 @@ ASKS = "Label:"  # as the default template of a classification ends
 TOLD = 0.75  # the share of batches with a first line that tells which skill is meant
 TOPIC = 8  # words that may stand there for a skill without a name
 OF_TOPIC = 2  # of them in one document
-FEWEST = 12  # documents in a batch for an encoder-decoder, which learns the closing answer alone
+FEWEST = 16  # documents in a batch for an encoder-decoder, which learns the closing answer alone, of twice as many
 EXAMPLES = {"generation": 32, "classification": 64}  # in a batch: an answer of one word teaches less
 
 WORDS = (ASKS, *LABELS[0], *LABELS[1], *SKILLS, *CONCEPTS, *(f"w{number}" for number in range(4 * TOPIC)))
@@ -53,7 +53,9 @@ class Curriculum:
     def batches(self, reader: Reader, steps: int, seed: int) -> Iterator[Sight]:
         """So many batches of the training part, as that kind of model sees them."""
         draw, examples = np.random.default_rng(seed), EXAMPLES[self.task]
-        fewest = FEWEST if reader.kind == "encoder-decoder" else 1
+        fewest = 1
+        if reader.kind == "encoder-decoder":
+            examples, fewest = 2 * examples, FEWEST
         pool = np.empty((0, WORLD.length), dtype=np.int64)
         for _ in range(steps):
             each = int(draw.choice(SHOWN)) + 1

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tunescope.errors import UserError
-from tunescope.lab.worlds.base_table import MODELS, answers_by, base, subject
+from tunescope.lab.worlds.base_table import MODELS, base, subject
 from tunescope.lab.worlds.bases import pretrained
 from tunescope.lab.worlds.concepts import find_concept
 from tunescope.lab.worlds.curriculum import LABELS, WORLD, Task
@@ -127,7 +127,7 @@ def _of_model(model: int) -> Iterator[tuple[Any, ...]]:
         yield from ((*fixed, "near", skill) for skill in (about.near if not about.composed else (about.near[turn],)))
         yield (*fixed, "far", about.far[turn])
         return
-    by, usual = answers_by(model), LABELS[0]
+    by, usual = "head" if architecture == "bert" and turn else "words", LABELS[0]
     first, second = about.known
     yield (*fixed, known, first, by, usual)
     yield (*fixed, known, second, by, LABELS[1]) if by == "head" else (*fixed, "renamed", first, by, LABELS[1])
