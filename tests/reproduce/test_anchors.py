@@ -4,6 +4,7 @@ import json
 
 import pytest
 import tinyrun
+from conftest import smaller
 
 import tunescope as ts
 from tunescope.reproduce.recipe import Ask
@@ -41,7 +42,9 @@ def test_it_takes_a_model_and_data_together_or_neither(given):
 @pytest.fixture(scope="module")
 def at_home(tmp_path_factory, in_process):
     folder = tmp_path_factory.mktemp("home")
-    return folder, reproduce(Ask("anchors", quick=True), folder, 1, lambda line: None)
+    with pytest.MonkeyPatch.context() as patch:
+        smaller(patch, anchors, batch_size=32, rate=2e-3)
+        return folder, reproduce(Ask("anchors", quick=True), folder, 1, lambda line: None)
 
 
 def test_where_the_answer_is_in_the_demonstrations_alone_label_words_are_anchors(at_home):
