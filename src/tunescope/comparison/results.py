@@ -28,7 +28,7 @@ def assemble(bench: Bench, standings: Sequence[Standing], best: Standing | None)
     """The whole of results.json but for the verdict."""
     plan = bench.plan
     score, data = stats.scorer(bench.task.metric), data_of(bench)
-    pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials), score)
+    pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
     dev_rows = int((data.get("dev") or {}).get("rows") or 0)
     return {
         "version": run_folder.VERSION,
