@@ -35,7 +35,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The answer and its three sentences."""
+        """The answer and its sentences."""
         return terminal.verdict(self.results)
 
     def table(self) -> str:

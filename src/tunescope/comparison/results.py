@@ -30,7 +30,7 @@ def assemble(
     """The whole of results.json but for the verdict. looks: at how many seeds, as `comparison.looks` has it."""
     plan = bench.plan
     score, data = stats.scorer(bench.task.metric), data_of(bench)
-    pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials), score)
+    pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
     dev_rows = int((data.get("dev") or {}).get("rows") or 0)
     return {
         "version": run_folder.VERSION,

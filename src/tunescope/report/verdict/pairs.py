@@ -44,7 +44,7 @@ class Pairs:
 
     def of(self, a: Result, b: Result) -> Pair | None:
         stored = next((one for one in self.stored if self._is(one, a, b)), None)
-        if stored and math.isclose(stored.get("level", stats.LEVEL), self.level):
+        if stored and "parts" in stored and math.isclose(stored.get("level", stats.LEVEL), self.level):
             return self._as_stored(stored, a, b)
         left, right = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
         left, right = _spread(a, left, right), _spread(b, right, left)
