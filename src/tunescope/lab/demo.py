@@ -39,7 +39,7 @@ class DemoSetup:
     batch_size: int = 32
     evaluations: int = 2  # of a run
     trials: int = 2
-    seeds: tuple[int, ...] = (0, 1)
+    seeds: tuple[int, ...] = (0, 1, 2)
 
 
 def prepare(folder: Path, from_scratch: bool = False) -> DemoSetup:
