@@ -65,7 +65,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
     plan, prepared, settings = bench.plan, todo.arm, bench.plan.settings
     meter = memory_meter(bench.device)
     shown = drawn(prepared.demos, bench, todo.seed) if prepared.demos else ()
-    with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown)) as tuned:
+    with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown, todo.seed)) as tuned:
         step_seconds = 0.0
         if prepared.trained:
             problem = problem_of(bench, todo, tuned.train())

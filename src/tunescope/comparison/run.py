@@ -199,7 +199,7 @@ def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
         if todo.arm.in_front and todo.arm.demos
         else ()
     )
-    return specs_at(todo.arm, bench, rows)
+    return specs_at(todo.arm, bench, rows, todo.seed)
 
 
 def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:

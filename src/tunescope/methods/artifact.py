@@ -66,6 +66,7 @@ class Spec(ABC):
     size: ClassVar[str | None] = None  # the field that a budget sets
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-4, 1e-3, 1e-2)  # its grid in `compare`
     bound: ClassVar[bool] = False  # True: the model makes its tensors; they are bound to what is in force, not trained
+    shows_rows: ClassVar[bool] = False  # True: it may begin as solved rows: init_from="demos", and text
     decides_keys: ClassVar[bool] = True  # False: the keys and values of the text are the same without it
     whole_model: ClassVar[bool] = False  # True: with it the model is another one, which no row of a batch has to itself
 

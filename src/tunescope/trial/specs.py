@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.tasks.task import labelled
 from tunescope.trial import questions
-from tunescope.trial.demos import draw
+from tunescope.trial.demos import draw, start
 
 if TYPE_CHECKING:
     from tunescope.tasks.task import Task
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 
-def specs_at(state: Ready, bench: Bench, rows: tuple[int, ...]) -> tuple[Any, ...]:
-    """The specs to attach, with these training rows solved in front where the arm has demonstrations."""
+def specs_at(state: Ready, bench: Bench, rows: tuple[int, ...], seed: int) -> tuple[Any, ...]:
+    """The specs to attach, with these training rows solved in front where the arm has demonstrations.
+
+    seed: draws the rows that a prefix or a soft prompt begins as.
+    """
     before, specs = with_demonstrations(bench, questions.asked(bench.task, state.demos, state.chain), rows, state.specs)
+    specs = start.begun(specs, bench, seed)
     return (*before, *specs) if state.in_front else specs
 
 

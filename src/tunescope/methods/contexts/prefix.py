@@ -11,7 +11,7 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Base, Context, Counted, KeysValues, KVContext, Params, Project
 from tunescope.methods.contexts import _network
-from tunescope.methods.contexts.text import token_ids
+from tunescope.methods.contexts.text import last_ids, token_ids
 from tunescope.methods.form import Form
 
 
@@ -21,9 +21,11 @@ class Prefix(KVContext):
 
     mlp: width of the network that makes them while training (Li & Liang, section 4.3), one for each of encoder self,
     decoder self and cross attention; folded away for inference. None trains them directly.
-    init_from: "noise" (at the scale of the model's own keys and values; a network begins as torch's layers do), "text"
-    (the model's keys and values of `text`), "tokens" (of as many sampled tokens) or "zero" (not with a network). A
-    network is first fitted to keys and values of text or tokens, which it comes near to, and no more.
+    init_from: "demos" (the model's keys and values of solved examples, of which the last `length` tokens fit: in a
+    comparison those that the seed draws from the training rows, elsewhere `text`), "text" (of the first tokens of
+    `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and values; a network
+    begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and values of words,
+    which it comes near to, and no more. None: demos where there are rows to show, else tokens; of a network noise.
     positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
 
@@ -37,11 +39,12 @@ class Prefix(KVContext):
     """
 
     size: ClassVar[str] = "length"
+    shows_rows: ClassVar[bool] = True
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 5e-2)
 
     length: int = 10
     mlp: int | None = None
-    init_from: Literal["noise", "text", "tokens", "zero"] = "noise"
+    init_from: Literal["demos", "text", "tokens", "noise", "zero"] | None = None
     text: str = ""
     positions: Literal["same", "after"] = "same"
 
@@ -55,17 +58,17 @@ class Prefix(KVContext):
         return _network.shapes(base, self.length, self.mlp)
 
     def init(self, base: Base) -> Params:
-        shapes = self.shapes(base)
-        if self.mlp is not None and self.init_from == "zero":
+        shapes, begin = self.shapes(base), self.init_from or self._usual(base)
+        if self.mlp is not None and begin == "zero":
             raise UserError(
                 f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."
             )
-        if self.mlp is not None and self.init_from == "noise":
+        if self.mlp is not None and begin == "noise":
             return _network.begun(shapes)
-        if self.init_from == "zero":
+        if begin == "zero":
             return {name: torch.zeros(shape) for name, shape in shapes.items()}
-        own = base.keys_values(self._ids(base))
-        if self.init_from == "noise":
+        own = base.keys_values(self._ids(base, begin))
+        if begin == "noise":
             return {name: _pick(own, name).std() * torch.randn(shape) for name, shape in shapes.items()}
         words = {name: _pick(own, name).clone() for name in direct_shapes(base.layers, self.length)}
         return words if self.mlp is None else _network.fitted(_network.begun(shapes), words)
@@ -83,23 +86,30 @@ class Prefix(KVContext):
         return paired(self.fold(p), stack)
 
     def folded(self) -> Context:
-        return replace(self, mlp=None, init_from="noise", text="")
+        return replace(self, mlp=None, init_from=None, text="")
 
     def fold(self, p: Params) -> Params:
         return p if self.mlp is None else _network.output(p)
 
-    def _ids(self, base: Base) -> Tensor:
-        if self.init_from == "noise":
+    def _usual(self, base: Base) -> str:
+        """How it begins where nothing is said, and no rows are at hand."""
+        too_long = base.positions is not None and self.length > base.positions
+        return "noise" if self.mlp is not None or too_long else "tokens"
+
+    def _ids(self, base: Base, begin: str) -> Tensor:
+        if begin == "noise":
             return torch.randint(base.vocabulary, (sample_size(base),))
         if base.positions is not None and self.length > base.positions:
             raise UserError(
-                f"Prefix(length={self.length}, init_from={self.init_from!r}) needs the keys of {self.length} tokens; "
+                f"Prefix(length={self.length}, init_from={begin!r}) needs the keys of {self.length} tokens; "
                 f"the model has {base.positions} positions. Use init_from='noise', or a shorter prefix."
             )
-        if self.init_from == "tokens":
+        if begin == "tokens":
             return torch.randint(base.vocabulary, (self.length,))
         if base.tokenizer is None or not self.text:
-            raise UserError("Prefix(init_from='text') needs text=... and the model's tokenizer.")
+            raise UserError(f"Prefix(init_from={begin!r}) needs text=... and the model's tokenizer.")
+        if begin == "demos":
+            return torch.tensor(last_ids(base.tokenizer, self.text, self.length))
         ids = token_ids(base.tokenizer, self.text)
         if len(ids) < self.length:
             raise UserError(f"Prefix(length={self.length}, init_from='text'): the text has only {len(ids)} tokens.")

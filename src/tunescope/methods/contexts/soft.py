@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Base, Counted, Params, TokenContext
-from tunescope.methods.contexts.text import token_ids
+from tunescope.methods.artifact import Base, Context, Counted, Params, TokenContext
+from tunescope.methods.contexts.text import last_ids, token_ids
 from tunescope.methods.form import Form
 
 COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens (Lester et al., section 3.1)
@@ -21,11 +21,12 @@ COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens 
 class Soft(TokenContext):
     """`length` embeddings, trained; they stand at positions of their own and the text follows.
 
-    init_from: "vocabulary" (embeddings of different tokens sampled among the 5,000 most common; with the tokenizer at
+    init_from: "demos" (embeddings of solved examples, of which the last `length` tokens fit: in a comparison those that
+    the seed draws from the training rows, elsewhere `text`), "vocabulary" (embeddings of different tokens sampled among the 5,000 most common; with the tokenizer at
     hand none of them is a special one), "normal" (at the scale of the embedding table), "uniform" (in [-.5, .5], as
     the paper has it; its code draws from [0, .5)), "labels" (of the label words in `text`, separated by "/": one row
     each, its tokens averaged; then sampled vocabulary) or "text" (of the tokens of `text`, cut or repeated to the
-    length).
+    length). None: demos where there are rows to show, else vocabulary.
 
     Tensors: "embeddings" (length, width of a token's embedding), at the scale that the model's first layer sees.
 
@@ -35,10 +36,11 @@ class Soft(TokenContext):
     """
 
     size: ClassVar[str] = "length"
+    shows_rows: ClassVar[bool] = True
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-3, 3e-2, 1e-1)
 
     length: int = 20
-    init_from: Literal["vocabulary", "normal", "uniform", "labels", "text"] = "vocabulary"
+    init_from: Literal["demos", "vocabulary", "normal", "uniform", "labels", "text"] | None = None
     text: str = ""
 
     def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
@@ -54,10 +56,12 @@ class Soft(TokenContext):
             return {"embeddings": sample.std() * torch.randn(shape, dtype=sample.dtype)}
         if self.init_from == "uniform":
             return {"embeddings": torch.rand(shape, dtype=base.embed(common).dtype) - 0.5}
-        if self.init_from == "vocabulary":
+        if self.init_from in (None, "vocabulary"):
             return {"embeddings": base.embed(common)}
         if base.tokenizer is None or not self.text.strip():
             raise UserError(f"Soft(init_from={self.init_from!r}) needs text=... and the model's tokenizer.")
+        if self.init_from == "demos":
+            return {"embeddings": base.embed(torch.tensor(last_ids(base.tokenizer, self.text, self.length)))}
         if self.init_from == "text":
             ids = torch.tensor(token_ids(base.tokenizer, self.text))
             return {"embeddings": base.embed(ids.repeat(-(-self.length // len(ids)))[: self.length])}
@@ -80,6 +84,9 @@ class Soft(TokenContext):
     @property
     def counted(self) -> Counted:
         return Counted("soft", self.length)
+
+    def folded(self) -> Context:
+        return replace(self, init_from=None, text="")
 
     def embeddings(self, p: Params, embed: Callable[[Tensor], Tensor]) -> Tensor:
         return p["embeddings"]

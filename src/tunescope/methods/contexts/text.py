@@ -49,3 +49,17 @@ def token_ids(tokenizer: object, text: str) -> list[int]:
     whole: list[int] = tokenizer(text)["input_ids"]  # type: ignore[operator]
     starts = {getattr(tokenizer, name, None) for name in ("bos_token_id", "cls_token_id")} - {None}
     return [whole[0], *plain] if whole and whole[0] in starts and plain[:1] != whole[:1] else plain
+
+
+def last_ids(tokenizer: object, text: str, length: int) -> list[int]:
+    """The last `length` ids of the text behind its start token, the text over and over where it is too short.
+
+    Raises UserError for a text without tokens.
+    """
+    ids = token_ids(tokenizer, text)
+    start = [] if not ids or ids == tokenizer(text, add_special_tokens=False)["input_ids"] else ids[:1]  # type: ignore[operator]
+    words = ids[len(start) :]
+    if not words:
+        raise UserError(f"init_from='demos' begins as the tokens of text={text!r}, which has none.")
+    left = length - len(start)
+    return [*start, *(words * -(-left // len(words)))[-left:]][-length:] if left else start

@@ -1,0 +1,94 @@
+"""Prefixes and soft prompts that begin as demonstrations: solved training rows, as many as their length takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+from tunescope.tasks.task import labelled
+from tunescope.trial.demos import draw
+
+if TYPE_CHECKING:
+    from tunescope.methods.artifact import Spec
+    from tunescope.trial.bench import Bench
+
+DEMOS = "demos"
+ENOUGH = 4  # rows shown, or one of each label where these are more; longer rows are left out for it
+POOL = 512  # rows looked at
+PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are drawn from
+
+
+def settled(spec: Spec, bench: Bench) -> Spec:
+    """The spec with its beginning said, where it was left open and the task has rows to show.
+
+    An encoder with a head reads no solved rows, and a network begins as itself.
+    """
+    is_open = spec.shows_rows and getattr(spec, "init_from", "") is None and getattr(spec, "mlp", None) is None
+    return replace(spec, init_from=DEMOS) if is_open and bench.task.needs_head is None else spec  # type: ignore[type-var]
+
+
+def begun(specs: Sequence[Spec], bench: Bench, seed: int) -> tuple[Spec, ...]:
+    """The specs; those that begin as demonstrations and have no text of their own get that of rows which fit."""
+    return tuple(_begun(spec, bench, seed) for spec in specs)
+
+
+def _begun(spec: Spec, bench: Bench, seed: int) -> Spec:
+    if not spec.shows_rows or getattr(spec, "init_from", "") != DEMOS or getattr(spec, "text", ""):
+        return spec
+    return replace(spec, text=text(bench, int(getattr(spec, str(spec.size))), seed))  # type: ignore[type-var]
+
+
+def text(bench: Bench, length: int, seed: int) -> str:
+    """Solved rows, drawn by the seed, that together take at least `length` tokens: the last of them are shown.
+
+    The labels take turns. Rows that fit whole stand last; what is left of the length is the end of one more. Rows are
+    drawn from the shortest half (quarter, ...) of each label where `ENOUGH` do not fit otherwise.
+    """
+    random = Random(seed)
+    rows = random.sample(range(len(bench.splits.train)), min(POOL, len(bench.splits.train)))
+    shown = {row: draw.text(bench, bench.task, (row,)) for row in rows}
+    sizes = {row: len(bench.tokenizer(words, add_special_tokens=False)["input_ids"]) for row, words in shown.items()}
+    groups = _groups(bench, rows)
+    wanted = min(max(ENOUGH, len(groups)), len(rows))
+    chosen: list[int] = []
+    for part in PARTS:
+        chosen = _fitting(_shortest(groups, sizes, part), sizes, length)
+        if len(chosen) >= wanted:
+            break
+    random.shuffle(chosen)
+    before = [row for row in rows if row not in chosen] or rows
+    cut = max(before[: len(groups)], key=sizes.__getitem__)
+    front = [cut] * -(-(length - sum(sizes[row] for row in chosen)) // max(1, sizes[cut]))
+    return "".join(shown[row] for row in (*front, *chosen))
+
+
+def _groups(bench: Bench, rows: Sequence[int]) -> list[list[int]]:
+    """The rows by label; all together where there is none."""
+    if not bench.task.is_labelled:
+        return [list(rows)]
+    groups: dict[str, list[int]] = {}
+    for row in rows:
+        groups.setdefault(labelled(bench.task).label_of(bench.splits.train[row], row), []).append(row)
+    return list(groups.values())
+
+
+def _shortest(groups: Sequence[Sequence[int]], sizes: Mapping[int, int], part: int) -> list[list[int]]:
+    """Of each group the shortest rows, one in `part`, in the order in which they were drawn."""
+    found = []
+    for group in groups:
+        kept = set(sorted(group, key=sizes.__getitem__)[: -(-len(group) // part)])
+        found.append([row for row in group if row in kept])
+    return found
+
+
+def _fitting(groups: Sequence[Sequence[int]], sizes: Mapping[int, int], length: int) -> list[int]:
+    """Rows of the groups in turn, each while it fits into what is left."""
+    chosen, left = list[int](), length
+    for place in range(max(map(len, groups))):
+        for group in groups:
+            if place < len(group) and sizes[group[place]] <= left:
+                chosen.append(group[place])
+                left -= sizes[group[place]]
+    return chosen
