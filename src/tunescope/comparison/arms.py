@@ -17,7 +17,7 @@ from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
-from tunescope.trial.demos import check, draw, start
+from tunescope.trial.demos import check, draw
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.spec import Demos
@@ -91,7 +91,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
     demos, chain, rest = _front(arm.text)
     only_head = rest == "head"
-    typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(start.settled(one, bench) for one in parse(rest))
+    typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(parse(rest))
     if any(isinstance(spec, Head) for spec in typed) or (labels is None and only_head):
         raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
     if labels is not None and not typed and not only_head:

@@ -115,7 +115,8 @@ def _whole_model() -> tuple[type, ...]:
 def _attached(bench: Bench, jobs: Sequence[Job]) -> Any:
     """The model with every job's fresh artifacts under its id."""
     made = {
-        todo.id: initialised(bench.model, specs_at(todo.arm, bench, (), todo.seed), bench.tokenizer, todo.seed) for todo in jobs
+        todo.id: initialised(bench.model, specs_at(todo.arm, bench, (), todo.seed), bench.tokenizer, todo.seed)
+        for todo in jobs
     }
     return attach(bench.model, Bank(made), tokenizer=bench.tokenizer)
 

@@ -25,7 +25,7 @@ class Prefix(KVContext):
     comparison those that the seed draws from the training rows, elsewhere `text`), "text" (of the first tokens of
     `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and values; a network
     begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and values of words,
-    which it comes near to, and no more. None: demos where there are rows to show, else tokens; of a network noise.
+    which it comes near to, and no more.
     positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
 
@@ -44,7 +44,7 @@ class Prefix(KVContext):
 
     length: int = 10
     mlp: int | None = None
-    init_from: Literal["demos", "text", "tokens", "noise", "zero"] | None = None
+    init_from: Literal["demos", "text", "tokens", "noise", "zero"] = "noise"
     text: str = ""
     positions: Literal["same", "after"] = "same"
 
@@ -58,7 +58,7 @@ class Prefix(KVContext):
         return _network.shapes(base, self.length, self.mlp)
 
     def init(self, base: Base) -> Params:
-        shapes, begin = self.shapes(base), self.init_from or self._usual(base)
+        shapes, begin = self.shapes(base), self.init_from
         if self.mlp is not None and begin == "zero":
             raise UserError(
                 f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."
@@ -86,15 +86,10 @@ class Prefix(KVContext):
         return paired(self.fold(p), stack)
 
     def folded(self) -> Context:
-        return replace(self, mlp=None, init_from=None, text="")
+        return replace(self, mlp=None, init_from="noise", text="")
 
     def fold(self, p: Params) -> Params:
         return p if self.mlp is None else _network.output(p)
-
-    def _usual(self, base: Base) -> str:
-        """How it begins where nothing is said, and no rows are at hand."""
-        too_long = base.positions is not None and self.length > base.positions
-        return "noise" if self.mlp is not None or too_long else "tokens"
 
     def _ids(self, base: Base, begin: str) -> Tensor:
         if begin == "noise":

@@ -20,15 +20,6 @@ POOL = 512  # rows looked at
 PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are drawn from
 
 
-def settled(spec: Spec, bench: Bench) -> Spec:
-    """The spec with its beginning said, where it was left open and the task has rows to show.
-
-    An encoder with a head reads no solved rows, and a network begins as itself.
-    """
-    is_open = spec.shows_rows and getattr(spec, "init_from", "") is None and getattr(spec, "mlp", None) is None
-    return replace(spec, init_from=DEMOS) if is_open and bench.task.needs_head is None else spec  # type: ignore[type-var]
-
-
 def begun(specs: Sequence[Spec], bench: Bench, seed: int) -> tuple[Spec, ...]:
     """The specs; those that begin as demonstrations and have no text of their own get that of rows which fit."""
     return tuple(_begun(spec, bench, seed) for spec in specs)

@@ -1,0 +1,102 @@
+"""A prefix or a soft prompt that begins as demonstrations: which rows, and what it begins as."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import tiny
+import torch
+
+import tunescope as ts
+from tunescope.attachment.fit import initialised, own_keys_values
+from tunescope.errors import UserError
+from tunescope.methods.contexts.text import last_ids
+from tunescope.trial.demos import start
+
+ROWS = [{"text": f"w{4 + index % 9} " * (1 + index % 5), "label": ("w5", "w6")[index % 2]} for index in range(40)]
+
+
+@dataclass
+class Bench:
+    """What is asked of a bench: rows, their labels, and how one is shown solved."""
+
+    tokenizer: Any = field(default_factory=tiny.tokenizer)
+    splits: Any = field(default_factory=lambda: SimpleNamespace(train=ROWS))
+    task: Any = None
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    task = SimpleNamespace(is_labelled=True, label_of=lambda row, index: row["label"])
+    monkeypatch.setattr(start, "labelled", lambda task: task)
+    monkeypatch.setattr(start.draw, "text", lambda bench, task, rows: "".join(shown(ROWS[row]) for row in rows))
+    return Bench(task=task)
+
+
+def shown(row):
+    return f"{row['text'].strip()} {row['label']} w3 "  # w3 ends a demonstration
+
+
+def whole(text, length):
+    """The demonstrations that stand whole among the last `length` words."""
+    words = text.split()[-length:]
+    parts = " ".join(words).split(" w3")[:-1]
+    known = {shown(row).strip().removesuffix(" w3") for row in ROWS}
+    return [part.strip() for part in parts if part.strip() in known]
+
+
+@pytest.mark.parametrize("length", [9, 14, 30])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_rows_of_all_labels_fill_the_length_and_the_last_stand_whole(bench, length, seed):
+    text = start.text(bench, length, seed)
+    assert len(text.split()) >= length
+    labels = [one.split()[-1] for one in whole(text, length)]
+    assert {"w5", "w6"} <= set(labels)
+    assert abs(labels.count("w5") - labels.count("w6")) <= max(1, len(labels) // 2)
+
+
+def test_shorter_rows_are_taken_where_four_do_not_fit_otherwise(bench):
+    assert len(whole(start.text(bench, 14, 0), 14)) >= 4  # four of the shortest take 12 words, four of all 20
+
+
+def test_the_seed_draws_the_rows(bench):
+    assert start.text(bench, 20, 0) == start.text(bench, 20, 0)
+    assert len({start.text(bench, 20, seed) for seed in range(5)}) > 1
+
+
+def test_only_what_begins_as_demonstrations_without_words_of_its_own_is_given_them(bench):
+    own = ts.Prefix(length=4, init_from="demos", text="w5")
+    specs = (ts.Prefix(length=4), ts.LoRA(rank=1), own, ts.Soft(length=4, init_from="demos"))
+    found = start.begun(specs, bench, 0)
+    assert found[:3] == specs[:3]
+    assert found[3] == ts.Soft(length=4, init_from="demos", text=start.text(bench, 4, 0))
+
+
+def test_a_prefix_begins_as_the_models_keys_and_values_of_the_last_tokens(decoder):
+    words = tiny.tokenizer()
+    (made,) = initialised(decoder, [ts.Prefix(length=3, init_from="demos", text="w9 w5 w6 w7")], words, 0)
+    own = own_keys_values(decoder, torch.tensor([5, 6, 7]))
+    for name, (key, value) in own.items():
+        torch.testing.assert_close(made.tensors[f"{name}.key"], key, rtol=0, atol=0)
+        torch.testing.assert_close(made.tensors[f"{name}.value"], value, rtol=0, atol=0)
+
+
+def test_a_soft_prompt_begins_as_their_embeddings_and_is_kept_without_the_words(decoder):
+    soft = ts.Soft(length=3, init_from="demos", text="w9 w5 w6 w7")
+    (made,) = initialised(decoder, [soft], tiny.tokenizer(), 0)
+    assert torch.equal(made.tensors["embeddings"], decoder.get_input_embeddings().weight[[5, 6, 7]])
+    assert made.fold().spec == ts.Soft(length=3)
+
+
+def test_words_that_are_too_few_are_repeated_and_none_are_refused():
+    assert last_ids(tiny.tokenizer(), "w5 w6", 5) == [6, 5, 6, 5, 6]
+    with pytest.raises(UserError, match=r"init_from='demos' begins as the tokens of text='', which has none"):
+        last_ids(tiny.tokenizer(), "", 3)
+
+
+@pytest.fixture
+def decoder():
+    from tunescope.lab.worlds.families import random_model
+
+    return random_model("llama")
