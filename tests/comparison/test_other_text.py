@@ -278,6 +278,14 @@ def test_check_counts_it(bench, material, monkeypatch):
     assert totals[""] - totals["none"] == pytest.approx(2 * 16)  # seeds times windows
 
 
+def test_check_counts_nothing_for_an_arm_that_leaves_no_artifact(bench, material, monkeypatch):
+    monkeypatch.setattr(estimate, "_seconds", lambda work: 1.0)
+    bench.plan = question(material, arms=("demos:k=1,choose=similar",))
+    (own,) = estimate.estimates(bench)
+    bench.plan = replace(bench.plan, forgetting="none")
+    assert own.total_seconds == estimate.estimates(bench)[0].total_seconds > 0
+
+
 def test_an_arm_of_which_a_run_has_no_figure_has_none():
     good = {"forgetting": {"changes": [1.0], "reason": ""}}
     assert of_arm([good]) == {"change": 1.0, "error": None, "reason": ""}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter
 from tunescope.trial import questions
-from tunescope.trial.arm import Arm, seeds_of
+from tunescope.trial.arm import ZERO_SHOT, Arm, seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import own
 from tunescope.trial.demos.draw import drawn
@@ -112,10 +113,10 @@ def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
     return times * _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
 
 
-def _other_seconds(bench: Bench, todo: Job, tuned: object) -> float:
+def _other_seconds(bench: Bench, todo: Job, tuned: Any) -> float:
     """Of all windows of the text that `--forgetting` is measured on, from one."""
     asked = other_text.windows(bench)
-    if asked is None or not asked.rows:
+    if asked is None or not asked.rows or not (tuned.artifacts or todo.arm.label == ZERO_SHOT):
         return 0.0
     try:
         return len(asked.rows) * _seconds(lambda: other_text.losses(bench, todo, tuned, asked.rows[:1]))

@@ -45,7 +45,6 @@ def cut(text: str, tokenizer: PreTrainedTokenizerBase, length: int, count: int) 
 
 def known(text: str, tokens: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> float:
     """The share of a text's letters and digits that its tokens give back; unknown tokens give none."""
-    kept = [one for one in tokens if one != tokenizer.unk_token_id]
-    back = tokenizer.decode(kept, skip_special_tokens=True)
+    back = tokenizer.decode(list(tokens), skip_special_tokens=True)
     given = sum(map(str.isalnum, text))
     return min(1.0, sum(map(str.isalnum, back)) / given) if given else 1.0
