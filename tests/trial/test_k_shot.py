@@ -75,7 +75,7 @@ def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):
     for seed in SEEDS:
         own = bench.at(seed)
         rows = draw.drawn(spec.Demos(k=3), own, seed)
-        (text,) = specs.specs_at(arms.ready(Arm("demos:k=3", "demos:k=3"), own), own, rows)
+        (text,) = specs.specs_at(arms.ready(Arm("demos:k=3", "demos:k=3"), own), own, rows, 0)
         shown = {one.split("\nLabel:")[0] for one in text.text.removesuffix("\n\n").split("\n\n")}
         assert shown == {row["text"] for row in bench.draws[seed].train}
         assert bench.at(seed) is own
