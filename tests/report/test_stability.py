@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from made_results import LORA, PREFIX, RISING, ZERO, arm, results
+from scipy import stats as scipy_stats
 
 from tunescope.report import terminal, view
 from tunescope.report.verdict import stability
@@ -79,6 +80,15 @@ def test_one_that_dev_chose_and_test_does_not_bear_out_does_not_suffice():
     assert decide(asked(lucky, STEADY))["answer"] != "context suffices"
 
 
+def test_a_run_that_dev_chose_suffices_by_its_interval_and_not_by_its_score_alone():
+    few = [made("prefix", "context", (0.90, 0.55, 0.56), rows=60), made("lora", "delta", (0.9, 0.901, 0.899), rows=60)]
+    given = asked(*few)
+    given["arms"][0] = made("zero-shot", "none", [0.5], rows=60)
+    found = decide(given)
+    assert found["evidence"]["chosen_context"]["difference"] > -0.02 > found["evidence"]["chosen_context"]["low"]
+    assert found["answer"] != "context suffices"
+
+
 def test_a_steady_context_behind_is_weights_needed_whatever_its_best_seed():
     assert decide(asked(made("prefix", "context", (0.80, 0.79, 0.78)), STEADY))["answer"] == "weights needed"
 
@@ -124,6 +134,17 @@ def test_the_deciding_arms_stay_those_of_the_first_look():
     assert decide(found)["evidence"]["context"]["name"] == "soft"
     found["protocol"]["looks"] = LOOKS
     assert decide(found)["evidence"]["context"]["name"] == "prefix"
+
+
+def test_as_many_seeds_as_are_asked_for_decide_four_times_in_five():
+    found = results(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", -0.05, 0.05)])
+    gap = next(one for one in found["comparisons"] if {one["a"], one["b"]} == {"prefix", "lora"})
+    gap |= {"parts": {"seeds": 0.0002, "rows": 0.0, "both": 0.0}, "seeds": 3, "freedom": 2.0}
+    most = int(re.search(r"--max-seeds (\d+)", decide(found)["run"])[1])
+    deviation = (3 * 0.0002) ** 0.5
+    draws = deviation * np.random.default_rng(0).normal(size=(20_000, most))
+    halves = scipy_stats.t.ppf(0.975, most - 1) * draws.std(1, ddof=1) / most**0.5
+    assert 0.79 <= (draws.mean(1) - halves > -0.02).mean() <= 0.84
 
 
 def test_rows_that_bind_are_asked_for_and_no_more_seeds_are_run():
