@@ -17,7 +17,7 @@ from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
-from tunescope.trial.demos import check, draw
+from tunescope.trial.demos import check, draw, start
 from tunescope.trial.demos import own as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.spec import Demos
@@ -103,6 +103,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
     before, standing = with_demonstrations(bench, questions.asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
+    placed = start.with_usual(placed, bench)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
     if head and specs:

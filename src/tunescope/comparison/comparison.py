@@ -1,6 +1,7 @@
 """Arms, learning rates and seeds at one budget: from a model and a file to a verdict and a page."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 from tunescope import report
 from tunescope.comparison import inside_attention, other_text
-from tunescope.comparison.looks import looked
+from tunescope.comparison.looks import Clock, looked
 from tunescope.comparison.pilot import piloted
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
@@ -118,10 +119,18 @@ def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) 
     return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
 
 
-def resume(folder: str | Path, *, max_seeds: int | None = None, workers: int = 1, quiet: bool = False) -> Comparison:
+def resume(
+    folder: str | Path,
+    *,
+    max_seeds: int | None = None,
+    minutes: float | None = None,
+    workers: int = 1,
+    quiet: bool = False,
+) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
-    folder: of the run. max_seeds: instead of the run's own. workers: processes. quiet: nothing is printed.
+    folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
+    workers: processes. quiet: nothing is printed.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -134,7 +143,7 @@ def resume(folder: str | Path, *, max_seeds: int | None = None, workers: int = 1
             f"to go on, call compare(..., out={str(folder)!r}) with the same arguments."
         )
     question = from_json(config, folder / "config.json")
-    question = question if max_seeds is None else replace(question, max_seeds=max_seeds)
+    question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
     return ask(question, folder, workers=workers, quiet=quiet)
 
 
@@ -153,6 +162,7 @@ def run(
 ) -> Comparison:
     """Everything between the question and the page, in a folder that this process holds alone."""
     check(question)
+    clock = Clock(time.monotonic(), workers)
     if workers < 1:
         raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
     with files.disk_errors_named(folder), locked(folder, say=_warn), machine.threads(question.threads):
@@ -165,7 +175,7 @@ def run(
         try:
             standings = tried(bench, entries, folder, workers, quiet)
             best = best_on_dev(standings)
-            results = looked(bench, entries, best, partial(more, folder=folder, workers=workers, quiet=quiet))
+            results = looked(bench, entries, best, partial(more, folder=folder, workers=workers, quiet=quiet), clock)
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
         results["inside"] = inside_attention.pictures(bench, standings, folder)

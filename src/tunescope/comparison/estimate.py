@@ -94,9 +94,9 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
 
 def _runs(plan: Plan) -> list[int]:
     """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
-    rates, steps = (len(plan.rates) or plan.trials) + plan.beyond, plan.settings.steps
+    rates, steps = (len(plan.rates) or plan.trials) + plan.past, plan.settings.steps
     if plan.halving:
-        return trial_steps(plan.race) + [steps] * (plan.beyond + len(plan.seeds) - 1)
+        return trial_steps(plan.race) + [steps] * (plan.past + len(plan.seeds) - 1)
     if plan.trial_steps is None:
         return [steps] * (rates + len(plan.seeds) - 1)
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)

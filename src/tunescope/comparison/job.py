@@ -13,7 +13,8 @@ from tunescope.trial.identity import asked_with, encoder_print
 class Job:
     """An arm at one seed and learning rate.
 
-    test: also score the test set, which only chosen runs may. until: the step to pause at, for now.
+    test: also score the test set, which only chosen runs may. until: the step to pause at, for now. scored: on the
+    development rows; what is not is told apart by its training loss alone.
     """
 
     id: str
@@ -23,6 +24,7 @@ class Job:
     steps: int  # at most
     test: bool = False
     until: int | None = None
+    scored: bool = True
 
     @property
     def rate(self) -> float | None:

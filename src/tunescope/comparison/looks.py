@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tunescope.comparison.protocol import Entry
@@ -15,7 +17,22 @@ from tunescope.trial.bench import Bench
 Run = Callable[[Bench, list[Entry], tuple[int, ...]], None]  # arms, at these seeds
 
 
-def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Clock:
+    """When the comparison was begun, as `time.monotonic` has it, and how many runs go on side by side."""
+
+    start: float
+    workers: int
+
+    def allows(self, minutes: float | None, arms: Sequence[Standing], seeds: int) -> bool:
+        """Whether so many more seeds of these arms would be done within the minutes, at the pace of those they had."""
+        if minutes is None:
+            return True
+        a_seed: float = sum(sum(run["seconds"] for run in arm.runs) / len(arm.runs) for arm in arms if arm.runs)
+        return time.monotonic() + seeds * a_seed / self.workers <= self.start + 60 * minutes
+
+
+def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, clock: Clock) -> dict[str, Any]:
     """results.json after the last look that was needed.
 
     The deciding arms are the best context and the best delta on dev at the first look, whatever comes later.
@@ -31,7 +48,10 @@ def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run) 
         if not found["more_seeds"]:
             break
         names = looks["deciding"] or [one["name"] for kind in ("context", "delta") if (one := found["evidence"][kind])]
-        run(bench, [entry for entry in entries if entry.standing.name in names], plan.every_seed[:count])
+        deciding = [entry for entry in entries if entry.standing.name in names]
+        if not clock.allows(plan.minutes, [entry.standing for entry in deciding], count - looks["at"]):
+            return assemble(bench, standings, best, looks | {"out_of_time": plan.minutes})
+        run(bench, deciding, plan.every_seed[:count])
         looks = looks | {"at": count, "deciding": names}
         results = assemble(bench, standings, best, looks)
     return results

@@ -1,31 +1,31 @@
-"""A pilot: a tenth of a comparison's steps, to say what the rest would find and whether it is worth it."""
+"""A pilot: an eighth of a comparison's steps, to say what the rest would find and whether it is worth it."""
 
 from dataclasses import replace
 
 from tunescope.errors import UserError
 from tunescope.trial.plan import Plan, Whole
 
-TENTH = 10  # all steps of a pilot, of all steps of the comparison
-TRYING = 5  # of those, a fifth goes to the learning rates
-LONGEST = (2, 5)  # of the comparison's run: the forecast was fitted on runs of two fifths
+SHARE = 0.12  # of the comparison's steps, all of a pilot's
+RUN = 0.4  # of the steps of a run: the forecast was fitted on runs so long
+TRIAL = 0.05
 EVALUATIONS = 4
 
 
 def piloted(question: Plan) -> Plan:
     """The same question at its first seed: every learning rate for a few steps, then one shorter run an arm.
 
-    With t rates and s seeds a comparison takes t + s - 1 runs an arm, and a pilot a tenth of their steps. A run of a
-    pilot is never stopped early.
+    With t rates, s seeds and at most b rates past an end a comparison takes t + s - 1 runs an arm, and up to b more. A
+    pilot has SHARE of t + s: b trials of a few steps as well, chosen by their training loss and never scored, and what
+    is left, at most RUN of the steps, for the run. It is never stopped early.
     """
     if question.halving:
         raise UserError("--halving has no effect in a pilot, whose trials are short already. Leave one of them out.")
-    if question.beyond:
-        raise UserError("--beyond has no effect in a pilot, whose steps are counted. Leave one of them out.")
     old = question.settings
     rates = len(question.rates) or question.trials
-    budget = max(2, old.steps * (rates + len(question.seeds) - 1) // TENTH)
-    trial = max(1, budget // (TRYING * rates)) if rates > 1 else 0
-    steps = max(1, min(budget - rates * trial, old.steps * LONGEST[0] // LONGEST[1]))
+    trials = rates + question.past if rates > 1 else 0
+    budget = old.steps * SHARE * (rates + len(question.seeds) - (rates == 1))
+    trial = max(1, round(min(TRIAL * old.steps, budget / 2 / max(trials, 1)))) if trials else 0
+    steps = max(1, round(min(budget - trials * trial, RUN * old.steps)))
     settings = replace(old, steps=steps, eval_every=max(1, -(-steps // EVALUATIONS)), patience=EVALUATIONS + 1)
     whole = Whole(old.steps, question.seeds, old.eval_every, old.patience, question.trials, question.rates)
     return replace(

@@ -35,7 +35,7 @@ def _lengths(found: Any) -> str:
 
 def _estimated(bench: Bench) -> Iterator[str]:
     plan, whole = bench.plan, 0.0
-    past = f" and up to {plan.beyond} past their ends" if plan.beyond else ""
+    past = f" and up to {plan.past} past their ends" if plan.past else ""
     yield (
         f"a comparison of {len(plan.seeds)} seeds, {len(plan.rates) or plan.trials} learning rates{past} and "
         f"{plan.settings.steps} steps of {plan.settings.batch_size} rows, with 1 worker:"

@@ -105,7 +105,9 @@ def ended(outcome: dict[str, Any]) -> str:
         return f"{outcome['status']}: {outcome['reason']}"
     test = f"  test {next(iter(outcome['test'].values())):.4g}" if outcome.get("test") else ""
     apart = f"; alone, since together: {outcome['apart']}" if outcome.get("apart") else ""
-    return f"done  dev {outcome['dev']:.4g}{test}  {outcome['steps']} steps in {duration(outcome['seconds'])}{apart}"
+    dev = "" if outcome["dev"] is None else f"dev {outcome['dev']:.4g}"
+    loss = f"loss {outcome['curve'][-1]['loss']:.4g}" if outcome["dev"] is None else ""
+    return f"done  {dev}{loss}{test}  {outcome['steps']} steps in {duration(outcome['seconds'])}{apart}"
 
 
 def duration(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
             if bench.plan.halving:
                 halving.race(bench.plan, [entry.trials for entry in entries], at_work, folder, together)
             outcomes = at_work.run(trials, together)
-            for _ in range(bench.plan.beyond):
+            for _ in range(bench.plan.past):
                 outcomes |= at_work.run(_distinct(_past_the_end(bench, entries, outcomes)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
@@ -136,8 +136,14 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
     if prepared.trained:
         seed = bench.plan.seeds[0]
         rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)
-        entry.trials = [job(bench, prepared, rate, seed, steps=bench.plan.trial_steps) for rate in rates]
+        entry.trials = [trial_of(bench, prepared, rate, seed) for rate in rates]
     return entry
+
+
+def trial_of(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int) -> Job:
+    """A learning rate's trial: a run as any other, or a pilot's few steps, of which only the training loss counts."""
+    found = job(bench, arm, rates, seed, steps=bench.plan.trial_steps)
+    return found if bench.plan.trial_steps is None else replace(found, scored=False)
 
 
 def _possible(bench: Bench, entry: Entry) -> list[Job]:
@@ -146,8 +152,10 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
     if arm is None:
         return []
     tried = [trial.rates for trial in entry.trials]
-    rates = [*tried, *possible(tried, bench.plan.beyond)] or [()]
-    return [*entry.trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
+    further = possible(tried, bench.plan.past)
+    trials = [trial_of(bench, arm, rate, seeds[0]) for rate in (*tried, *further)]
+    rates = [*tried, *further] or [()]
+    return [*trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
 
 
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
@@ -169,7 +177,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
 
 def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
     done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
-    return max(done, key=lambda todo: (outcomes[todo.id]["dev"], -_last_loss(outcomes[todo.id])), default=None)
+    return max(done, key=lambda todo: (outcomes[todo.id]["dev"] or 0.0, -_last_loss(outcomes[todo.id])), default=None)
 
 
 def _past_the_end(bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Job]:
@@ -179,7 +187,7 @@ def _past_the_end(bench: Bench, entries: list[Entry], outcomes: dict[str, Outcom
         best = _best(entry, outcomes)
         more = best and following([todo.rates for todo in entry.trials], best.rates)
         if entry.arm is not None and more:
-            found.append(job(bench, entry.arm, more, bench.plan.seeds[0]))
+            found.append(trial_of(bench, entry.arm, more, bench.plan.seeds[0]))
             entry.trials.append(found[-1])
     return found
 

@@ -22,6 +22,10 @@ SELECTION = (
     "the learning rate with the best development score at the first seed, ties to the lower last training loss; "
     "the test set is scored only by the chosen runs"
 )
+OF_A_PILOT = (
+    "the learning rate with the lowest training loss over the last half of its short trial; the test set is scored "
+    "only by the chosen runs"
+)
 
 
 def assemble(
@@ -54,10 +58,10 @@ def assemble(
             "schedule": plan.settings.schedule,
             "precision": machine.precision_on(bench.device, plan.settings.precision),
             "halving": rates.halving_rule(plan.race) if plan.halving else None,
-            "beyond": plan.beyond,
+            "beyond": plan.past,
             "looks": looks,
             "margin": plan.margin,
-            "selection": SELECTION,
+            "selection": OF_A_PILOT if plan.trial_steps else SELECTION,
             "early_stopping": early_stopping(plan.settings),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
         },

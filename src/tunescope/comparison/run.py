@@ -129,7 +129,8 @@ def concluded(bench: Bench, todo: Job, work: Path, tuned: Any, state: State, mem
     """The outcome of a run that was trained, and its artifact in the folder."""
     demonstrations = _save(bench, todo, work, tuned)
     cut = score.cut(bench, todo, tuned, "train", "dev")
-    return _done(todo, state.best_score, state.step, state.seconds, memory, state.curve) | {
+    dev = state.best_score if todo.scored else None
+    return _done(todo, dev, state.step, state.seconds, memory, state.curve) | {
         "best_step": state.best_step,
         "cut": cut,
         "demonstrations": demonstrations,
@@ -221,7 +222,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
         loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
-        score=lambda: score.score(bench, todo, tuned, "dev").value,
+        score=(lambda: score.score(bench, todo, tuned, "dev").value) if todo.scored else lambda: 0.0,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
     )

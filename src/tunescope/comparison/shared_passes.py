@@ -148,7 +148,7 @@ def _count(rows: Sequence[Any]) -> int:
 
 def _score(bench: Bench, todo: Job, member: Any) -> float:
     with member.acting():
-        return score.score(bench, todo, member, "dev").value
+        return score.score(bench, todo, member, "dev").value if todo.scored else 0.0
 
 
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:

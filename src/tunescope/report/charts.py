@@ -167,7 +167,8 @@ def curves(arm: Arm, f: Frame, key: str) -> Markup | None:
 
 def rates(arm: Arm, f: Frame) -> Markup | None:
     """Dev score of every learning-rate trial, the chosen one ringed, those that did not finish crossed."""
-    trials = [t for t in arm["trials"] if t.get("learning_rate")]
+    shown = [t for t in arm["trials"] if t.get("dev") is not None or t.get("status") != "done"]  # others had no score
+    trials = [t for t in shown if t.get("learning_rate")]
     if not trials:
         return None
     values = [t["learning_rate"] for t in trials]

@@ -14,6 +14,7 @@ from typing import Any
 from tunescope.data.scores import aggregate
 from tunescope.report.cells import Cell, Table
 from tunescope.report.verdict import edges
+from tunescope.reproduce import published
 from tunescope.reproduce.corpus_table import parts
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import files, run_folder
@@ -55,7 +56,7 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
         done = compare(
             settings["model"],
             _written(given, folder / "data"),
-            arms=[unit["arm"]],
+            arms=[published.begun(unit["arm"])],
             budget=budget,
             task=_task(settings, unit["template"]),
             seeds=settings["seeds"],

@@ -115,6 +115,22 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
 )
 
 
+STARTS = {"prefix": "noise", "soft": "vocabulary"}
+
+
+def begun(arm: str) -> str:
+    """The arm, where nothing else is said with its prefix as noise and its soft prompt as sampled words.
+
+    Comparisons begin them as demonstrations today, which is none of the papers' starts, nor of the committed tables.
+    """
+    items = arm.split("+")
+    for place, item in enumerate(items):
+        method, colon, fields = item.partition(":")
+        if method in STARTS and "init_from=" not in fields:
+            items[place] = f"{item}{',' if colon else ':'}init_from={STARTS[method]}"
+    return "+".join(items)
+
+
 def course(ask: Ask, paper: Course | None = None) -> Course:
     """That of the protocol asked for; `paper` is what was published."""
     if ask.protocol == "paper" and paper is not None:

@@ -13,8 +13,11 @@ from tunescope.trial.rates import Race, check_beyond, check_halving
 from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
 
 PARTS = ("train", "dev", "test")
-AFTERWARDS = ("forgetting", "max_seeds", "margin")  # fields that train nothing: a finished run may be asked them anew
+AFTERWARDS = ("forgetting", "max_seeds", "margin", "minutes")  # they train nothing: a finished run may have others
 NO_TEXT = "none"  # of --forgetting
+SEEDS = (0, 1, 2)
+MAX_SEEDS = 12
+BEYOND = 3
 
 
 @dataclass(frozen=True)
@@ -40,16 +43,18 @@ class Plan:
     arms: as typed; () means the default ones for the model's kind.
     budgets: stored parameters; () leaves every size as typed.
     trials, rates: so many of each method's own grid of learning rates, or these; () means the grid.
-    seeds: which, as numbers.
+    seeds: which, as numbers; () means three, and looks at more.
     threads, device: of each arm run, whatever the number of workers, so their numbers are the same.
     settings: how every arm is trained.
     pilot_of, trial_steps: in a pilot, the comparison that it stands for, and the steps of a learning rate's trial; None
         where a trial is a run like the others.
-    halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`.
+    halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`. None
+        beyond is 3, or 0 where a single rate is tried.
     k_shot: rows of each label that every seed draws to train on; None takes all.
     together: runs that share a pass of the model; 0 takes what is quickest.
-    max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
-        verdict (None: none are); and what counts as no worse.
+    max_seeds, margin, minutes: of the verdict's looks: the most seeds of the two arms that decide, added while there is
+        no verdict (None: none are, or 12 where no seeds are given either); what counts as no worse; and how long the
+        comparison may have taken once those of a look are done (None: as long as it takes).
     forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
     """
 
@@ -69,7 +74,9 @@ class Plan:
     rates: Annotated[
         tuple[float, ...], Option("these learning rates for every arm instead.", ("--lr",), python="learning_rates")
     ] = ()
-    seeds: Annotated[tuple[int, ...], Option("how many, or which.", command="always")] = (0, 1, 2)
+    seeds: Annotated[
+        tuple[int, ...], Option("how many, or which (default: 3, and more by --max-seeds).", command="always")
+    ] = ()
     threads: int = 1
     device: str = "cpu"
     settings: Settings = field(default_factory=Settings)
@@ -83,12 +90,13 @@ class Plan:
         ),
     ] = False
     beyond: Annotated[
-        int,
+        int | None,
         Option(
-            "learning rates past an end of its grid that an arm may try, one at a time, while the last one wins.",
-            shows_default=True,
+            "learning rates past an end of its grid that an arm may try, one at a time, while the last one wins "
+            f"(default: {BEYOND}).",
+            command="always",
         ),
-    ] = 0
+    ] = None
     k_shot: Annotated[
         int | None,
         Option("train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test."),
@@ -103,11 +111,17 @@ class Plan:
     ] = 1
     max_seeds: Annotated[
         int | None,
-        Option("while there is no verdict, add seeds to the two arms that decide: 6, 12, 20, ... up to so many."),
+        Option(
+            "while there is no verdict, add seeds to the two arms that decide: 6, 12, 20, ... up to so many "
+            f"(default: {MAX_SEEDS}, or none where --seeds is given)."
+        ),
     ] = None
     margin: Annotated[
         float, Option("what counts as no worse, as a share of the metric's scale.", shows_default=True)
     ] = 0.02
+    minutes: Annotated[
+        float | None, Option("add no seeds that would not be done so long after the start.", command="never")
+    ] = None
     forgetting: Annotated[
         str,
         Option(
@@ -116,11 +130,25 @@ class Plan:
         ),
     ] = ""
 
+    def __post_init__(self) -> None:
+        """What is left open, by what else is given."""
+        if not self.seeds and self.max_seeds is None and self.k_shot is None:
+            object.__setattr__(self, "max_seeds", MAX_SEEDS)
+        if not self.seeds:
+            object.__setattr__(self, "seeds", SEEDS)
+        if self.beyond is None:
+            object.__setattr__(self, "beyond", BEYOND if self.race.rates > 1 else 0)
+
     @property
     def every_seed(self) -> tuple[int, ...]:
         """The seeds, and behind them those that looks may add."""
         more = (self.max_seeds or 0) - len(self.seeds)
         return (*self.seeds, *(max(self.seeds) + 1 + index for index in range(more)))
+
+    @property
+    def past(self) -> int:
+        """How many learning rates past an end of its grid an arm may try."""
+        return self.beyond or 0
 
     @property
     def race(self) -> Race:
@@ -151,8 +179,8 @@ def check(plan: Plan) -> Plan:
         _at_least("budget", budget, 1)
     if plan.halving:
         check_halving(plan.race)
-    _at_least("beyond", plan.beyond, 0)
-    if plan.beyond:
+    _at_least("beyond", plan.past, 0)
+    if plan.past:
         check_beyond(plan.race)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
@@ -175,6 +203,8 @@ def check(plan: Plan) -> Plan:
 def _check_looks(plan: Plan) -> None:
     if not 0 < plan.margin < 1:
         raise UserError(f"--margin {plan.margin:g} is a share of the metric's scale above 0 and below 1, such as 0.02.")
+    if plan.minutes is not None and not plan.minutes > 0:
+        raise UserError(f"--minutes {plan.minutes:g} is no time; give more than 0, or leave it out.")
     if plan.max_seeds is None:
         return
     if plan.max_seeds < len(plan.seeds):
@@ -197,6 +227,7 @@ def from_json(config: Mapping[str, Any], source: Path) -> Plan:
     from pydantic import TypeAdapter, ValidationError
 
     names = {entry.name for entry in fields(Plan)}
+    config = {"beyond": 0, **config}  # of a run begun when nothing was tried past an end
     missing = next((name for name in ("model", "data", "task") if name not in config), None)
     if missing is not None:
         raise UserError(f"{source}: '{missing}' cannot be used (Field required); start the comparison anew.")

@@ -21,7 +21,8 @@ class Prefix(KVContext):
 
     mlp: width of the network that makes them while training (Li & Liang, section 4.3), one for each of encoder self,
     decoder self and cross attention; folded away for inference. None trains them directly.
-    init_from: "demos" (the model's keys and values of solved examples, of which the last `length` tokens fit: in a
+    init_from: None is "demos" in a comparison, and elsewhere "tokens", or "noise" where the model has no positions for
+    so many. "demos" (the model's keys and values of solved examples, of which the last `length` tokens fit: in a
     comparison those that the seed draws from the training rows, elsewhere `text`), "text" (of the first tokens of
     `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and values; a network
     begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and values of words,
@@ -44,7 +45,7 @@ class Prefix(KVContext):
 
     length: int = 10
     mlp: int | None = None
-    init_from: Literal["demos", "text", "tokens", "noise", "zero"] = "noise"
+    init_from: Literal["demos", "text", "tokens", "noise", "zero"] | None = None
     text: str = ""
     positions: Literal["same", "after"] = "same"
 
@@ -58,7 +59,7 @@ class Prefix(KVContext):
         return _network.shapes(base, self.length, self.mlp)
 
     def init(self, base: Base) -> Params:
-        shapes, begin = self.shapes(base), self.init_from
+        shapes, begin = self.shapes(base), self.init_from or self._usual(base)
         if self.mlp is not None and begin == "zero":
             raise UserError(
                 f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."
@@ -86,10 +87,14 @@ class Prefix(KVContext):
         return paired(self.fold(p), stack)
 
     def folded(self) -> Context:
-        return replace(self, mlp=None, init_from="noise", text="")
+        return replace(self, mlp=None, init_from=None, text="")
 
     def fold(self, p: Params) -> Params:
         return p if self.mlp is None else _network.output(p)
+
+    def _usual(self, base: Base) -> str:
+        """How it begins where nothing is said and no rows are at hand."""
+        return "noise" if base.positions is not None and self.length > base.positions else "tokens"
 
     def _ids(self, base: Base, begin: str) -> Tensor:
         if begin == "noise":

@@ -75,6 +75,7 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     chance = forecast.of(evidence) if is_pilot else None
     found = _foreseen(evidence, chance) if is_pilot else _answer(evidence, protocol)
     run = found.advice.text if found.advice else None
+    run = words.out_of_time(protocol, run)
     said = [found.why, *([run] if run else []), words.support(evidence), words.limits(evidence, protocol)]
     return {
         "answer": found.answer,

@@ -64,6 +64,14 @@ def unstable_delta(e: Evidence, context: Arm, delta: Arm) -> str:
     )
 
 
+def out_of_time(protocol: Mapping[str, Any], run: str | None) -> str | None:
+    """What to run, where the time that was set ended the looks."""
+    minutes = (protocol.get("looks") or {}).get("out_of_time")
+    if minutes is None or run is None:
+        return run
+    return f"{run} Within --minutes {minutes:g} no more seeds could be run: `tunescope resume RUN` goes on with them."
+
+
 def outlook(results: dict[str, Any], answer: str) -> str:
     """What the whole comparison would take, by the pilot's own runs, and whether it is worth it."""
     protocol = results["protocol"]

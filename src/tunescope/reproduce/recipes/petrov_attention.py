@@ -19,6 +19,7 @@ from tunescope.errors import UserError
 from tunescope.models.family import family_names
 from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce import published
 from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
@@ -91,7 +92,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     bare = [record(model, batch, *KEPT) for batch in batches]
     cases = []
     for arm, scale in product(settings["arms"], settings["scales"]):
-        artifacts = initialised(model, parse(arm), None, unit["seed"])
+        artifacts = initialised(model, parse(published.begun(arm)), None, unit["seed"])
         for tensor in artifacts[0].tensors.values():
             tensor.mul_(scale)
         with attach(model, *artifacts), torch.no_grad():

@@ -85,7 +85,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.trial.train.loop import train
 
     bench = _bench(settings)
-    arm = ready(Arm("prefix", f"prefix:length={LENGTH}"), bench)
+    arm = ready(Arm("prefix", f"prefix:length={LENGTH},init_from=noise"), bench)
     todo = Job("", arm, (settings["rate"],) * len(arm.specs), unit["seed"], bench.plan.settings.steps)
     with torch.random.fork_rng(), attached(bench, todo, arm.specs) as tuned:
         torch.manual_seed(unit["seed"])

@@ -8,6 +8,7 @@ from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.world import World
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce import published
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
 
@@ -68,7 +69,9 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     given = lesson(recipe.curriculum.world, ("descending",), ROWS, seed)
     arms = [arm for arm in settings["plans"] if arm != "pretraining"]
     found = {"pretrained": unadapted(model, recipe.curriculum.world.length, tests)}
-    return found | {arm: adapted(model, arm, given, tests, course(settings, arm), seed) for arm in arms}
+    for arm in arms:
+        found[arm] = adapted(model, published.begun(arm), given, tests, course(settings, arm), seed)
+    return found
 
 
 def table(settings: Settings, found: Found) -> Table:

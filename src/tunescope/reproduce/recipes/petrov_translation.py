@@ -16,6 +16,7 @@ from tunescope.lab.worlds.dictionary import Language, Spelling, ids, keep, kept,
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce import published
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course
 
@@ -89,7 +90,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     tests = {str(language): ids(dictionary, language) for language in LANGUAGES}
     if arm == "pretrained":
         return dict(unadapted(model, dictionary.length, tests))
-    outcome = adapted(model, arm, lesson(dictionary, AFTER), tests, course(settings, arm), seed)
+    outcome = adapted(model, published.begun(arm), lesson(dictionary, AFTER), tests, course(settings, arm), seed)
     if arm != "full":
         times = 4 if arm == list(arms(settings["rank"]))[-1] else 1
         assert outcome["trained"] == times * settings["equal_parameters"], (arm, outcome["trained"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.models.family import family_names
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce import published
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for label, arm in settings["arms"].items():
         try:
-            artifacts = moved(model, parse(arm))
+            artifacts = moved(model, parse(published.begun(arm)))
         except UserError as refusal:
             found[label] = {"refused": str(refusal)}
             continue

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tunescope.tasks.facts import positions
 from tunescope.tasks.task import labelled
 from tunescope.trial.demos import draw
 
@@ -20,6 +21,23 @@ POOL = 512  # rows looked at
 PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are drawn from
 
 
+def with_usual(specs: Sequence[Any], bench: Bench) -> tuple[Any, ...]:
+    """The specs; one of which it is not said how it begins does so as demonstrations, where the model can read them."""
+    most = positions(bench.model.config, bench.tokenizer)
+    return tuple(
+        replace(spec, init_from=DEMOS) if _is_open(spec) and (most is None or _length(spec) <= most) else spec
+        for spec in specs
+    )
+
+
+def _is_open(spec: Any) -> bool:
+    return getattr(spec, "shows_rows", False) and spec.init_from is None
+
+
+def _length(spec: Spec) -> int:
+    return int(getattr(spec, str(spec.size)))
+
+
 def begun(specs: Sequence[Spec], bench: Bench, seed: int) -> tuple[Spec, ...]:
     """The specs; those that begin as demonstrations and have no text of their own get that of rows which fit."""
     return tuple(_begun(spec, bench, seed) for spec in specs)
@@ -28,7 +46,7 @@ def begun(specs: Sequence[Spec], bench: Bench, seed: int) -> tuple[Spec, ...]:
 def _begun(spec: Spec, bench: Bench, seed: int) -> Spec:
     if not spec.shows_rows or getattr(spec, "init_from", "") != DEMOS or getattr(spec, "text", ""):
         return spec
-    return replace(spec, text=text(bench, int(getattr(spec, str(spec.size))), seed))  # type: ignore[type-var]
+    return replace(spec, text=text(bench, _length(spec), seed))  # type: ignore[type-var]
 
 
 def text(bench: Bench, length: int, seed: int) -> str:
