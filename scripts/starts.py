@@ -11,27 +11,33 @@ import argparse
 import gzip
 import json
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 LENGTH = 24
 SIZES = {"train": 400, "dev": 80, "test": 160}
 WORDS = 25  # of a row at most, so that a step takes a second of a CPU
-TRAINING = ("--steps", "40", "--batch-size", "8", "--eval-every", "20", "--seeds", "2", "--halving")
-PREFIX = ("noise", "zero", "tokens", "text", "demos")
-SOFT = ("normal", "vocabulary", "text", "demos")
+TRAINING = ("--steps", "40", "--batch-size", "8", "--eval-every", "20", "--halving", "--beyond", "0")
+STARTS = {"prefix": ("noise", "zero", "tokens", "text", "demos"), "soft": ("normal", "vocabulary", "text", "demos")}
+FEWER = {"prefix": ("noise", "tokens", "demos"), "soft": ("vocabulary", "demos")}
 RESULT = Path("results/starts.json")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """files: of training and test rows. words: label_name -> the word that stands for it. told: what the task is."""
+    """files: of training and test rows. words: label_name -> the word that stands for it. told: what the task is.
+
+    seeds: how many. starts: of each method.
+    """
 
     files: tuple[str, str]
     words: dict[str, str]
     template: str
     told: str
+    seeds: int = 1
+    starts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FEWER)
 
 
 CORPORA = {
@@ -41,6 +47,8 @@ CORPORA = {
         "{text} It was",
         "Below are sentences from reviews of films. Say of each one whether the reviewer thinks that the film was "
         "great or terrible.",
+        seeds=2,
+        starts=STARTS,
     ),
     "trec": Corpus(
         ("trec/train.jsonl.gz", "trec/test.jsonl.gz"),
@@ -77,10 +85,20 @@ def main() -> None:
 def _compare(name: str, data: Path, model: str) -> None:
     corpus, run = CORPORA[name], _run(name)
     files = _cut(corpus, data, run.with_name(f"{run.name}-data"))
-    starts = [("prefix", one) for one in PREFIX] + [("soft", one) for one in SOFT]
-    arms = [_arm(corpus, method, start) for method, start in starts]
+    arms = [_arm(corpus, method, start) for method, starts in corpus.starts.items() for start in starts]
     rows = [files["train"], "--dev", files["dev"], "--test", files["test"]]
-    asked = ["--by", "words", "--template", corpus.template, "--forgetting", "none", *TRAINING]
+    asked = [
+        "--by",
+        "words",
+        "--template",
+        corpus.template,
+        "--forgetting",
+        "none",
+        "--seeds",
+        str(corpus.seeds),
+        *TRAINING,
+    ]
+    asked += ["--seeds", str(corpus.seeds), *TRAINING]
     command = ["tunescope", "compare", model, *rows, *asked, "--arms", "zero-shot", "demos:k=4", "lora:rank=1", *arms]
     subprocess.run([*command, "--out", str(run)], check=True)
 

@@ -26,6 +26,11 @@ def plan(**changes: Any) -> Plan:
     return Plan(model="m", data={"train": "t"}, task={"kind": "classification"}, **changes)
 
 
+def test_three_are_tried_unless_it_is_said_how_many_or_one_rate_is_given() -> None:
+    assert (plan().beyond, plan(beyond=1).beyond, plan(trials=1).beyond, plan(rates=(1e-3,)).beyond) == (3, 1, 0, 0)
+    assert plan(rates=(1e-3, 1e-2)).beyond == 3
+
+
 def ran(folder: Path, name: str, **options: Any) -> Any:
     if not (folder / "model").exists():
         tinyrun.write(folder)
@@ -105,7 +110,7 @@ def test_the_rule_is_that_of_the_best_trial_so_far(found: Any) -> None:
 
 def test_they_are_the_runs_of_the_same_rates_typed(folder: Path, found: Any) -> None:
     for name in ARMS[:2]:
-        typed = ran(folder, f"typed-{name[:4]}", arms=[name], learning_rates=tuple(rates(arms(found)[name])))
+        typed = ran(folder, f"typed-{name[:4]}", arms=[name], learning_rates=tuple(rates(arms(found)[name])), beyond=0)
         one, other = arms(typed)[name], arms(found)[name]
         assert one["learning_rate"] == other["learning_rate"] and one["score"] == other["score"]
         assert {trial["id"]: trial["dev"] for trial in one["trials"]} == {
@@ -114,7 +119,7 @@ def test_they_are_the_runs_of_the_same_rates_typed(folder: Path, found: Any) -> 
 
 
 def test_without_it_nothing_changes_and_the_edge_is_told(folder: Path) -> None:
-    plain = ran(folder, "plain")
+    plain = ran(folder, "plain", beyond=0)
     assert all(len(arms(plain)[name]["trials"]) == 2 for name in ARMS[:2])
     said = [line for line in str(plain).splitlines() if line.startswith("note: The ")]
     chosen = {name: arms(plain)[name]["learning_rate"] for name in ARMS[:2]}
@@ -146,11 +151,11 @@ def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, 
 
 
 def test_a_run_begun_before_there_was_such_an_option_goes_on(folder: Path) -> None:
-    begun = ran(folder, "older", arms=["lora:rank=2"])
+    begun = ran(folder, "older", arms=["lora:rank=2"], beyond=0)
     config = json.loads((begun.folder / "config.json").read_text())
     assert config.pop("beyond") == 0
     (begun.folder / "config.json").write_text(json.dumps(config))
-    assert ran(folder, "older", arms=["lora:rank=2"]).results["arms"] == begun.results["arms"]
+    assert ran(folder, "older", arms=["lora:rank=2"], beyond=0).results["arms"] == begun.results["arms"]
     with pytest.raises(UserError, match=r"another comparison \(it differs in: beyond\)"):
         ran(folder, "older", arms=["lora:rank=2"], beyond=1)
 
@@ -179,9 +184,9 @@ def test_one_that_diverges_past_the_end_costs_nothing(folder: Path) -> None:
 
 def test_what_it_takes_is_counted_and_the_command_says_it() -> None:
     whole = plan(beyond=2)
-    assert _runs(whole) == [500] * 7 and _runs(plan()) == [500] * 5
+    assert _runs(whole) == [500] * 7 and _runs(plan(beyond=0)) == [500] * 5
     assert sorted(_runs(plan(beyond=2, halving=True))) == [200] * 2 + [500] * 5
-    assert "--beyond 2" in command(check(whole)) and "--beyond" not in command(plan())
+    assert "--beyond 2" in command(check(whole)) and "--beyond 0" in command(plan(beyond=0))
 
 
 @pytest.mark.parametrize(
@@ -198,9 +203,8 @@ def test_what_it_cannot_be(changes: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_pilot_has_none() -> None:
-    with pytest.raises(UserError, match="--beyond has no effect in a pilot"):
-        piloted(plan(beyond=1))
+def test_a_pilot_tries_them_too() -> None:
+    assert piloted(plan(beyond=1)).past == 1
 
 
 def test_a_result_of_an_older_version_is_read(found: Any) -> None:
