@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TESTED = 300  # test rows of each known skill
-RECIPE = 1  # raise it when code changes what is learnt: the constants of `curriculum` and `architectures` are not fields
+RECIPE = (
+    1  # raise it when code changes what is learnt: the constants of `curriculum` and `architectures` are not fields
+)
 
 
 @dataclass(frozen=True)
