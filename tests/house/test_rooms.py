@@ -71,7 +71,15 @@ THINGS = (
         "training",
     ),
     *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected", "published", "quantised"),
-    *("registered", "seen", "typed", "unseen", "listed", "stored"),  # the thing that a file holds, in that state
+    *(
+        "registered",
+        "seen",
+        "tuned",
+        "typed",
+        "unseen",
+        "listed",
+        "stored",
+    ),  # the thing that a file holds, in that state
     *("saving", "writing"),  # to be called by what they hold
 )
 RULES: dict[str, Callable[[Path], list[str]]] = {

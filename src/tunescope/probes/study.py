@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from tunescope.attachment import saving
-from tunescope.attachment.attached import attach
+from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.saving import load
 from tunescope.data.read import read
 from tunescope.data.row import value
@@ -125,7 +125,7 @@ def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind
 
 
 def _batch(
-    model: PreTrainedModel, tuned: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+    model: PreTrainedModel, tuned: Attached, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> dict[str, Tensor]:
     """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
     start, end = templates.edges(tokenizer)
@@ -143,7 +143,7 @@ def _batch(
 
 
 def _check_room(
-    model: PreTrainedModel, tuned: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]
+    model: PreTrainedModel, tuned: Attached, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]
 ) -> None:
     limit = positions(model.config, tokenizer)
     for index, row in enumerate(rows, 1):
