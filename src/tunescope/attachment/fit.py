@@ -30,7 +30,7 @@ from tunescope.methods.artifact import (
     Spec,
     TokenContext,
 )
-from tunescope.methods.typed import check_fields
+from tunescope.methods.text_form import check_fields
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.quantised import check_readable, is_quantised

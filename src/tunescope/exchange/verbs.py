@@ -9,7 +9,7 @@ from tunescope.attachment import saving
 from tunescope.errors import UserError
 from tunescope.exchange import convert
 from tunescope.exchange.format import find_format
-from tunescope.methods.typed import show
+from tunescope.methods.text_form import show
 from tunescope.models.load import load_model
 from tunescope.system import files
 

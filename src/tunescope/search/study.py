@@ -14,8 +14,8 @@ from tunescope.attachment.saving import save
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import Text
-from tunescope.methods.typed import name_of
-from tunescope.methods.typed import show as shown_arm
+from tunescope.methods.text_form import name_of
+from tunescope.methods.text_form import show as shown_arm
 from tunescope.models.load import load_model
 from tunescope.report.text import clean
 from tunescope.report.verdict import stats
