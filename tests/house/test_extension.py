@@ -113,7 +113,7 @@ def test_no_list_names_the_methods() -> None:
         "attachment/attention/reach",
         "attachment/context_keys",
         "attachment/contexts",
-        "attachment/saving",
+        "attachment/artifact_folder",
         "attachment/site_hooks",
         "trial/budget",
     ):

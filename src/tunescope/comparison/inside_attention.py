@@ -87,7 +87,7 @@ def _best(standings: Sequence[Standing], group: str) -> Standing | None:
 
 def _seen(bench: Bench, one: Standing, folder: Path) -> Seen:
     """The arm's artifact of the first seed on the shortest development row, its answer left out."""
-    from tunescope.attachment.saving import load
+    from tunescope.attachment.artifact_folder import load
     from tunescope.probes.see import see
 
     artifacts = load(run_folder.folder(folder, one.runs[0]["id"]) / "artifact")

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import attach
-from tunescope.attachment.saving import load
 from tunescope.attachment.tuned import Tuned
 from tunescope.comparison.job import Job
 from tunescope.data.general_text import general_text

@@ -165,7 +165,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
-    from tunescope.attachment.saving import load
+    from tunescope.attachment.artifact_folder import load
 
     saved = run_folder.folder(folder, todo.id) / "artifact"
     if todo.arm.search is not None:
@@ -222,7 +222,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
 
 def _save(bench: Bench, todo: Job, work: Path, tuned: Tuned) -> dict[str, Any] | None:
     """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
-    from tunescope.attachment.saving import save
+    from tunescope.attachment.artifact_folder import save
 
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
     demonstrations = questions.demo_facts(todo.arm, bench, todo.seed, task)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import __version__
-from tunescope.attachment.saving import save
+from tunescope.attachment.artifact_folder import save
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import Text
