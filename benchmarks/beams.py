@@ -15,8 +15,8 @@ from typing import Any
 import tunescope as ts
 from benchmarks.tools.measuring import Check, Ratio, Result, alternating, compared
 from benchmarks.tools.models import Scale, gpt2
+from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.decode import written
-from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.task import Encoded
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -86,7 +86,7 @@ def tables(scale: Scale) -> tuple[list[Encoded], Any]:
 def decoder(network: Any, rows: list[Encoded], tokenizer: Any, tokens: int) -> Callable[[], None]:
     """Decodes the next batch at every call."""
     parts = itertools.cycle([rows[at : at + ROWS] for at in range(0, len(rows), ROWS)])
-    how = Writing(beams=BEAMS, min_new_tokens=tokens)
+    how = BeamSearch(beams=BEAMS, min_new_tokens=tokens)
 
     def decode() -> None:
         written(network, next(parts), tokenizer, how, tokens, ROWS)
@@ -99,7 +99,7 @@ def _changed(rows: list[Encoded], tokenizer: Any, scale: Scale) -> int:
     some, tokens = rows[:: max(1, len(rows) // 12)][:12], TOKENS[scale.name]
     network = model().double()
     with ts.attach(network, ts.Prefix(length=LENGTH)):
-        how = Writing(beams=BEAMS)
+        how = BeamSearch(beams=BEAMS)
         alone = written(network, some, tokenizer, how, tokens, 1)
         together = written(network, some, tokenizer, how, tokens, 12)
     return sum(a != b for a, b in zip(alone, together, strict=True))

@@ -21,7 +21,7 @@ from tunescope.attachment import attached
 from tunescope.attachment.fit import initialised
 from tunescope.attachment.merge import can_merge
 from tunescope.methods.artifact import Artifact, Context, Spec, TokenContext
-from tunescope.methods.typed import methods, parse
+from tunescope.methods.text_form import methods, parse
 from tunescope.models.anatomy import kind
 from tunescope.models.family import family_names, find_family
 

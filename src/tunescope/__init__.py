@@ -30,12 +30,12 @@ _PLACES = {
     "UserError": "tunescope.errors",
     "attach": "tunescope.attachment.attached",
     "compare": "tunescope.comparison.comparison",
-    "load": "tunescope.attachment.saving",
+    "load": "tunescope.attachment.artifact_folder",
     "lower": "tunescope.attachment.lower",
     "merge": "tunescope.attachment.merge",
     "record": "tunescope.attachment.attention.record",
     "resume": "tunescope.comparison.comparison",
-    "save": "tunescope.attachment.saving",
+    "save": "tunescope.attachment.artifact_folder",
 }
 
 __all__ = ["__version__", *_PLACES]

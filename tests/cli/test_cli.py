@@ -16,7 +16,7 @@ import pytest
 import tinyrun
 from commands import call
 
-from tunescope.cli import app
+from tunescope.cli import app, comparisons
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.errors import UserError
 from tunescope.trial import command as the_command
@@ -110,7 +110,7 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     seen = []
     done = SimpleNamespace(folder=None, results=None)
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
-    monkeypatch.setattr(app, "_show", lambda folder, results: None)
+    monkeypatch.setattr(comparisons, "print_run", lambda folder, results: None)
     monkeypatch.setattr(sys, "argv", shlex.split(the_command.command(asked)))
     handler = signal.getsignal(signal.SIGTERM)
     app.main()
@@ -287,8 +287,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tunescope, material, tmp_path):
     )
     while not list(tmp_path.glob("run/arms/*.tmp-*")):
         assert process.poll() is None
-        time.sleep(0.1)
-    time.sleep(1.0)  # a run begins with collecting garbage, and an interrupt within a __del__ is lost on Python
+        time.sleep(0.001)  # a run begins with collecting garbage, in which the interrupt shall land
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

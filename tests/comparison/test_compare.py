@@ -1,5 +1,6 @@
 """A whole comparison on a tiny model: the protocol, what is written, and what survives."""
 
+import copy
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from tunescope.comparison.comparison import ask, compare, resume
 from tunescope.comparison.standing import Standing, best_on_dev
 from tunescope.errors import UserError
 from tunescope.methods.deltas.lora import LoRA
+from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, run_folder, tensor_files
 from tunescope.trial import plan
 from tunescope.trial.arm import Arm
@@ -157,6 +159,23 @@ def test_the_best_artifact_is_kept_with_what_is_needed_to_use_it(done):
         about = json.loads((done.folder / "best" / "tunescope.json").read_text())["about"]
         assert about["task"]["template"] == "{text}\nLabel:"
         assert len(done.best()) == 1
+
+
+def test_the_artifact_that_an_unstable_verdict_names_is_there(bench, material, tmp_path):
+    rates = {"zero-shot": (0.5,), "soft": (0.55, 0.9, 0.56), "lora": (0.9, 0.9, 0.9)}
+    asked = question(material, arms=tuple(rates), seeds=(0, 1, 2), trials=1)
+    results = copy.deepcopy(on(bench, asked, tmp_path / "run").results)
+    results["comparisons"] = []
+    for one in results["arms"]:  # the scores are made up, so that one seed in three suffices
+        for entry, rate in zip(one["runs"], rates[one["name"]], strict=True):
+            entry["stats"] = [[float(row < rate * 600), float(row % 2), 0.0] for row in range(600)]
+            entry |= {"dev": rate, "test": {"accuracy": rate}}
+        one |= dict.fromkeys(("interval", "chosen", "near_best", "score"))
+    verdict = decide(results)
+    assert verdict["reason"] == "unstable"
+    (named,) = re.findall(r"\(RUN/(\S+)\)", verdict["sentences"][0])
+    about = json.loads((tmp_path / "run" / named / "tunescope.json").read_text())["about"]
+    assert (about["arm"], about["seed"]) == ("soft", 1)
 
 
 def test_results_and_page_hold_no_path_and_no_host(done, material):

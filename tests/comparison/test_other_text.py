@@ -13,9 +13,9 @@ import torch
 import transformers as tf
 
 from tunescope import report
+from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import attach
 from tunescope.attachment.guards.marks import attached_to
-from tunescope.attachment.saving import load
 from tunescope.comparison import comparison, estimate, other_text, preview, run
 from tunescope.comparison.comparison import compare
 from tunescope.comparison.other_text import of_arm

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from metric_tools import e2e, parted, ragged, score, segments
 from sacrebleu.metrics import BLEU
 
-from tunescope.data.scores import aggregate_many
+from tunescope.data.scores import of_sums
 
 
 @given(segments, st.booleans())
@@ -26,15 +26,15 @@ def test_bleu_from_summed_statistics_is_sacrebleus_with_any_number_of_references
     st.lists(st.integers(0, 3), min_size=5, max_size=5),
 )
 @settings(max_examples=200, deadline=None)
-def test_resampled_bleu_is_sacrebleus_of_the_resampled_sums(some, times):
+def test_bleu_of_any_sums_of_rows_is_sacrebleus(some, times):
     rows = []
     for length, matches, reference in some:
         totals = [max(0, length - n) for n in range(4)]
         rows.append([length, reference, *(min(m, t) for m, t in zip(matches, totals, strict=True)), *totals])
-    weights = [1, *times[: len(rows) - 1]]
-    sums = [sum(w * row[i] for w, row in zip(weights, rows, strict=True)) for i in range(10)]
+    repeats = [1, *times[: len(rows) - 1]]
+    sums = [sum(count * row[i] for count, row in zip(repeats, rows, strict=True)) for i in range(10)]
     oracle = BLEU.compute_bleu(sums[2:6], sums[6:], sums[0], sums[1], smooth_method="exp").score
-    got = aggregate_many("bleu", rows, [weights, weights])
+    got = of_sums("bleu", [sums, sums], [sum(repeats)] * 2)
     np.testing.assert_allclose(got, [oracle, oracle], rtol=0, atol=1e-9)
 
 

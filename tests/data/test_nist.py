@@ -5,7 +5,7 @@ from metric_tools import e2e, parted, score, segments
 from reference.nist import nist
 
 from tunescope.data.metrics.nist import tokens
-from tunescope.data.scores import aggregate_many, statistics
+from tunescope.data.scores import of_sums, statistics
 
 
 @given(segments)
@@ -20,11 +20,11 @@ def test_nist_of_e2e_texts_is_that_of_the_challenges_own_script():
     assert score("nist", *e2e()) == pytest.approx(6.859343071981116, abs=1e-9)
 
 
-def test_a_resample_keeps_the_information_of_the_whole_set():
+def test_other_sums_of_rows_keep_the_information_of_the_whole_set():
     outputs, references = ["a b c", "a d", "b"], [["a b c d"], ["a b d"], ["c b", "b a"]]
     stats = np.array(statistics("nist", outputs, references))
-    got = aggregate_many("nist", stats, [[1, 2, 0]])[0]
     sums = stats[0] + 2 * stats[1]
+    got = of_sums("nist", [sums], [3])[0]
     ratio = min(1, sums[5] / sums[10])
     expected = sum(sums[n] / max(sums[5 + n], 1) for n in range(5)) * 0.5 ** ((np.log(ratio) / np.log(1.5)) ** 2)
     assert got == pytest.approx(expected, abs=1e-12)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 import tunescope as ts
 from tunescope.exchange import convert, outgoing
 from tunescope.exchange.formats import embeds
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 
 TEXT = "A bad film, 2 + 2.\nLabel:"
 

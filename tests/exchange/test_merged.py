@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 import tunescope as ts
 from tunescope.exchange import convert
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.models.fingerprint import fingerprint
 
 UNBIASED = ("llama", "mistral", "qwen3", "gemma2", "t5")

@@ -7,7 +7,7 @@ import pytest
 import serving_tools as tools
 import torch
 
-from tunescope.methods.typed import methods
+from tunescope.methods.text_form import methods
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "serving.md").read_text("utf-8")
 

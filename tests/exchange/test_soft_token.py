@@ -15,7 +15,7 @@ from tokenizers import AddedToken
 import tunescope as ts
 from tunescope.exchange import convert
 from tunescope.exchange.serving import added_rows
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 
 TEXT = "A bad film, 2 + 2.\nLabel:"
 CHAT = "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"

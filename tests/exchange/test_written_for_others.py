@@ -16,7 +16,7 @@ import transformers as tf
 import tunescope as ts
 from tunescope.exchange import convert
 from tunescope.exchange.peft.config import CONFIG
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 
 
 def export(model: Any, arm: str, folder: Path) -> Any:

@@ -11,26 +11,26 @@ import transformers as tf
 from extension import CONTEXT, DELTA, FAMILY, forget
 
 import tunescope as ts
-from tunescope.methods import contexts, deltas, typed
+from tunescope.methods import contexts, deltas, text_form
 from tunescope.models import families
 from tunescope.trial.budget import count
 
 
 def test_a_delta_is_one_file(plugin_folder: Path) -> None:
     (plugin_folder / "deltas" / "scaling.py").write_text(DELTA)
-    (spec,) = typed.parse("scaling:sites=ffn.in")
-    assert typed.show([spec]) == "scaling:sites=ffn.in"
+    (spec,) = text_form.parse("scaling:sites=ffn.in")
+    assert text_form.show([spec]) == "scaling:sites=ffn.in"
     with pytest.raises(ts.UserError, match="Did you mean 'scaling'"):
-        typed.parse("scalling")
+        text_form.parse("scalling")
     model = tiny.make("gpt2")
     given = tiny.batch(model)
     with torch.no_grad():
         plain = tiny.output(model, given)
-    with ts.attach(model, *typed.parse("scaling+prefix:length=2+lora:rank=2")) as tuned:
+    with ts.attach(model, *text_form.parse("scaling+prefix:length=2+lora:rank=2")) as tuned:
         tuned.train()
         tiny.output(model, given).square().mean().backward()
         assert all(leaf.grad is not None for leaf in tuned.parameters())
-    assert count(model, typed.parse("scaling")).trained == 2 * (24 + 24 + 96)
+    assert count(model, text_form.parse("scaling")).trained == 2 * (24 + 24 + 96)
     with ts.attach(model, spec) as tuned, torch.no_grad():
         assert torch.equal(tiny.output(model, given), plain)
         for leaf in tuned.parameters():
@@ -47,7 +47,7 @@ def test_a_context_is_one_file(plugin_folder: Path) -> None:
     (plugin_folder / "contexts" / "repeated.py").write_text(CONTEXT)
     model = tiny.make("llama")
     given = tiny.batch(model)
-    with ts.attach(model, *typed.parse("repeated:length=4")) as tuned:
+    with ts.attach(model, *text_form.parse("repeated:length=4")) as tuned:
         tuned.train()
         tiny.output(model, given).square().mean().backward()
         assert all(leaf.grad.abs().max() > 0 for leaf in tuned.parameters())
@@ -63,7 +63,7 @@ def test_a_context_is_one_file(plugin_folder: Path) -> None:
         with ts.attach(model, *ts.lower(model, *artifacts)):
             got = tiny.real(given, tiny.output(model, given))
     torch.testing.assert_close(got, tiny.real(given, expected), rtol=0, atol=1e-12)
-    counts = count(model, typed.parse("repeated:length=4"))
+    counts = count(model, text_form.parse("repeated:length=4"))
     assert (counts.stored, counts.live) == (24, 4 * 2 * 2 * 12)
 
 
@@ -82,7 +82,7 @@ def test_a_family_is_one_file(plugin_folder: Path) -> None:
 def test_a_file_with_two_methods_is_an_error(plugin_folder: Path) -> None:
     (plugin_folder / "deltas" / "pair.py").write_text(DELTA + DELTA.replace("Scaling", "Other"))
     with pytest.raises(RuntimeError, match="has 2 public classes of kind Spec; a file is one"):
-        typed.methods()
+        text_form.methods()
 
 
 @pytest.mark.parametrize("path", sorted(Path(families.__path__[0]).glob("[a-z]*.py")), ids=lambda path: path.stem)
@@ -105,7 +105,7 @@ def test_no_list_names_the_methods() -> None:
     core = Path(ts.__file__).parent
     for name in (
         "methods/artifact",
-        "methods/typed",
+        "methods/text_form",
         "models/sites",
         "models/anatomy",
         "models/fingerprint",
@@ -113,11 +113,11 @@ def test_no_list_names_the_methods() -> None:
         "attachment/attention/reach",
         "attachment/context_keys",
         "attachment/contexts",
-        "attachment/saving",
+        "attachment/artifact_folder",
         "attachment/site_hooks",
         "trial/budget",
     ):
         path = core / f"{name}.py"
         tree = ast.parse(path.read_text())
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        assert not used & {method.__name__ for method in typed.methods().values()}, path
+        assert not used & {method.__name__ for method in text_form.methods().values()}, path

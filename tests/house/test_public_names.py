@@ -9,7 +9,7 @@ import tiny
 import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Spec
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 
 NAMES = {
     *("attach", "compare", "load", "lower", "merge", "record", "resume", "save"),

@@ -53,7 +53,7 @@ PLUGINS = {  # folder -> what every file there has
     "reproduce.recipes": ("TITLE", "SOURCE", "settings"),
 }
 # "pez+lora" is refused with a word on what pez is; the names of searches are listed for it, and nothing is imported.
-NAMED = ["tunescope.methods.typed names search.methods"]
+NAMED = ["tunescope.methods.text_form names search.methods"]
 DONE = (
     r"\w+(ing|ed|told|seen|given|found|known|shown|drawn|kept|made)|told|seen|given|found|known|shown|drawn|kept|made"
 )
@@ -71,8 +71,7 @@ THINGS = (
         "training",
     ),
     *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected", "published", "quantised"),
-    *("registered", "seen", "typed", "unseen", "listed", "stored"),  # the thing that a file holds, in that state
-    *("saving", "writing"),  # to be called by what they hold
+    *("registered", "seen", "tuned", "unseen", "listed", "stored"),  # the thing that a file holds, in that state
 )
 RULES: dict[str, Callable[[Path], list[str]]] = {
     "a room imports what its row of TABLE has": partial(room_rules.against_the_table, table=TABLE),

@@ -13,7 +13,7 @@ import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts import _network
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.models.anatomy import kind
 from tunescope.models.family import family_names, find_family
 

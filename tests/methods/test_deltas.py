@@ -16,7 +16,7 @@ from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState, attention
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
-from tunescope.methods.typed import methods, parse
+from tunescope.methods.text_form import methods, parse
 from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
 from tunescope.system import plugins

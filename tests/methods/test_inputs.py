@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import tunescope as ts
 from tunescope.attachment.attention.record import record
 from tunescope.lab.worlds.models import Shape, gpt2
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 
 
 def gpt2_map(model, name, which):

@@ -17,7 +17,7 @@ from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.record import record
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.reweight import Reweight
-from tunescope.methods.typed import parse, show
+from tunescope.methods.text_form import parse, show
 from tunescope.models.family import family_names, find_family
 from tunescope.probes.see import see
 from tunescope.tasks.kinds.generation import Generation

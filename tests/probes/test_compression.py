@@ -16,7 +16,7 @@ import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Anchors
-from tunescope.methods.typed import parse, show
+from tunescope.methods.text_form import parse, show
 from tunescope.models.family import family_names, find_family
 from tunescope.probes.anchors.compression import compress, kept, positions_of, random_sets, read, start_of, text_anchor
 from tunescope.tasks.prompts.demonstrations import Demonstration

@@ -69,7 +69,9 @@ STEADY = made("lora", "delta", (0.90, 0.901, 0.899))
 def test_a_context_that_was_found_once_suffices_though_its_mean_does_not():
     verdict = decide(asked(made("prefix", "context", (0.90, 0.55, 0.56)), STEADY))
     assert (verdict["answer"], verdict["reason"]) == ("context suffices", "unstable")
-    assert "prefix that suffices was found in 1 of 3 seeds: seed 0 (RUN/prefix0/artifact)" in verdict["sentences"][0]
+    assert (
+        "prefix that suffices was found in 1 of 3 seeds: seed 0 (RUN/arms/prefix0/artifact)" in verdict["sentences"][0]
+    )
     assert "another takes 3.0 tries on average, about 180 s" in verdict["sentences"][0]
     assert "prefix is unstable: it came near its best dev score in 1 of 3 seeds" in verdict["sentences"][1]
 

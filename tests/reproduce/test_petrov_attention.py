@@ -9,7 +9,7 @@ import torch
 
 import tunescope as ts
 from tunescope.attachment.attention.record import record
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.models.family import family_names
 from tunescope.reproduce.recipe import Ask, check
 from tunescope.reproduce.recipes import petrov_attention as recipe

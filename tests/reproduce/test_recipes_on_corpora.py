@@ -15,7 +15,7 @@ import transformers
 import tunescope as ts
 from tunescope.attachment import attached
 from tunescope.comparison.protocol import AllRefused
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_line, corpus_table, published, run
 from tunescope.reproduce.recipe import Ask, check, find, recipes

@@ -9,9 +9,9 @@ from unlisted import UNMAPPED, unlisted
 
 import tunescope as ts
 from tunescope.attachment.fit import initialised
-from tunescope.methods import typed
+from tunescope.methods import text_form
 from tunescope.methods.form import Form
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.models.family import family_names, find_family
 from tunescope.reproduce.recipe import Ask
 from tunescope.reproduce.recipes import unified_forms as recipe
@@ -105,7 +105,7 @@ def test_a_new_method_s_form_is_a_row_and_is_checked(plugin_folder):
     said = "\n    @property\n    def formula(self):\n        from tunescope.methods.form import Form\n"
     said += '        return Form("h * by", "sequential", "ffn", "change")\n'
     (plugin_folder / "deltas" / "scaling.py").write_text(DELTA + said)
-    typed.methods.cache_clear()
+    text_form.methods.cache_clear()
     arms = recipe.settings(Ask("unified-forms"))["arms"]
     assert arms["scaling"] == "scaling"
     outcome = recipe.work({**SETTINGS, "arms": {"scaling": "scaling"}}, {"family": "gpt2"})["arms"]

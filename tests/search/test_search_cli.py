@@ -93,7 +93,7 @@ def _check_artifact(material, folder, run):
     opened = open_bench(plan)
     (artifact,) = ts.load(folder)
     assert artifact.spec == ts.Text(text=run["found"]["text"])
-    from tunescope.methods.typed import parse
+    from tunescope.methods.text_form import parse
 
     assert parse(run["arm"]) == (artifact.spec,)
     with ts.attach(opened.model, artifact, tokenizer=opened.tokenizer):

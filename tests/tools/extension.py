@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tunescope.methods import contexts, deltas, typed
+from tunescope.methods import contexts, deltas, text_form
 from tunescope.models import families
 from tunescope.models.family import find_family
 
@@ -64,7 +64,7 @@ from tunescope.models.families.llama import FAMILY as FAMILY
 
 
 def forget() -> None:
-    for known in (typed.methods, typed.name_of, find_family):
+    for known in (text_form.methods, text_form.name_of, find_family):
         known.cache_clear()
     for name in ("deltas.scaling", "deltas.pair", "contexts.repeated"):
         sys.modules.pop(f"tunescope.methods.{name}", None)

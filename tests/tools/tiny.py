@@ -26,7 +26,7 @@ from tunescope.lab.worlds.families import (
     random_model,
 )
 from tunescope.methods.artifact import Artifact
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 
 __all__ = ["BART_LIKE", "BERT_LIKE", "DECODER", "LLAMA_LIKE", "VOCAB", "auto_class", "build", "configs"]
 

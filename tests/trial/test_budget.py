@@ -9,7 +9,7 @@ import transformers as tf
 
 import tunescope as ts
 from tunescope.attachment.fit import initialised
-from tunescope.methods.typed import methods, parse
+from tunescope.methods.text_form import methods, parse
 from tunescope.trial.budget import count, solve
 
 

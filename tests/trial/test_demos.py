@@ -14,7 +14,7 @@ from scipy.stats import entropy as scipy_entropy
 
 import tunescope as ts
 from tunescope.comparison import arms, comparison
-from tunescope.methods.typed import made
+from tunescope.methods.text_form import made
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.answers.decode import Sampling, greedy, sampled
 from tunescope.tasks.task import Encoded, Prediction

@@ -11,6 +11,7 @@ import torch
 from reference import demonstrations as literal
 
 import tunescope as ts
+from tunescope.attachment.tuned import Bare
 from tunescope.comparison import arms, estimate, job, run
 from tunescope.comparison.comparison import ask
 from tunescope.tasks.answers import ensemble
@@ -179,7 +180,7 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
 )
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
     arm = arms.ready(Arm("one", f"demos:k=1,{text}"), bench)
-    found = questions.predictions(arm, bench, run._Bare(), "test", 7)
+    found = questions.predictions(arm, bench, Bare(), "test", 7)
     own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
     for row in bench.splits.test:
         shown = draw.sets_of(arm.demos, bench, "test", len(expected), random)

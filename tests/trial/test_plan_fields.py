@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tunescope.cli import app
+from tunescope.cli import app, comparisons
 from tunescope.comparison.comparison import compare
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
@@ -97,7 +97,7 @@ def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monke
     seen: list[Plan] = []
     done = SimpleNamespace(folder=None, results=None)
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
-    monkeypatch.setattr(app, "_show", lambda folder, results: None)
+    monkeypatch.setattr(comparisons, "print_run", lambda folder, results: None)
     app.app(shlex.split(command(asked))[1:], exit_on_error=False, print_error=False, result_action="return_value")
     assert replace(seen[0], device="cpu") == asked
 

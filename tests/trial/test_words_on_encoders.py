@@ -12,7 +12,7 @@ import tunescope as ts
 from tunescope.comparison import arms, inside_attention
 from tunescope.comparison.comparison import ask, compare
 from tunescope.errors import UserError
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
 from tunescope.probes.anchors import study
 from tunescope.tasks.kinds.classification import Classification

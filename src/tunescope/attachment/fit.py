@@ -30,7 +30,7 @@ from tunescope.methods.artifact import (
     Spec,
     TokenContext,
 )
-from tunescope.methods.typed import check_fields
+from tunescope.methods.text_form import check_fields
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.quantised import check_readable, is_quantised
@@ -208,7 +208,7 @@ def check_fits(model: PreTrainedModel, artifact: Artifact, tokenizer: PreTrained
             f"{fingerprint(model)[:12]}): load the model it was tuned on."
         )
     if artifact.tokenizer is not None and tokenizer is not None:
-        from tunescope.attachment.saving import tokenizer_hash
+        from tunescope.attachment.artifact_folder import tokenizer_hash
 
         if artifact.tokenizer != tokenizer_hash(tokenizer):
             raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")

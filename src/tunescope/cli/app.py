@@ -1,24 +1,20 @@
 """The command line: each verb one thin function. torch and transformers are imported when a verb needs them."""
 
 import os
-import shlex
 import signal
 import sys
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
+from tunescope.cli import artifacts, comparisons, listings, studies
 from tunescope.errors import UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
-from tunescope.system.forkserver import begin, calm
-from tunescope.system.plugins import lines as lines_of
-
-PRELOAD = "tunescope.comparison.preload"
+from tunescope.system import plugins
+from tunescope.system.forkserver import calm
 
 app = App(
     name="tunescope",
@@ -29,6 +25,7 @@ app = App(
 )
 
 
+<<<<<<< HEAD
 @app.command
 def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
     """Compare everything on a small model made for it: no download, about three minutes.
@@ -403,39 +400,27 @@ def pull(repo: str, /, *, out: str, revision: str | None = None) -> None:
 
     done = hub.pull(repo, out, revision=revision)
     _say(f"pulled: {done.path} (commit {done.commit[:12]}): {done.arm}")
+=======
+def _listing(verb: Callable[..., Any], heading: str, lines: Sequence[str], name: str | None = None) -> None:
+    """The verb, with what it may be given listed at the end of its --help."""
+    app.command(verb, name, help_epilogue="\n\n".join([f"{heading}:", *lines]))
+>>>>>>> w-small
 
 
+for plain in (
+    *(comparisons.demo, comparisons.compare, comparisons.check, comparisons.resume, comparisons.report),
+    studies.reproduce,
+    *(artifacts.push, artifacts.pull),
+    *(listings.data, listings.arms, listings.doctor),
+):
+    app.command(plain)
+_listing(studies.probe, "Probes", names.lines())
+_listing(studies.anchors, "Sections", plugins.lines(names.DEMONSTRATIONS))
+_listing(studies.search, "Searches", plugins.lines("search.methods"))
+_listing(artifacts.export, "Formats", format_lines("write"))
+_listing(artifacts.import_, "Formats", format_lines("read"), "import")
 for verb in app:
     app[verb].help_format = "markdown"
-
-
-def _workers(model: str) -> int:
-    from tunescope.system import machine
-
-    return machine.default_workers(model)
-
-
-def _say(line: str) -> None:
-    """A line with words of foreign files in it, which shall not steer the terminal."""
-    from tunescope.report.text import visible
-
-    print(visible(line), flush=True)
-
-
-def _print(findings: Mapping[str, Any], page: Path) -> None:
-    from tunescope.report import terminal
-
-    for finding in findings.values():
-        print(f"\n{terminal.finding(finding)}")
-    print(f"\npage: {page}")
-
-
-def _show(folder: Path, results: Mapping[str, Any]) -> None:
-    from tunescope.report import terminal
-
-    print(f"{terminal.everything(results)}\n\npage: {folder / 'report.html'}")
-    if (folder / "best").exists():
-        print(f"best artifact: {folder / 'best'}")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from tunescope.methods.artifact import Spec
-from tunescope.methods.typed import FOLDERS, methods
+from tunescope.methods.text_form import FOLDERS, methods
 from tunescope.search.names import searches
 from tunescope.system import plugins
 

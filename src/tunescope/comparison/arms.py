@@ -8,7 +8,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import AttentionDelta, Context
 from tunescope.methods.deltas.full import Full
 from tunescope.methods.deltas.head import Head
-from tunescope.methods.typed import explicit, made, parse, show
+from tunescope.methods.text_form import explicit, made, parse, show
 from tunescope.search import names
 from tunescope.search.objective import check_answers
 from tunescope.system import plugins

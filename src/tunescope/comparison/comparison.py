@@ -44,7 +44,7 @@ class Comparison:
 
     def best(self) -> Any:
         """The best arm's artifacts, to give to `attach`."""
-        from tunescope.attachment.saving import load
+        from tunescope.attachment.artifact_folder import load
 
         if not (self.folder / "best").exists():
             raise UserError(f"{self.folder} has no artifact: its best arm is the model as it is.")

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import torch
 
+from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import arms, other_text
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.run import attached, problem_of
@@ -102,7 +102,7 @@ def _runs(plan: Plan) -> list[int]:
     return [plan.trial_steps] * rates + [steps] * len(plan.seeds)
 
 
-def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
+def _score_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
     """Of one row, from `SCORED` rows of the middle length."""
     rows = sorted(rows_of(bench, todo, tuned, "dev"), key=lambda row: len(row.input_ids))
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
@@ -113,7 +113,7 @@ def _score_seconds(bench: Bench, todo: Job, tuned: object) -> float:
     return times * _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
 
 
-def _other_seconds(bench: Bench, todo: Job, tuned: Any) -> float:
+def _other_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
     """Of all windows of the text that `--forgetting` is measured on, from one."""
     asked = other_text.windows(bench)
     if asked is None or not asked.rows or not (tuned.artifacts or todo.arm.label == ZERO_SHOT):

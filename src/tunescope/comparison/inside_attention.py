@@ -11,6 +11,7 @@ from tunescope.errors import UserError
 from tunescope.system import run_folder
 
 if TYPE_CHECKING:
+    from tunescope.attachment.attached import Attached
     from tunescope.comparison.standing import Standing
     from tunescope.probes.seen import Seen
     from tunescope.report.finding import AttentionMap
@@ -20,7 +21,7 @@ ROWS = 8
 LONGEST = 32  # tokens of the pictured row
 
 
-def mechanism(bench: Bench, rows: Sequence[Any], tuned: Any) -> dict[str, Any]:
+def mechanism(bench: Bench, rows: Sequence[Any], tuned: Attached) -> dict[str, Any]:
     """`tunescope.probes.mechanism` on the first rows that have room for it, input and target together as in training.
 
     Where they cannot be looked at, None and the reason: the arm's score does not hang on it.
@@ -34,7 +35,7 @@ def mechanism(bench: Bench, rows: Sequence[Any], tuned: Any) -> dict[str, Any]:
     return {name: found[name] for name in ("content_pattern_shift", "context_share", "reason")}
 
 
-def _whole(bench: Bench, rows: Sequence[Any], tuned: Any) -> list[Any]:
+def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
     """Rows are cut for decoding: with an answer longer than that allows for, not every one has a place in the model."""
     from tunescope.trial.bench import room
 
@@ -86,7 +87,7 @@ def _best(standings: Sequence[Standing], group: str) -> Standing | None:
 
 def _seen(bench: Bench, one: Standing, folder: Path) -> Seen:
     """The arm's artifact of the first seed on the shortest development row, its answer left out."""
-    from tunescope.attachment.saving import load
+    from tunescope.attachment.artifact_folder import load
     from tunescope.probes.see import see
 
     artifacts = load(run_folder.folder(folder, one.runs[0]["id"]) / "artifact")

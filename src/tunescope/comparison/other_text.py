@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import attach
-from tunescope.attachment.saving import load
+from tunescope.attachment.tuned import Tuned
 from tunescope.comparison.job import Job
 from tunescope.data.general_text import general_text
 from tunescope.errors import UserError
@@ -114,7 +115,7 @@ def _measured(bench: Bench, rows: Sequence[Ids], todo: Job, folder: Path) -> Jso
     return {"before": round(fmean(before), 6), "after": round(fmean(after), 6), "changes": changes, "reason": ""}
 
 
-def losses(bench: Bench, todo: Job, tuned: Any, rows: Sequence[Ids]) -> list[float]:
+def losses(bench: Bench, todo: Job, tuned: Tuned, rows: Sequence[Ids]) -> list[float]:
     """Each window's loss with what is attached in use.
 
     Raises:

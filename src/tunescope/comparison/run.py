@@ -4,18 +4,20 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tunescope.attachment.attached import attach
+from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import quick_to_train
+from tunescope.attachment.tuned import Bare, Tuned
 from tunescope.comparison import examples, inside_attention, other_text, score
 from tunescope.comparison.arms import passes
 from tunescope.comparison.job import Job
 from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact, Spec
 from tunescope.search.apply import made, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder
@@ -125,7 +127,7 @@ def _paused(todo: Job, state: State, memory: float) -> Outcome:
     return known | {"status": "paused", "reason": f"at step {state.step} of {todo.steps}, dev {state.best_score:.4g}"}
 
 
-def concluded(bench: Bench, todo: Job, work: Path, tuned: Any, state: State, memory: float) -> Outcome:
+def concluded(bench: Bench, todo: Job, work: Path, tuned: Tuned, state: State, memory: float) -> Outcome:
     """The outcome of a run that was trained, and its artifact in the folder."""
     demonstrations = _save(bench, todo, work, tuned)
     cut = score.cut(bench, todo, tuned, "train", "dev")
@@ -164,7 +166,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
-    from tunescope.attachment.saving import load
+    from tunescope.attachment.artifact_folder import load
 
     saved = run_folder.folder(folder, todo.id) / "artifact"
     if todo.arm.search is not None:
@@ -174,7 +176,7 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
         cut = score.cut(bench, todo, tuned, "test")
         looked = (
             inside_attention.mechanism(bench, score.rows_of(bench, todo, tuned, "dev"), tuned)
-            if saved.exists()
+            if isinstance(tuned, Attached)
             else None
         )
     return examples.of_run(bench, found.texts, found.whole) | {
@@ -183,14 +185,6 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
         "reading": found.figures | {"rows": len(found.stats)} if found.figures else None,
         "mechanism": looked,
     }
-
-
-@dataclass(frozen=True)
-class _Bare:
-    """Stands for what `attach` returns where nothing is attached."""
-
-    artifacts: tuple[Any, ...] = ()
-    positions: int = 0
 
 
 def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
@@ -203,16 +197,15 @@ def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
     return specs_at(todo.arm, bench, rows, todo.seed)
 
 
-def attached(bench: Bench, todo: Job, what: Sequence[Any]) -> AbstractContextManager[Any]:
+def attached(bench: Bench, todo: Job, what: Sequence[Spec | Artifact]) -> AbstractContextManager[Tuned]:
     if todo.arm.demos and todo.arm.demos.each:
         draw.source(todo.arm.demos, bench)  # rows are compared by the model as it is
     if not what:
-        return nullcontext(_Bare())
-    found: AbstractContextManager[Any] = attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
-    return found
+        return nullcontext(Bare())
+    return attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
 
 
-def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
+def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
     """The task on this model, as functions of rows by number."""
     rows = score.rows_of(bench, todo, tuned, "train")
     drawn = questions.drawn_rows(todo.arm, bench, tuned, todo.seed)
@@ -228,9 +221,9 @@ def problem_of(bench: Bench, todo: Job, tuned: Any) -> Problem:
     )
 
 
-def _save(bench: Bench, todo: Job, work: Path, tuned: Any) -> dict[str, Any] | None:
+def _save(bench: Bench, todo: Job, work: Path, tuned: Tuned) -> dict[str, Any] | None:
     """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
-    from tunescope.attachment.saving import save
+    from tunescope.attachment.artifact_folder import save
 
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
     demonstrations = questions.demo_facts(todo.arm, bench, todo.seed, task)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from tunescope.attachment.tuned import Tuned
 from tunescope.comparison.job import Job
 from tunescope.data import scores
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 
 
-def rows_of(bench: Bench, todo: Job, tuned: Any, part: str) -> list[Any]:
+def rows_of(bench: Bench, todo: Job, tuned: Tuned, part: str) -> list[Any]:
     return questions.rows_of(todo.arm, bench, tuned, part, todo.seed)
 
 
@@ -26,8 +27,8 @@ class Scored:
     figures: dict[str, float]
 
 
-def score(bench: Bench, todo: Job, tuned: Any, part: str) -> Scored:
-    training = getattr(tuned, "training", False)
+def score(bench: Bench, todo: Job, tuned: Tuned, part: str) -> Scored:
+    training = tuned.training
     if training:
         tuned.eval()
     predictions = questions.predictions(todo.arm, bench, tuned, part, todo.seed)
@@ -43,6 +44,6 @@ def _means(predictions: Sequence[Any]) -> dict[str, float]:
     return {name: fmean(one.figures[name] for one in predictions) for name in names}
 
 
-def cut(bench: Bench, todo: Job, tuned: Any, *parts: str) -> dict[str, int]:
+def cut(bench: Bench, todo: Job, tuned: Tuned, *parts: str) -> dict[str, int]:
     """Rows of each part that did not fit beside the context, and were cut."""
     return {part: sum(row.cut > 0 for row in rows_of(bench, todo, tuned, part)) for part in parts}

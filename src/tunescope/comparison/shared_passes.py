@@ -20,6 +20,7 @@ from torch import Tensor
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.bank.bank import Bank
+from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.bank.member import Member
 from tunescope.attachment.fit import initialised
 from tunescope.comparison import run as run_arm
@@ -112,7 +113,7 @@ def _whole_model() -> tuple[type, ...]:
     return (Full,)
 
 
-def _attached(bench: Bench, jobs: Sequence[Job]) -> Any:
+def _attached(bench: Bench, jobs: Sequence[Job]) -> Banked:
     """The model with every job's fresh artifacts under its id."""
     made = {
         todo.id: initialised(bench.model, specs_at(todo.arm, bench, (), todo.seed), bench.tokenizer, todo.seed)
@@ -121,7 +122,7 @@ def _attached(bench: Bench, jobs: Sequence[Job]) -> Any:
     return attach(bench.model, Bank(made), tokenizer=bench.tokenizer)
 
 
-def _problems(bench: Bench, jobs: Sequence[Job], tuned: Any) -> tuple[dict[str, Problem], Callable[..., Any]]:
+def _problems(bench: Bench, jobs: Sequence[Job], tuned: Banked) -> tuple[dict[str, Problem], Callable[..., Any]]:
     """Each job as it would be alone, and the losses of all in one pass."""
     members = {todo.id: Member(tuned, todo.id).train() for todo in jobs}
     problems, drawn = {}, {}
@@ -146,7 +147,7 @@ def _count(rows: Sequence[Any]) -> int:
     return sum(len(row.target_ids) if row.target_ids and row.slot is None else 1 for row in rows)
 
 
-def _score(bench: Bench, todo: Job, member: Any) -> float:
+def _score(bench: Bench, todo: Job, member: Member) -> float:
     with member.acting():
         return score.score(bench, todo, member, "dev").value if todo.scored else 0.0
 

@@ -27,7 +27,7 @@ class Metric:
     best: the value of a perfect output, or a usual size where there is none; the verdict's margin is a share of it.
     width: how many statistics a row has.
     stats: (outputs, references of each, lowercase) -> (rows, width). What depends on all references of the set, such as
-        the weights of NIST and CIDEr, is fixed here, and a resample does not change it.
+        the weights of NIST and CIDEr, is fixed here, and fewer rows do not change it.
     score: (sums (n, width), rows in each sum (n,)) -> (n,).
     higher_is_better: False for a count of errors, which cannot decide a comparison.
     needs: raises UserError, with what to type, where something that it runs on is not there.

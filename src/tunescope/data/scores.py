@@ -28,19 +28,8 @@ def aggregate(metric: str, stats: ArrayLike) -> dict[str, float]:
         UserError: an unknown metric, or no rows.
     """
     table = _table(metric, stats)
-    values = {metric: float(aggregate_many(metric, table, np.ones((1, len(table))))[0])}
+    values = {metric: float(of_sums(metric, [table.sum(0)], [len(table)])[0])}
     return {**values, **_per_class(table)} if metric == ACCURACY else values
-
-
-def aggregate_many(metric: str, stats: ArrayLike, weights: ArrayLike) -> Floats:
-    """(n_resamples,) values of the metric, each row counted as often as its weight says.
-
-    Args:
-        stats: (n_rows, width of the metric's statistics).
-        weights: (n_resamples, n_rows), not all zero in a resample.
-    """
-    table, times = _table(metric, stats), np.asarray(weights, dtype=np.float64)
-    return _score(metric)(times @ table, times.sum(-1))
 
 
 def of_sums(metric: str, sums: ArrayLike, counts: ArrayLike) -> Floats:

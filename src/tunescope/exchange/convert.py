@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tunescope.attachment.artifact_folder import tokenizer_hash
 from tunescope.attachment.fit import check_fits
 from tunescope.attachment.guards.marks import attached_to
-from tunescope.attachment.saving import tokenizer_hash
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.format import find_format

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tunescope.attachment.saving import MANIFEST, TENSORS, load
+from tunescope.attachment.artifact_folder import MANIFEST, TENSORS, load
 from tunescope.errors import UserError
-from tunescope.methods.typed import show
+from tunescope.methods.text_form import show
 from tunescope.report.card import CardFacts, card
 from tunescope.report.text import clean, has_secret, paths, strings
 from tunescope.system import files

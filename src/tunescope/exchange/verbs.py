@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tunescope.attachment import saving
+from tunescope.attachment import artifact_folder
 from tunescope.errors import UserError
 from tunescope.exchange import convert
 from tunescope.exchange.format import find_format
-from tunescope.methods.typed import show
+from tunescope.methods.text_form import show
 from tunescope.models.load import load_model
 from tunescope.system import files
 
@@ -21,8 +21,8 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
         UserError: as `tunescope.exchange.convert.export`, and where the artifact or the model cannot be read.
     """
     find_format(to, "write")
-    artifacts = saving.load(artifact)
-    about = saving.read_manifest(Path(artifact)).get("about") or {}
+    artifacts = artifact_folder.load(artifact)
+    about = artifact_folder.read_manifest(Path(artifact)).get("about") or {}
     answers = (about.get("task") or {}).get("by")
     base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
     with files.errors_told(out):
@@ -47,7 +47,7 @@ def imported(folder: str, form: str, model: str, out: str) -> Iterator[str]:
     found = convert.read(folder, form=form, model=base, tokenizer=tokenizer)
     about = {"imported": {"from": form, "notes": found.notes}}
     with files.errors_told(out):
-        saving.save(out, found.artifacts, model=base, tokenizer=tokenizer, about=about)
+        artifact_folder.save(out, found.artifacts, model=base, tokenizer=tokenizer, about=about)
     yield f"read: {show([artifact.spec for artifact in found.artifacts])}"
     yield from (f"note: {note}" for note in found.notes)
     yield f"written: {out}"

@@ -15,7 +15,7 @@ from tunescope.attachment.attention.record import Call, record, record_calls, re
 from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
-from tunescope.methods.typed import show
+from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import first_position, text_positions
 from tunescope.probes.maps import maps, vocabulary

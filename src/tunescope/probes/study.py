@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from tunescope.attachment import saving
-from tunescope.attachment.attached import attach
-from tunescope.attachment.saving import load
+from tunescope.attachment import artifact_folder
+from tunescope.attachment.artifact_folder import load
+from tunescope.attachment.attached import Attached, attach
 from tunescope.data.read import read
 from tunescope.data.row import value
 from tunescope.errors import UserError
@@ -108,7 +108,7 @@ def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind
     if request.data is None:
         return list(request.texts)
     rows = read(request.data)[: request.rows or ROWS]
-    task = (saving.read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
+    task = (artifact_folder.read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
     template = task.get("template")
     if template is not None and task.get("by") == "words":
         template = place(template, tokenizer, model_kind).template
@@ -125,7 +125,7 @@ def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind
 
 
 def _batch(
-    model: PreTrainedModel, tuned: Any, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+    model: PreTrainedModel, tuned: Attached, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
 ) -> dict[str, Tensor]:
     """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
     start, end = templates.edges(tokenizer)
@@ -143,7 +143,7 @@ def _batch(
 
 
 def _check_room(
-    model: PreTrainedModel, tuned: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]
+    model: PreTrainedModel, tuned: Attached, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Sequence[int]]
 ) -> None:
     limit = positions(model.config, tokenizer)
     for index, row in enumerate(rows, 1):

@@ -134,7 +134,7 @@ def scaled_lora(settings: Settings, arm: str, share: float, scale: float) -> tup
 
 
 def _size(settings: Settings, arm: str, share: float) -> int:
-    from tunescope.methods.typed import explicit, parse
+    from tunescope.methods.text_form import explicit, parse
     from tunescope.trial.budget import solve
 
     model = load_model(settings["model"])[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from tunescope.errors import UserError
-from tunescope.methods import typed
+from tunescope.methods import text_form
 from tunescope.search.search import Search
 from tunescope.system import plugins
 
@@ -26,13 +26,13 @@ def find(name: str) -> type[Search]:
 
 def parse(text: str) -> Search:
     """ "pez:length=10,rate=0.1" -> the search, as its constructor gives it. Raises UserError for what is not known."""
-    found: Search = typed.built(text, searches(), "--method", "search")
+    found: Search = text_form.built(text, searches(), "--method", "search")
     return found
 
 
 def show(found: Search) -> str:
     """`parse(show(found)) == found`. Fields at their defaults are left out."""
-    return typed.shown(found, lambda text: parse(text) == found)
+    return text_form.shown(found, lambda text: parse(text) == found)
 
 
 def listed(texts: tuple[str, ...]) -> list[Search]:

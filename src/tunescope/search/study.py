@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import __version__
-from tunescope.attachment.saving import save
+from tunescope.attachment.artifact_folder import save
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import Text
-from tunescope.methods.typed import name_of
-from tunescope.methods.typed import show as shown_arm
+from tunescope.methods.text_form import name_of
+from tunescope.methods.text_form import show as shown_arm
 from tunescope.models.load import load_model
 from tunescope.report.text import clean
 from tunescope.report.verdict import stats

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from tunescope.system import cgroup
+from tunescope.system.interrupts import interrupts_held
 
 
 def versions() -> dict[str, str]:
@@ -112,7 +113,8 @@ def memory_meter(device: torch.device) -> Callable[[], float]:
 
 def _return_freed_memory() -> None:
     """Without this the memory an earlier run freed hides what the next one takes."""
-    gc.collect(1)  # of everything takes longer than a small run
+    with interrupts_held():
+        gc.collect(1)  # of everything takes longer than a small run
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):

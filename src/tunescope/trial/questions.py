@@ -16,6 +16,7 @@ from tunescope.trial.demos.order import ordered
 from tunescope.trial.demos.spec import Demos, Shown
 
 if TYPE_CHECKING:
+    from tunescope.attachment.tuned import Tuned
     from tunescope.tasks.prompts.chain import Chain
     from tunescope.tasks.task import Task
     from tunescope.trial.arm import Ready
@@ -75,7 +76,7 @@ def _tried(demos: Demos, task: Task, bench: Bench, rows: tuple[int, ...], seed: 
     return Shown(found.rows, found.to_json())
 
 
-def task_of(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Any:
+def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Any:
     """The task as the arm asks it, with the arm's artifacts attached; with the one prior of one block in front."""
     from tunescope.trial.bench import room
 
@@ -84,7 +85,7 @@ def task_of(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Any:
     return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
-def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> list[Any]:
+def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> list[Any]:
     """The rows of a part as the arm's model reads them; the first draw, where several answer."""
     from tunescope.trial.bench import room
 
@@ -94,7 +95,7 @@ def rows_of(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> list[
     return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
 
 
-def drawn_rows(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Callable[[list[int]], list[Any]]:
+def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[list[int]], list[Any]]:
     """Numbers of training rows -> what the model is trained on; demonstrations of their own are drawn at each call."""
     if arm.demos and arm.demos.each and arm.demos.draws:
         return _own(arm, bench, tuned).drawn_now
@@ -102,7 +103,7 @@ def drawn_rows(arm: Ready, bench: Bench, tuned: Any, seed: int) -> Callable[[lis
     return lambda chosen: [rows[index] for index in chosen]
 
 
-def predictions(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> Sequence[Any]:
+def predictions(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> Sequence[Any]:
     """What the arm answers to the rows of a part."""
     from tunescope.tasks.answers import ensemble
 
@@ -115,13 +116,13 @@ def predictions(arm: Ready, bench: Bench, tuned: Any, part: str, seed: int) -> S
     return found
 
 
-def _own(arm: Ready, bench: Bench, tuned: Any) -> own_demos.Asking:
+def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.Asking:
     assert arm.demos is not None
     task = asked(bench.task, arm.demos, arm.chain)
     return own_demos.Asking(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
 
 
-def begun(arm: Ready, tuned: Any) -> bool:
+def begun(arm: Ready, tuned: Tuned) -> bool:
     """Whether a text in front has begun the sequence already."""
     from tunescope.methods.contexts.anchors import Anchors
     from tunescope.methods.contexts.text import Text

@@ -88,7 +88,7 @@ class Hot:
         return [(entry.name, ready) for entry, ready in zip(held, self.get(held), strict=True)]
 
     def _make(self, entry: Entry) -> Ready:
-        from tunescope.attachment.saving import load
+        from tunescope.attachment.artifact_folder import load
 
         model, tokenizer, seed = self._made
         read: Sequence[Spec | Artifact] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Self
 
 from torch import Tensor
 
@@ -35,12 +35,12 @@ class Member:
         found = self.bank.named_parameters()
         return {name.removeprefix(start): value for name, value in found.items() if name.startswith(start)}
 
-    def train(self, mode: bool = True) -> Any:
+    def train(self, mode: bool = True) -> Self:
         """Gradients of these tensors on (or off), and dropout of the bank's deltas."""
         self.training = self.bank.training = mode
         for value in self.named_parameters().values():
             value.requires_grad_(mode)
         return self
 
-    def eval(self) -> Any:
+    def eval(self) -> Self:
         return self.train(False)

@@ -16,7 +16,7 @@ WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 OUTPUT_START = "_tunescope_output_start"  # the column of the input's last token, while `generate` runs
 
 
-def attached_to(model: PreTrainedModel) -> Any:
+def attached_to(model: PreTrainedModel) -> object:
     """What is attached to the model, an `Attached` or a `Banked`; None for a bare model."""
     return model.__dict__.get(ATTACHED)
 
@@ -27,7 +27,7 @@ def wants_output_start(model: PreTrainedModel) -> bool:
 
 
 @contextmanager
-def marked(model: PreTrainedModel, tuned: Any, *, wants_output_start: bool, in_weights: bool) -> Iterator[None]:
+def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, in_weights: bool) -> Iterator[None]:
     """The model holds what is attached to it, so that it stays attached when nobody else does.
 
     in_weights: all of it stands in the model's own parameters, which its `save_pretrained` then saves as they are.

@@ -1,7 +1,7 @@
 """CIDEr (Vedantam et al. 2015) as COCO's caption metrics and the E2E challenge's script compute it: CIDEr-D.
 
-It is the mean of the rows' own scores once the weights of n-grams are taken from all references of the set, so a
-resample of rows keeps those weights: an interval is over rows, not over sets of references.
+It is the mean of the rows' own scores once the weights of n-grams are taken from all references of the set, so the
+score of fewer rows keeps those weights: an interval is over rows, not over sets of references.
 """
 
 from __future__ import annotations

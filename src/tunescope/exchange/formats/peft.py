@@ -22,7 +22,7 @@ from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.deltas.lora import LoRA
-from tunescope.methods.typed import name_of
+from tunescope.methods.text_form import name_of
 from tunescope.models.anatomy import anatomy
 from tunescope.system import files
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope import __version__
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
-from tunescope.methods.typed import name_of
+from tunescope.methods.text_form import name_of
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import model_name
 from tunescope.system import files

@@ -6,7 +6,7 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import AttentionDelta, KVContext, SiteDelta, Spec, TokenContext
-from tunescope.methods.typed import name_of
+from tunescope.methods.text_form import name_of
 from tunescope.models.anatomy import anatomy
 
 KEPT = "keep it as it is, and attach it in Python"

@@ -9,7 +9,7 @@ import torch
 
 from tunescope.attachment.attached import attach
 from tunescope.lab.worlds.lessons import Lesson, exact, problem
-from tunescope.methods.typed import parse
+from tunescope.methods.text_form import parse
 from tunescope.trial.train.loop import Diverged, train
 from tunescope.trial.train.settings import Settings
 

@@ -98,41 +98,37 @@ def _gpt2(body: Body, words: dict[str, Any]) -> tuple[Any, Any]:
     return config, tf.GPT2LMHeadModel
 
 
+def _sizes(body: Body, wider: int) -> dict[str, int]:
+    """What most configurations call the sizes; the feed-forward layer is so many times wider than the rest."""
+    return {
+        "hidden_size": body.width,
+        "intermediate_size": wider * body.width,
+        "num_hidden_layers": body.layers,
+        "num_attention_heads": body.heads,
+        "max_position_embeddings": POSITIONS,
+    }
+
+
 def _llama(body: Body, words: dict[str, Any]) -> tuple[Any, Any]:
     """Two query heads share a key head, where there are two."""
     config = tf.LlamaConfig(
         **words,
-        hidden_size=body.width,
-        intermediate_size=2 * body.width,
-        num_hidden_layers=body.layers,
-        num_attention_heads=body.heads,
+        **_sizes(body, 2),
         num_key_value_heads=max(1, body.heads // 2),
-        max_position_embeddings=POSITIONS,
         tie_word_embeddings=False,
     )
     return config, tf.LlamaForCausalLM
 
 
 def _gpt_neox(body: Body, words: dict[str, Any]) -> tuple[Any, Any]:
-    config = tf.GPTNeoXConfig(
-        **words,
-        hidden_size=body.width,
-        intermediate_size=4 * body.width,
-        num_hidden_layers=body.layers,
-        num_attention_heads=body.heads,
-        max_position_embeddings=POSITIONS,
-    )
+    config = tf.GPTNeoXConfig(**words, **_sizes(body, 4))
     return config, tf.GPTNeoXForCausalLM
 
 
 def _bert(body: Body, words: dict[str, Any]) -> tuple[Any, Any]:
     config = tf.BertConfig(
         **words,
-        hidden_size=body.width,
-        intermediate_size=4 * body.width,
-        num_hidden_layers=body.layers,
-        num_attention_heads=body.heads,
-        max_position_embeddings=POSITIONS,
+        **_sizes(body, 4),
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )

@@ -45,7 +45,7 @@ def unstable_context(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> str:
     """That a run which suffices was found, where it lies, and what another would cost."""
     assert context.near_best is not None and context.chosen is not None and e.chosen_context is not None
     near, seeds = context.near_best
-    where = f" (RUN/{context.chosen['id']}/artifact)" if context.chosen.get("id") else ""
+    where = f" (RUN/arms/{context.chosen['id']}/artifact)" if context.chosen.get("id") else ""
     cost = f", about {context.seconds * seeds / near:.0f} s" if context.seconds else ""
     tries = f"another takes {seeds / near:.1f} tries on average{cost}"
     return (

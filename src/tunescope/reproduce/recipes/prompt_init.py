@@ -57,9 +57,9 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     """The share of the labels' tokens near a virtual token, as the prompt begins and in the best run's; its "words"."""
+    from tunescope.attachment.artifact_folder import load
     from tunescope.attachment.attached import attach
-    from tunescope.attachment.saving import load
-    from tunescope.methods.typed import parse
+    from tunescope.methods.text_form import parse
 
     model, words = load_model(settings["model"])
     asked = [words(label, add_special_tokens=False)["input_ids"] for label in settings["labels"]]

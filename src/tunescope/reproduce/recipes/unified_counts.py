@@ -111,7 +111,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from tunescope.methods.typed import parse
+    from tunescope.methods.text_form import parse
     from tunescope.trial.budget import count
 
     model = without_weights(settings["models"][unit["model"]])

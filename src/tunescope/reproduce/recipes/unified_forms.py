@@ -79,7 +79,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.lab.worlds.families import random_model
-    from tunescope.methods.typed import parse
+    from tunescope.methods.text_form import parse
     from tunescope.reproduce.recipes._literal_forms import compared, moved
 
     model = random_model(unit["family"])
@@ -123,7 +123,7 @@ def table(settings: Settings, found: Found) -> Table:
 
 def _said(arm: str, paper: tuple[str, ...]) -> list[Cell]:
     """The four dimensions in the methods' own words, those of methods attached together one after the other."""
-    from tunescope.methods.typed import parse
+    from tunescope.methods.text_form import parse
 
     forms = [spec.formula for spec in parse(arm)]
     said = ["; ".join(dict.fromkeys(words)) for words in zip(*(form for form in forms if form), strict=True)]
@@ -150,7 +150,7 @@ def _kind(name: str) -> str:
 
 def _methods() -> tuple[list[str], list[str]]:
     """The methods that state a form with their fields as they are, and those that do not."""
-    from tunescope.methods.typed import methods
+    from tunescope.methods.text_form import methods
 
     stated = {name: method().formula is not None for name, method in methods().items()}
     return [name for name, does in stated.items() if does], [name for name, does in stated.items() if not does]

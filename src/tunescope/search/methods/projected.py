@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
+from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.context_keys import embedder
-from tunescope.attachment.saving import load
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
+from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.likelihood import shifted_right
-from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.prompts.languages import has_languages
 from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
@@ -34,20 +34,20 @@ def greedy(
     batch_size: int,
 ) -> list[str]:
     """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
-    return written(model, rows, tokenizer, Writing(), max_new_tokens, batch_size)
+    return written(model, rows, tokenizer, BeamSearch(), max_new_tokens, batch_size)
 
 
 def written(
     model: PreTrainedModel,
     rows: Sequence[Encoded],
     tokenizer: PreTrainedTokenizerBase,
-    writing: Writing,
+    search: BeamSearch,
     max_new_tokens: int,
     batch_size: int,
 ) -> list[str]:
-    """The same, as `writing` says: of beams, the text of the best one."""
-    how = writing.keywords() | {"max_new_tokens": max_new_tokens}
-    return _texts(model, rows, tokenizer, how, batch_size, writing.no_repeat_ngram)
+    """The same, as `search` says: of beams, the text of the best one."""
+    how = search.keywords() | {"max_new_tokens": max_new_tokens}
+    return _texts(model, rows, tokenizer, how, batch_size, search.no_repeat_ngram)
 
 
 def sampled(

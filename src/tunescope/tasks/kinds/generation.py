@@ -12,7 +12,7 @@ from tunescope.data.metric import find_metric
 from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
-from tunescope.tasks.answers.writing import Writing
+from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
 from tunescope.tasks.prompts import languages, templates
@@ -39,7 +39,7 @@ class Generation(Task):
     also: further metrics, told of the test outputs.
     blank_ends: an answer ends at its first blank line, as a demonstration does: a model that was not tuned has
         learned no other end, and writes the next example. False, by ``prepare``, where a training target has one.
-    beams, length_penalty, min_new_tokens, no_repeat_ngram: see `Writing`.
+    beams, length_penalty, min_new_tokens, no_repeat_ngram: see `BeamSearch`.
     label_smoothing, z_loss: of the training, see `Objective`; losses that are told include them.
     source_language, target_language: for a tokenizer that marks them, see `languages`; "" leaves it as it is.
     """
@@ -79,7 +79,7 @@ class Generation(Task):
 
     def __post_init__(self) -> None:
         _check_metrics(self.metric, self.also, self.lowercase)
-        self.writing()
+        self.beam_search()
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UserError(f"Generation(max_new_tokens={self.max_new_tokens}) must be at least 1.")
         if not 0 <= self.label_smoothing < 1 or self.z_loss < 0:
@@ -118,8 +118,8 @@ class Generation(Task):
             lengths = sorted(map(len, self._targets(tokenizer, texts, model_kind)))
             usual = lengths[ceil(0.99 * len(lengths)) - 1]
             longest = usual + max(4, usual // 10)
-        self.writing().check(longest, tokenizer.eos_token_id is not None)
-        notes = [self.writing().note(longest), *languages.notes(tokenizer, self)]
+        self.beam_search().check(longest, tokenizer.eos_token_id is not None)
+        notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self)]
         blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
         if blank and self.blank_ends:
             notes.append(
@@ -192,7 +192,7 @@ class Generation(Task):
         from tunescope.data.scores import statistics
         from tunescope.tasks.answers.decode import written
 
-        texts = written(model, rows, tokenizer, self.writing(), self._longest(), batch_size)
+        texts = written(model, rows, tokenizer, self.beam_search(), self._longest(), batch_size)
         texts = [BLANK.split(text, 1)[0] for text in texts] if self.blank_ends else texts
         stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
         return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
@@ -203,9 +203,9 @@ class Generation(Task):
 
         return Objective(self.label_smoothing, self.z_loss)
 
-    def writing(self) -> Writing:
+    def beam_search(self) -> BeamSearch:
         """How answers are looked for."""
-        return Writing(self.beams, self.length_penalty, self.min_new_tokens, self.no_repeat_ngram)
+        return BeamSearch(self.beams, self.length_penalty, self.min_new_tokens, self.no_repeat_ngram)
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
@@ -228,7 +228,7 @@ class Generation(Task):
             "template": self.template,
             "max_new_tokens": self.max_new_tokens,
             "blank_ends": self.blank_ends,
-            **asdict(self.writing()),
+            **asdict(self.beam_search()),
             "label_smoothing": self.label_smoothing,
             "z_loss": self.z_loss,
             "source_language": self.source_language,

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment import saving
+from tunescope.attachment import artifact_folder
 from tunescope.attachment.fit import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
@@ -26,21 +26,21 @@ def saved(tmp_path: Path) -> Path:
 
 
 def changed(folder: Path, **values: Any) -> Path:
-    manifest = json.loads((folder / saving.MANIFEST).read_text())
-    (folder / saving.MANIFEST).write_text(json.dumps(manifest | values))
+    manifest = json.loads((folder / artifact_folder.MANIFEST).read_text())
+    (folder / artifact_folder.MANIFEST).write_text(json.dumps(manifest | values))
     return folder
 
 
 def test_a_folder_says_what_it_holds(saved: Path) -> None:
-    assert {path.name for path in saved.iterdir()} == {saving.TENSORS, saving.MANIFEST}
-    manifest = json.loads((saved / saving.MANIFEST).read_text())
+    assert {path.name for path in saved.iterdir()} == {artifact_folder.TENSORS, artifact_folder.MANIFEST}
+    manifest = json.loads((saved / artifact_folder.MANIFEST).read_text())
     assert [entry["method"] for entry in manifest["artifacts"]] == ["prefix", "lora"]
     assert manifest["artifacts"][1]["fields"]["rank"] == 2
     assert manifest["about"] == {"score": 0.5}
     assert manifest["base"] == {"fingerprint": fingerprint(tiny.make("gpt2")), "model_type": "gpt2"}
-    tensors = load_file(saved / saving.TENSORS)
+    tensors = load_file(saved / artifact_folder.TENSORS)
     assert {name.partition("/")[0] for name in tensors} == {"0", "1"}
-    assert "/work" not in (saved / saving.MANIFEST).read_text()
+    assert "/work" not in (saved / artifact_folder.MANIFEST).read_text()
 
 
 def test_nothing_is_overwritten_and_a_failed_save_leaves_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,13 +86,13 @@ def test_another_base_or_tokenizer_or_shape_is_refused(saved: Path) -> None:
 
 
 def test_damage_is_named(saved: Path) -> None:
-    tensors = saved / saving.TENSORS
+    tensors = saved / artifact_folder.TENSORS
     data = bytearray(tensors.read_bytes())
     data[-1] ^= 1
     tensors.write_bytes(bytes(data))
     with pytest.raises(ts.UserError, match=r"is damaged: its sha256 is not the one in tunescope.json"):
         ts.load(saved)
-    (saved / saving.MANIFEST).write_text("{")
+    (saved / artifact_folder.MANIFEST).write_text("{")
     with pytest.raises(ts.UserError, match="not readable as JSON: the folder is damaged"):
         ts.load(saved)
     tensors.unlink()
@@ -101,7 +101,7 @@ def test_damage_is_named(saved: Path) -> None:
     with pytest.raises(ts.UserError, match=r"is no saved artifact: tunescope\.json is not there"):
         ts.load(saved.parent)
     with pytest.raises(ts.UserError, match=r"tunescope\.json is no saved artifact, which is a folder: it is a file"):
-        ts.load(saved / saving.MANIFEST)
+        ts.load(saved / artifact_folder.MANIFEST)
 
 
 def test_a_newer_format_and_a_method_that_is_not_here_are_refused(saved: Path) -> None:
@@ -210,8 +210,8 @@ def test_an_error_while_a_folder_is_filled_is_its_own(tmp_path: Path) -> None:
 
 
 def test_tensors_that_are_a_folder_are_named(saved: Path) -> None:
-    (saved / saving.TENSORS).unlink()
-    (saved / saving.TENSORS).mkdir()
+    (saved / artifact_folder.TENSORS).unlink()
+    (saved / artifact_folder.TENSORS).mkdir()
     with pytest.raises(ts.UserError, match=r"tensors.safetensors cannot be read \(Is a directory\): it is damaged"):
         ts.load(saved)
 

@@ -11,15 +11,15 @@ import tunescope as ts
 from tunescope.attachment import context_keys
 from tunescope.data.row import Row
 from tunescope.errors import UserError
+from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.decode import written
-from tunescope.tasks.answers.writing import Writing
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.task import Encoded
 
 PROMPTS = [(5, 17, 23, 8, 61), (90,), (3, 4, 5, 6, 7, 8, 9), (11, 12)]
 ROWS = [Encoded(1, ids, (7, 2), None, (), "") for ids in PROMPTS]
 TEXT = "a terrible film"
-BEAMS = Writing(beams=4, length_penalty=0.4, min_new_tokens=2)
+BEAMS = BeamSearch(beams=4, length_penalty=0.4, min_new_tokens=2)
 
 
 class Plain:
@@ -59,8 +59,8 @@ def oracle(network, given, longest=9):
     return answers
 
 
-def ours(network, writing=BEAMS, batch_size=3):
-    return written(network, ROWS, Plain(), writing, 9, batch_size)
+def ours(network, search=BEAMS, batch_size=3):
+    return written(network, ROWS, Plain(), search, 9, batch_size)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart"])
@@ -68,7 +68,7 @@ def test_beams_of_a_padded_batch_are_those_of_each_row_alone(name):
     network = likely(name)
     expected = oracle(network, [{"input_ids": torch.tensor([ids])} for ids in PROMPTS])
     assert ours(network) == expected
-    assert expected != ours(network, Writing())
+    assert expected != ours(network, BeamSearch())
     assert name == "gpt2" or len({len(one.split()) for one in expected}) > 1
 
 
@@ -116,15 +116,15 @@ def test_a_text_in_front_is_run_once_for_all_batches_beams_and_steps(monkeypatch
 def test_no_run_of_tokens_is_written_twice_but_the_inputs_own_may_be():
     network = likely("gpt2")
     network.get_output_embeddings().weight.data[2] = 0  # no end
-    free = [one.split() for one in ours(network, Writing())]
-    got = [one.split() for one in ours(network, Writing(no_repeat_ngram=2))]
+    free = [one.split() for one in ours(network, BeamSearch())]
+    got = [one.split() for one in ours(network, BeamSearch(no_repeat_ngram=2))]
     expected = [greedily(network, ids) for ids in PROMPTS]
     assert got == expected
     assert got != free
     # an input in which the answer's first pair stands already
     again = (*PROMPTS[0], *map(int, free[0][:2]), *PROMPTS[0])
     row = [Encoded(1, again, (7, 2), None, (), "")]
-    assert written(network, row, Plain(), Writing(no_repeat_ngram=2), 9, 1)[0].split() == greedily(network, again)
+    assert written(network, row, Plain(), BeamSearch(no_repeat_ngram=2), 9, 1)[0].split() == greedily(network, again)
 
 
 def greedily(network, prompt):
@@ -163,4 +163,4 @@ def test_results_tell_how_answers_were_looked_for():
     )
     asked = {name: told[name] for name in ("beams", "length_penalty", "min_new_tokens", "no_repeat_ngram")}
     assert asked == {"beams": 5, "length_penalty": None, "min_new_tokens": 2, "no_repeat_ngram": 3}
-    assert Writing().note(7) == "Greedy decoding of at most 7 tokens."
+    assert BeamSearch().note(7) == "Greedy decoding of at most 7 tokens."

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tunescope as ts
-from tunescope.methods.typed import FOLDERS, explicit, methods, name_of, parse, show
+from tunescope.methods.text_form import FOLDERS, explicit, methods, name_of, parse, show
 from tunescope.system import plugins
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save as save_bytes
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
-from tunescope.methods.typed import check_fields, methods, name_of
+from tunescope.methods.text_form import check_fields, methods, name_of
 from tunescope.models.fingerprint import fingerprint
 from tunescope.system import files
 

@@ -10,8 +10,8 @@ from tunescope.errors import UserError
 
 
 @dataclass(frozen=True)
-class Writing:
-    """The settings of a search without chance, as transformers carries it out.
+class BeamSearch:
+    """The settings of a search without chance, as transformers carries it out; of one beam it is greedy.
 
     length_penalty: of beams, the power of an answer's length (its end counted) that its log-probability is divided
         by; above 0 longer answers gain. None: 1.

@@ -1,0 +1,110 @@
+"""The verbs of a comparison: demo, compare, check, resume, report."""
+
+from pathlib import Path
+
+from tunescope.cli.options import PlanOptions, TaskOptions, question
+from tunescope.cli.output import print_run
+from tunescope.system.forkserver import begin
+
+PRELOAD = "tunescope.comparison.preload"
+
+
+def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
+    """Compare everything on a small model made for it: no download, about three minutes.
+
+    Args:
+        from_scratch: train the small model anew instead of taking the one in the package.
+        out: the folder for what is written.
+    """
+    from tunescope.lab.demo import run
+
+    run(Path(out), from_scratch=from_scratch)
+
+
+def compare(
+    model: str,
+    data: str,
+    /,
+    *,
+    options: PlanOptions | None = None,
+    task: TaskOptions | None = None,
+    pilot: bool = False,
+    out: str | None = None,
+    workers: int = 0,
+) -> None:
+    """Compare ways of adapting MODEL to DATA at one budget: a table, a verdict, a page, the best artifact.
+
+    Args:
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
+        out: the folder of the run (default: one in runs/). A run begun there is gone on with.
+        workers: processes, each with one thread (0: as cores and memory allow).
+    """
+    begin(model, workers, PRELOAD)
+    from tunescope.comparison import comparison
+    from tunescope.comparison.pilot import piloted
+    from tunescope.trial import identity
+
+    asked = question(model, data, options, task)
+    asked = piloted(asked) if pilot else asked
+    folder = Path(out) if out else identity.default_folder(asked)
+    found = comparison.ask(asked, folder, workers=workers or _workers(model))
+    print_run(found.folder, found.results)
+
+
+def check(
+    data: str,
+    /,
+    *,
+    model: str,
+    options: PlanOptions | None = None,
+    task: TaskOptions | None = None,
+) -> None:
+    """Say what is in DATA and what a comparison would take, before anything is trained.
+
+    Args:
+        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+    """
+    from tunescope.comparison.preview import lines
+    from tunescope.system import machine
+    from tunescope.trial.open import open_bench
+
+    asked = question(model, data, options, task)
+    with machine.threads(asked.threads):
+        for line in lines(open_bench(asked)):
+            print(line, flush=True)
+
+
+def resume(run: str, /, *, max_seeds: int | None = None, workers: int = 0) -> None:
+    """Go on with the comparison in the folder RUN.
+
+    Args:
+        max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
+        workers: processes, each with one thread (0: as cores and memory allow).
+    """
+    from tunescope.system import run_folder
+
+    config = run_folder.read_config(Path(run))
+    begin(str(config.get("model")), workers, PRELOAD)
+    from tunescope.comparison import comparison
+
+    found = comparison.resume(run, max_seeds=max_seeds, workers=workers or _workers(str(config.get("model"))))
+    print_run(found.folder, found.results)
+
+
+def report(run: str, /) -> None:
+    """Show the table of a finished RUN and write its page again."""
+    from tunescope import report as page
+    from tunescope.system import run_folder
+
+    results = run_folder.read_results(Path(run))
+    page.write(results, Path(run) / "report.html")
+    print_run(Path(run), results)
+
+
+def _workers(model: str) -> int:
+    from tunescope.system import machine
+
+    return machine.default_workers(model)

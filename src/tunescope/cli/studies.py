@@ -1,0 +1,173 @@
+"""The verbs that look into something and show tables of it: reproduce, probe, anchors, search."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
+from tunescope.cli.output import command_line, print_findings
+from tunescope.errors import UserError
+from tunescope.probes import names
+
+
+def reproduce(
+    name: str | None = None,
+    /,
+    *,
+    protocol: Literal["tuned", "paper"] = "tuned",
+    quick: bool = False,
+    seeds: int | None = None,
+    model: Annotated[tuple[str, ...], Many] = (),
+    data: str | None = None,
+    steps: int | None = None,
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    accumulate: int | None = None,
+    out: str | None = None,
+    workers: int = 0,
+) -> None:
+    """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
+
+    Args:
+        name: a recipe.
+        protocol: tuned (learning rates tried, early stop) or paper (published steps and rates).
+        quick: a small size, minutes.
+        seeds: how many.
+        model: for recipes on a given model: a folder, or a name on the Hugging Face hub; some take several.
+        data: for recipes on given data: a file, or a corpus as CORPUS:FOLDER (`tunescope data` lists them).
+        steps: for recipes on a given model: updates of every line, instead of the protocol's.
+        precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
+        accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
+        out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
+        workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
+    """
+    from tunescope.reproduce import run as running
+    from tunescope.reproduce.recipe import Ask, listing
+
+    if name is None:
+        print(listing())
+        return
+    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision, accumulate)
+    folder = Path(out) if out else running.default_folder(ask)
+    running.reproduce(ask, folder, workers, lambda line: print(line, flush=True))
+    print(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
+
+
+def probe(
+    name: str = "",
+    /,
+    *,
+    model: str = "",
+    artifact: str = "",
+    text: tuple[str, ...] = (),
+    data: str | None = None,
+    rows: int | None = None,
+    out: str | None = None,
+) -> None:
+    """Look into attention: what a saved artifact does there, as a table, a page with pictures, and JSON.
+
+    Args:
+        name: a probe; without one they are listed.
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        artifact: the folder of a saved artifact, such as RUN/best.
+        text: a text for the model to read; give it again for more.
+        data: texts from a file of rows instead: JSONL, CSV or TSV, plain or gzipped.
+        rows: how many rows of it are read (default: 8).
+        out: the folder for what is written (default: runs/probe-NAME).
+    """
+    if not name:
+        print("\n".join(names.lines()))
+        return
+    names.known_probe(name)
+    missing = [option for option, given in (("--model", model), ("--artifact", artifact)) if not given]
+    if missing:
+        raise UserError(f"probe {name} needs {' and '.join(missing)}: tunescope probe {name} --model M --artifact DIR")
+    from tunescope.probes import study as probe_run
+    from tunescope.report import terminal
+
+    asked = probe_run.ProbeRequest(name, model, artifact, text, data, rows, out, command_line())
+    finding, page = probe_run.run(asked)
+    print(f"{terminal.finding(finding)}\n\npage: {page}")
+
+
+def anchors(
+    model: str,
+    data: str,
+    /,
+    *,
+    k: int = 1,
+    rows: int = 100,
+    seeds: Annotated[tuple[int, ...], Many] = (5,),
+    only: Annotated[tuple[str, ...], Many] = (),
+    test: str | None = None,
+    task: TaskOptions | None = None,
+    out: str | None = None,
+) -> None:
+    """Look into demonstrations: where information flows, what can be cut or kept, which classes are confused.
+
+    Args:
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        data: rows with a label: JSONL, CSV or TSV, plain or gzipped.
+        k: demonstrations of each class.
+        rows: test rows that are asked, behind the demonstrations (0: all).
+        seeds: draws of demonstrations, how many or which.
+        only: sections, such as flow isolate (default: all).
+        test: test rows (default: a tenth of the rows).
+        out: the folder for what is written (default: one in runs/).
+    """
+    from tunescope.probes.anchors import study
+    from tunescope.report import findings_page as page
+    from tunescope.trial.identity import default_folder
+
+    plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
+    asked = study.AnchorRequest(plan, k, rows, only)
+    found = study.study(asked, lambda line: print(line, flush=True))
+    place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
+    command = command_line()
+    heading = f"Demonstrations on {found.facts['model']}"
+    written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
+    print_findings(found.findings, written)
+
+
+def search(
+    model: str,
+    data: str,
+    /,
+    *,
+    method: Annotated[tuple[str, ...], Many] = (),
+    passes: int = 20_000,
+    seeds: Annotated[tuple[int, ...], Many] = (3,),
+    transfer_to: Annotated[tuple[str, ...], Many] = (),
+    dev: str | None = None,
+    test: str | None = None,
+    task: TaskOptions | None = None,
+    out: str | None = None,
+) -> None:
+    """Look for a prompt that a person can read: words in front of every row, kept as text.
+
+    Args:
+        model: a folder with a transformers model, or a name on the Hugging Face hub.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        method: searches, such as pez:length=10 gcg.
+        passes: rows that each search may send forward at each seed; a backward pass counts as two more.
+        seeds: how many, or which.
+        transfer_to: models that the prompts are carried to, by their text.
+        dev: development rows (default: a tenth of the rows).
+        test: test rows (default: a tenth of the rows).
+        out: a new folder for what is written (default: one in runs/).
+    """
+    from tunescope.report import findings_page as page
+    from tunescope.report.text import clean
+    from tunescope.search import findings, study
+    from tunescope.trial.identity import default_folder
+
+    plan = question(model, data, PlanOptions(dev=dev, test=test, seeds=seeds), task)
+    asked = study.SearchRequest(plan, method, passes, transfer_to)
+    place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
+    command = command_line()
+    results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)
+    found, facts = findings.findings(results), findings.facts(results)
+    heading = f"Prompts for {facts['model']}"
+    written = page.page(list(found.values()), facts, (), command, heading)
+    (place / "report.html").write_text(written, encoding="utf-8")
+    print_findings(found, place / "report.html")
+    if (place / "prompts").exists():
+        print(f"prompts: {place / 'prompts'}")

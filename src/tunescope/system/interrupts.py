@@ -1,0 +1,38 @@
+"""Ctrl-C and a kill that wait: an exception raised within a `__del__` is printed by Python and lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+HELD = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Within it SIGINT and SIGTERM do nothing yet; at its end each that came is handled once, as it would have been.
+
+    Handlers are put off, and no signals blocked: a signal that the main thread blocks goes to another thread, and its
+    handler runs in the main one all the same. In other threads nothing is held, for nothing is raised there; nor is a
+    signal that no handler in Python waits for.
+    """
+    came: dict[int, FrameType | None] = {}
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        came[number] = frame
+
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {int(number): signal.getsignal(number) for number in HELD if is_main}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in before:
+            signal.signal(number, hold)
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number, frame in came.items():
+            before[number](number, frame)
