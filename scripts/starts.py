@@ -20,7 +20,10 @@ LENGTH = 24
 SIZES = {"train": 400, "dev": 80, "test": 160}
 WORDS = 25  # of a row at most, so that a step takes a second of a CPU
 TRAINING = ("--steps", "40", "--batch-size", "8", "--eval-every", "20", "--halving", "--beyond", "0")
-STARTS = {"prefix": ("noise", "zero", "tokens", "text", "demos"), "soft": ("normal", "vocabulary", "text", "demos")}
+STARTS = {
+    "prefix": ("noise", "zero", "tokens", "text", "demos", "demos-same"),
+    "soft": ("normal", "vocabulary", "text", "demos"),
+}
 FEWER = {"prefix": ("noise", "tokens", "demos"), "soft": ("vocabulary", "demos")}
 RESULT = Path("results/starts.json")
 
@@ -87,25 +90,17 @@ def _compare(name: str, data: Path, model: str) -> None:
     files = _cut(corpus, data, run.with_name(f"{run.name}-data"))
     arms = [_arm(corpus, method, start) for method, starts in corpus.starts.items() for start in starts]
     rows = [files["train"], "--dev", files["dev"], "--test", files["test"]]
-    asked = [
-        "--by",
-        "words",
-        "--template",
-        corpus.template,
-        "--forgetting",
-        "none",
-        "--seeds",
-        str(corpus.seeds),
-        *TRAINING,
-    ]
+    asked = ["--by", "words", "--template", corpus.template, "--forgetting", "none"]
     asked += ["--seeds", str(corpus.seeds), *TRAINING]
     command = ["tunescope", "compare", model, *rows, *asked, "--arms", "zero-shot", "demos:k=4", "lora:rank=1", *arms]
     subprocess.run([*command, "--out", str(run)], check=True)
 
 
 def _arm(corpus: Corpus, method: str, start: str) -> str:
-    text = f",text={_typed(corpus.told)}" if start == "text" else ""
-    return f"{method}-{start}={method}:length={LENGTH},init_from={start}{text}"
+    words, _, positions = start.partition("-")
+    more = f",text={_typed(corpus.told)}" if words == "text" else ""
+    more += f",positions={positions}" if positions else ""
+    return f"{method}-{start}={method}:length={LENGTH},init_from={words}{more}"
 
 
 def _typed(text: str) -> str:

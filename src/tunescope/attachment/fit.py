@@ -31,7 +31,7 @@ from tunescope.methods.artifact import (
     TokenContext,
 )
 from tunescope.methods.text_form import check_fields
-from tunescope.models.anatomy import anatomy
+from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.quantised import check_readable, is_quantised
 from tunescope.models.sites import select
@@ -57,6 +57,7 @@ def initialised(
                 ready.append(_moved(model, given))
             elif isinstance(given, Spec):
                 check_fields(given)
+                given = given.settled(base_of(model)) if isinstance(given, Context) else given
                 made = Artifact(given, _placed_like(model, fresh(model, given, tokenizer)))
                 ready.append(replace(made, in_force=in_force(model, [made], 0)) if given.bound else made)
             else:
@@ -167,6 +168,7 @@ def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = 
         input_width=lambda name: about.sites[f"{name}.k"].x.width,
         vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
+        takes_positions=all("position_ids" in argument_names(entry) for entry in about.entries.values()),
         tokenizer=tokenizer,
     )
 

@@ -77,11 +77,12 @@ def check(
             print(line, flush=True)
 
 
-def resume(run: str, /, *, max_seeds: int | None = None, workers: int = 0) -> None:
+def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:
     """Go on with the comparison in the folder RUN.
 
     Args:
         max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
+        minutes: add no seeds that would not be done so long after now.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope.system import run_folder
@@ -90,7 +91,8 @@ def resume(run: str, /, *, max_seeds: int | None = None, workers: int = 0) -> No
     begin(str(config.get("model")), workers, PRELOAD)
     from tunescope.comparison import comparison
 
-    found = comparison.resume(run, max_seeds=max_seeds, workers=workers or _workers(str(config.get("model"))))
+    at_once = workers or _workers(str(config.get("model")))
+    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once)
     print_run(found.folder, found.results)
 
 

@@ -49,6 +49,7 @@ class Base:
     input_width: Callable[[str], int]  # of what an attention module makes its keys and values from, by its name
     vocabulary: int
     positions: int | None = None  # the most that a text may take; None: no limit known
+    takes_positions: bool = True  # whether a text can be told to start further on
     tokenizer: Any = None
 
 
@@ -193,6 +194,10 @@ class Context(Spec):
     def init(self, base: Base) -> Params:
         """Fresh tensors of exactly those shapes."""
 
+    def settled(self, base: Base) -> Context:
+        """The spec with what it leaves to the model said."""
+        return self
+
     def folded(self) -> Context:
         """The spec under which its tensors are stored for inference."""
         return self
@@ -214,7 +219,7 @@ class KVContext(Context):
     """A context of free keys and values, one pair for every attention module it reaches."""
 
     infix: ClassVar[bool] = False  # seen only by what follows the input
-    positions: str = "same"
+    positions: str | None = "same"
 
     @abstractmethod
     def keys_values(self, p: Params, stack: str, project: Project) -> KeysValues:

@@ -14,6 +14,8 @@ from tunescope.methods.contexts import _network
 from tunescope.methods.contexts.text import last_ids, token_ids
 from tunescope.methods.form import Form
 
+WORDS = ("demos", "text", "tokens")  # starts that are words, at positions of their own
+
 
 @dataclass(frozen=True)
 class Prefix(KVContext):
@@ -27,8 +29,11 @@ class Prefix(KVContext):
     `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and values; a network
     begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and values of words,
     which it comes near to, and no more.
-    positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
-    A prefix's own keys stand at no position: no rotation, no position bias, seen through every window.
+    positions: "after" (the text starts after the prefix; not in an encoder-decoder, and not in families that take no
+    positions) or "same" (it keeps its positions). None is "after" for a prefix that begins as words, so that at first
+    it is these words in front of the text, to the last digit, and "same" for others and where "after" cannot be.
+    A prefix's own keys are turned by no rotation but that of the words that they began as, have no position bias, and
+    are seen through every window.
 
     Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
     "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.
@@ -47,7 +52,7 @@ class Prefix(KVContext):
     mlp: int | None = None
     init_from: Literal["demos", "text", "tokens", "noise", "zero"] | None = None
     text: str = ""
-    positions: Literal["same", "after"] = "same"
+    positions: Literal["same", "after"] | None = None
 
     def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
         if self.length < 1:
@@ -59,7 +64,7 @@ class Prefix(KVContext):
         return _network.shapes(base, self.length, self.mlp)
 
     def init(self, base: Base) -> Params:
-        shapes, begin = self.shapes(base), self.init_from or self._usual(base)
+        shapes, begin = self.shapes(base), self._start(base)
         if self.mlp is not None and begin == "zero":
             raise UserError(
                 f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."
@@ -73,6 +78,12 @@ class Prefix(KVContext):
             return {name: _pick(own, name).std() * torch.randn(shape) for name, shape in shapes.items()}
         words = {name: _pick(own, name).clone() for name in direct_shapes(base.layers, self.length)}
         return words if self.mlp is None else _network.fitted(_network.begun(shapes), words)
+
+    def settled(self, base: Base) -> Context:
+        if self.positions is not None:
+            return self
+        can = base.takes_positions and base.kind != "encoder-decoder"
+        return replace(self, positions="after" if can and self._start(base) in WORDS else "same")
 
     @property
     def formula(self) -> Form:
@@ -92,9 +103,9 @@ class Prefix(KVContext):
     def fold(self, p: Params) -> Params:
         return p if self.mlp is None else _network.output(p)
 
-    def _usual(self, base: Base) -> str:
-        """How it begins where nothing is said and no rows are at hand."""
-        return "noise" if base.positions is not None and self.length > base.positions else "tokens"
+    def _start(self, base: Base) -> str:
+        """How it begins; where nothing is said, no rows are at hand."""
+        return self.init_from or ("noise" if base.positions is not None and self.length > base.positions else "tokens")
 
     def _ids(self, base: Base, begin: str) -> Tensor:
         if begin == "noise":
