@@ -25,7 +25,7 @@ SETTINGS = Settings(steps=12, batch_size=8, eval_every=4, patience=2)
 
 def ran(folder: Path, together: int, arms: tuple[str, ...] = ARMS, workers: int = 1, **options: Any) -> Any:
     model, data = tinyrun.write(folder / "material") if not (folder / "material").exists() else material(folder)
-    given: dict[str, Any] = {"task": Classification(words={"neg": "bad", "pos": "good"}), "settings": SETTINGS}
+    given: dict[str, Any] = {"task": Classification(words={"neg": "bad", "pos": "good"}), "settings": SETTINGS, "beyond": 0}
     return compare(
         model,
         data,
@@ -94,6 +94,7 @@ def test_a_head_on_an_encoder_and_written_answers_too(tmp_path: Path) -> None:
                 task=task,
                 seeds=2,
                 settings=SETTINGS,
+                beyond=0,
                 out=tmp_path / f"{Path(base).name}-{together}",
                 together=together,
                 quiet=True,
@@ -118,6 +119,7 @@ def test_one_that_diverges_is_told_and_the_others_of_its_group_go_on(folder: Pat
         task=task,
         seeds=2,
         settings=SETTINGS,
+        beyond=0,
         learning_rates=(1e-3, 1e30),
         out=tmp_path / "run",
         together=4,
@@ -136,7 +138,7 @@ def test_what_goes_wrong_in_a_group_is_done_again_one_by_one(
     monkeypatch.setattr("tunescope.comparison.shared_passes.train_together", fails)
     model, data = material(folder)
     task = Classification(words={"neg": "bad", "pos": "good"})
-    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 1, "settings": SETTINGS, "quiet": True}
+    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 1, "settings": SETTINGS, "beyond": 0, "quiet": True}
     found = compare(model, data, arms=ARMS[:2], out=tmp_path / "run", together=2, **options)
     assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]
     assert all("together" not in run for run in runs(found).values())
@@ -157,7 +159,7 @@ def test_what_a_bank_refuses_is_done_again_one_by_one_and_told(
     tokenizer.add_special_tokens({"mask_token": "[MASK]"})
     tokenizer.save_pretrained(tmp_path / "bert")
     task = Classification(words={"neg": "bad", "pos": "good"}, template="{text} {mask}")
-    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 2, "settings": SETTINGS}
+    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 2, "settings": SETTINGS, "beyond": 0}
     for together in (0, 4):
         out = tmp_path / f"run{together}"
         found = compare(str(tmp_path / "bert"), data, arms=("bias", "lora"), out=out, together=together, **options)
@@ -171,7 +173,7 @@ def test_what_cannot_share_has_its_own_passes(folder: Path, tmp_path: Path) -> N
     arms = ("full", "demos:k=1+lora:rank=2", "lora:rank=2,dropout=0.5", "lora:rank=2")
     model, data = material(folder)
     task = Classification(words={"neg": "bad", "pos": "good"})
-    options: dict[str, Any] = {"task": task, "seeds": 2, "trials": 2, "settings": SETTINGS, "quiet": True}
+    options: dict[str, Any] = {"task": task, "seeds": 2, "trials": 2, "settings": SETTINGS, "beyond": 0, "quiet": True}
     found = compare(model, data, arms=arms, out=tmp_path / "run", together=8, **options)
     shared = {run["spec"] for run in runs(found).values() if "together" in run}
     assert len(shared) == 1 and next(iter(shared)).startswith("lora") and len(runs(found)) == 12
@@ -190,7 +192,7 @@ def test_the_size_is_measured_and_told_where_it_is_asked_for(
     monkeypatch.setattr(shared_passes, "_seconds", seconds)
     model, data = material(folder)
     task = Classification(words={"neg": "bad", "pos": "good"})
-    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 3, "settings": SETTINGS}
+    options: dict[str, Any] = {"task": task, "seeds": 1, "trials": 3, "settings": SETTINGS, "beyond": 0}
     found = compare(model, data, arms=ARMS[:3], out=tmp_path / "run", together=0, **options)
     said = capsys.readouterr()
     assert asked == [1, 2, 4, 8]
@@ -208,7 +210,7 @@ def test_steps_are_really_timed(folder: Path) -> None:
 
     model, data = material(folder)
     task = task_json(Classification(words={"neg": "bad", "pos": "good"}))
-    bench = open_bench(Plan(model=model, data=data, task=task, arms=ARMS[:3], settings=SETTINGS))
+    bench = open_bench(Plan(model=model, data=data, task=task, arms=ARMS[:3], settings=SETTINGS, beyond=0))
     jobs = [todo for entry in entered(bench) for todo in entry.trials]
     size, told = shared_passes.best_size(bench, jobs)
     assert size in (1, 2, 4, 8) and "2 together" in told and "8 together" in told
@@ -242,6 +244,7 @@ compare(
     model, {"train": train_file, "dev": dev, "test": test}, arms=("prefix:length=3", "lora:rank=2"), seeds=2,
     task=Classification(words={"neg": "bad", "pos": "good"}), together=4, out=out, quiet=True,
     settings=Settings(steps=12, batch_size=8, eval_every=4, patience=2),
+    beyond=0,
 )
 """
 
@@ -253,7 +256,7 @@ def test_a_group_that_was_killed_goes_on_where_each_of_its_runs_was(folder: Path
     states = sorted((tmp_path / "run").glob("arms/*.tmp-*/state.json"))
     assert len(states) == 4 and all(json.loads(path.read_text())["state"]["step"] > 2 for path in states)
     task = Classification(words={"neg": "bad", "pos": "good"})
-    options: dict[str, Any] = {"task": task, "seeds": 2, "settings": SETTINGS, "quiet": True}
+    options: dict[str, Any] = {"task": task, "seeds": 2, "settings": SETTINGS, "beyond": 0, "quiet": True}
     arms = ("prefix:length=3", "lora:rank=2")
     found = compare(model, data, arms=arms, together=4, out=tmp_path / "run", **options)
     alone = compare(model, data, arms=arms, out=tmp_path / "alone", **options)

@@ -31,8 +31,9 @@ from tunescope.methods.artifact import (
     TokenContext,
 )
 from tunescope.methods.text_form import check_fields
-from tunescope.models.anatomy import anatomy, argument_names
+from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
+from tunescope.models.positions import is_rotary
 from tunescope.models.quantised import check_readable, is_quantised
 from tunescope.models.sites import select
 
@@ -168,7 +169,7 @@ def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = 
         input_width=lambda name: about.sites[f"{name}.k"].x.width,
         vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
-        takes_positions=all("position_ids" in argument_names(entry) for entry in about.entries.values()),
+        rotary=is_rotary(model),
         tokenizer=tokenizer,
     )
 

@@ -49,7 +49,7 @@ class Base:
     input_width: Callable[[str], int]  # of what an attention module makes its keys and values from, by its name
     vocabulary: int
     positions: int | None = None  # the most that a text may take; None: no limit known
-    takes_positions: bool = True  # whether a text can be told to start further on
+    rotary: bool = False  # a text that starts further on is the same to it: its positions count as differences alone
     tokenizer: Any = None
 
 

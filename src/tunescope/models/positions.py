@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
+
+
+def is_rotary(model: PreTrainedModel) -> bool:
+    """Whether positions are rotary and no length of the text rescales them: only their differences count then."""
+    rotary = getattr(model.base_model, "rotary_emb", None)
+    return rotary is not None and getattr(rotary, "rope_type", "default") not in RESCALED
+
+
 def seen_by(given: Mapping[str, Any]) -> int:
     """How many columns of the text lie in the cache."""
     past = given.get("past_key_values")

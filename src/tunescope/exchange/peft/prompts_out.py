@@ -15,11 +15,10 @@ from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.family import find_family
+from tunescope.models.positions import is_rotary
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
 
 
 def write_prefix(artifact: Artifact, model: PreTrainedModel) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
@@ -95,14 +94,13 @@ def _turned(spec: Prefix, model: PreTrainedModel) -> tuple[Callable[[Tensor], Te
     """What is done to a key for peft, which begins the text's positions behind the prefix."""
     if spec.positions == "after":
         return (lambda key: key), []
-    rotary = getattr(model.base_model, "rotary_emb", None)
-    if rotary is None or find_family(model.config.model_type) is None or rotary.rope_type in RESCALED:
+    if not is_rotary(model) or find_family(model.config.model_type) is None:
         raise UserError(
             f"peft begins the text's positions behind a prefix, and {spec} leaves them as they are: the same map only "
             f"for rotary positions that no text length rescales, in a mapped family, and {model.config.model_type!r} "
             "has others here. For peft tune with positions='after', or keep tunescope's own folder."
         )
-    device = anatomy(model).device
+    device, rotary = anatomy(model).device, model.base_model.rotary_emb
 
     def turn(key: Tensor) -> Tensor:
         at = torch.full((1, 1), spec.length)

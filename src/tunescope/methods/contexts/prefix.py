@@ -23,17 +23,16 @@ class Prefix(KVContext):
 
     mlp: width of the network that makes them while training (Li & Liang, section 4.3), one for each of encoder self,
     decoder self and cross attention; folded away for inference. None trains them directly.
-    init_from: None is "demos" in a comparison, and elsewhere "tokens", or "noise" where the model has no positions for
-    so many. "demos" (the model's keys and values of solved examples, of which the last `length` tokens fit: in a
-    comparison those that the seed draws from the training rows, elsewhere `text`), "text" (of the first tokens of
-    `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and values; a network
-    begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and values of words,
-    which it comes near to, and no more.
-    positions: "after" (the text starts after the prefix; not in an encoder-decoder, and not in families that take no
-    positions) or "same" (it keeps its positions). None is "after" for a prefix that begins as words, so that at first
-    it is these words in front of the text, to the last digit, and "same" for others and where "after" cannot be.
-    A prefix's own keys are turned by no rotation but that of the words that they began as, have no position bias, and
-    are seen through every window.
+    init_from: None is "demos" in a comparison and "noise" elsewhere, which a pretrained model takes long to learn with:
+    begin as "text" or "tokens" there. "demos" (the model's keys and values of solved examples, of which the last
+    `length` tokens fit: in a comparison those that the seed draws from the training rows, elsewhere `text`), "text" (of
+    the first tokens of `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and
+    values; a network begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and
+    values of words, which it comes near to, and no more.
+    positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
+    None is "after" for a prefix that begins as words in a model with rotary positions, where it then is these words in
+    front of the text; and "same" for others: learned positions, further on, are other inputs. Its own keys are turned
+    by no rotation but that of the words that they began as, have no position bias, and are seen through every window.
 
     Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
     "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.
@@ -64,7 +63,7 @@ class Prefix(KVContext):
         return _network.shapes(base, self.length, self.mlp)
 
     def init(self, base: Base) -> Params:
-        shapes, begin = self.shapes(base), self._start(base)
+        shapes, begin = self.shapes(base), self.init_from or "noise"
         if self.mlp is not None and begin == "zero":
             raise UserError(
                 f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."
@@ -82,8 +81,7 @@ class Prefix(KVContext):
     def settled(self, base: Base) -> Context:
         if self.positions is not None:
             return self
-        can = base.takes_positions and base.kind != "encoder-decoder"
-        return replace(self, positions="after" if can and self._start(base) in WORDS else "same")
+        return replace(self, positions="after" if base.rotary and self.init_from in WORDS else "same")
 
     @property
     def formula(self) -> Form:
@@ -102,10 +100,6 @@ class Prefix(KVContext):
 
     def fold(self, p: Params) -> Params:
         return p if self.mlp is None else _network.output(p)
-
-    def _start(self, base: Base) -> str:
-        """How it begins; where nothing is said, no rows are at hand."""
-        return self.init_from or ("noise" if base.positions is not None and self.length > base.positions else "tokens")
 
     def _ids(self, base: Base, begin: str) -> Tensor:
         if begin == "noise":
