@@ -82,6 +82,34 @@ def test_a_prefix_begins_as_the_models_keys_and_values_of_the_last_tokens(decode
         torch.testing.assert_close(made.tensors[f"{name}.value"], value, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", "qwen2", "phi"])
+@pytest.mark.parametrize("start", ["demos", "text"])
+def test_with_rotary_positions_a_prefix_is_at_first_the_words_in_front_of_the_text(family, start):
+    """The oracle: the model itself on the words and the text, without anything attached."""
+    model, words = tiny.make(family), tiny.tokenizer()
+    text, front = tiny.ids(2, 6), torch.tensor([[9, 5, 6, 7]])
+    with torch.no_grad():
+        expected = model(input_ids=torch.cat([front.expand(2, -1), text], 1)).logits[:, 4:]
+        with ts.attach(model, ts.Prefix(length=4, init_from=start, text="w9 w5 w6 w7"), tokenizer=words) as tuned:
+            got = model(input_ids=text).logits
+        assert tuned.artifacts[0].spec.positions == "after" and tuned.artifacts[0].fold().spec.positions == "after"
+        with ts.attach(
+            model, ts.Prefix(length=4, init_from=start, text="w9 w5 w6 w7", positions="same"), tokenizer=words
+        ):
+            other = model(input_ids=text).logits
+    torch.testing.assert_close(got, expected, atol=1e-12, rtol=0)
+    assert (other - expected).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "t5", "opt"])
+def test_where_positions_are_not_rotary_the_text_keeps_its_own(family):
+    model = tiny.make(family)
+    with ts.attach(
+        model, ts.Prefix(length=4, init_from="demos", text="w9 w5 w6 w7"), tokenizer=tiny.tokenizer()
+    ) as tuned:
+        assert tuned.artifacts[0].spec.positions == "same"
+
+
 def test_a_soft_prompt_begins_as_their_embeddings_and_is_kept_without_the_words(decoder):
     soft = ts.Soft(length=3, init_from="demos", text="w9 w5 w6 w7")
     (made,) = initialised(decoder, [soft], tiny.tokenizer(), 0)

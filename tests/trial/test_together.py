@@ -25,7 +25,11 @@ SETTINGS = Settings(steps=12, batch_size=8, eval_every=4, patience=2)
 
 def ran(folder: Path, together: int, arms: tuple[str, ...] = ARMS, workers: int = 1, **options: Any) -> Any:
     model, data = tinyrun.write(folder / "material") if not (folder / "material").exists() else material(folder)
-    given: dict[str, Any] = {"task": Classification(words={"neg": "bad", "pos": "good"}), "settings": SETTINGS, "beyond": 0}
+    given: dict[str, Any] = {
+        "task": Classification(words={"neg": "bad", "pos": "good"}),
+        "settings": SETTINGS,
+        "beyond": 0,
+    }
     return compare(
         model,
         data,
