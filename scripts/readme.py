@@ -123,27 +123,6 @@ def _identity() -> str:
     )
 
 
-def calibration() -> str:
-    """What the forecast was fitted on, and how it did on worlds that it was not fitted on."""
-    result = json.loads((ROOT / "results" / "verdict-calibration.json").read_text("utf-8"))
-    held, new = (
-        dict(zip(result["table"]["columns"], row["cells"], strict=True)) for row in result["table"]["rows"][:2]
-    )
-    return (
-        f"{held['worlds']['text']} lab worlds: with the weights fitted without the world's model it {_decided(held)} "
-        "(its features, penalty, threshold and the pilot's length were chosen on these worlds). On "
-        f"{new['worlds']['text']} worlds of other models, asked once, it {_decided(new)} "
-        "(`results/verdict-calibration.json`)."
-    )
-
-
-def _decided(row: dict[str, Any]) -> str:
-    return (
-        f"decided {row['decided']['text']}, of these {row['right']['text']} rightly, and left "
-        f"{row['undecided of the learned']['mean']:.0%} undecided of those that somebody learned"
-    )
-
-
 def _paper(result: dict[str, Any]) -> str:
     table = result["table"]
     lines = [f"**{result['title']}** (`{result['command']}`)", "", "| | " + " | ".join(table["columns"]) + " |"]
@@ -185,11 +164,11 @@ def _number(value: float) -> str:
 
 
 def filled(text: str) -> str:
-    marks = {"real": real, "papers": papers, "calibration": calibration, "bench": bench, "thousands": thousands}
+    marks = {"real": real, "papers": papers, "bench": bench, "thousands": thousands}
     for mark, making in marks.items():
         made = making()
         pattern = rf"<!-- {mark}:begin -->.*?<!-- {mark}:end -->"
-        around = "" if mark in ("calibration", "thousands") else "\n\n"  # within a sentence
+        around = "" if mark == "thousands" else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
     named = r"<!-- (table|search|scale|model):(\S+):begin -->.*?<!-- \1:\2:end -->"

@@ -1,7 +1,7 @@
 """A pilot: what it cuts, what it says, and that what it rests on is where it is said to be."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,25 +11,13 @@ from made_results import LORA, PREFIX, ZERO, results
 from tunescope.comparison import comparison
 from tunescope.comparison.pilot import piloted
 from tunescope.report.verdict import forecast
-from tunescope.report.verdict.forecast import Features, answer, probabilities
+from tunescope.report.verdict.forecast import Shares, answer
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
 from tunescope.trial import command, plan
 from tunescope.trial.train.settings import Settings
 
-WEIGHTS = {
-    "context suffices": {"constant": 1.0, "context": 2.0, "delta": -1.0, "context_loss": -3.0, "delta_loss": 2.0}
-    | {"latent": 4.0, "depth": 0.5},
-    "weights needed": {"constant": -1.0, "context": -2.0, "delta": 1.0, "context_loss": 3.0, "delta_loss": -2.0}
-    | {"latent": -4.0, "depth": -0.5},
-}
 WHOLE = {"steps": 400, "seeds": [0, 1, 2], "eval_every": 40, "patience": 5, "trials": 3, "rates": []}
-
-
-@pytest.fixture(autouse=True)
-def weights(monkeypatch):
-    monkeypatch.setattr(forecast, "WEIGHTS", WEIGHTS)
-    monkeypatch.setattr(forecast, "FITTED_ON", "a test")
 
 
 def asked(**changes) -> plan.Plan:
@@ -69,26 +57,20 @@ def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
     assert plan.from_json(json.loads(json.dumps(plan.to_json(cut))), Path("config.json")) == cut
 
 
-def test_the_probabilities_are_the_softmax_of_the_linear_scores():
-    from scipy.special import softmax
-
-    found = Features(context=0.2, delta=0.7, context_loss=-1.5, delta_loss=-2.0, latent=0.1, depth=0.3)
-    context = 1 + 2 * 0.2 - 0.7 - 3 * -1.5 + 2 * -2.0 + 4 * 0.1 + 0.5 * 0.3
-    expected = softmax([context, -context, 0.0])
-    assert list(probabilities(found, WEIGHTS).values()) == pytest.approx(list(expected))
-
-
 @pytest.mark.parametrize(
-    ("chances", "expected"),
+    ("context", "delta", "expected"),
     [
-        ((0.91, 0.05, 0.04), "context suffices"),
-        ((0.05, 0.91, 0.04), "weights needed"),
-        ((0.02, 0.02, 0.96), "no verdict"),
-        ((0.5, 0.4, 0.1), "no verdict"),
+        (0.91, 0.95, "context suffices"),
+        (0.51, 0.20, "context suffices"),
+        (0.49, 0.49, "no verdict"),  # nobody learnt it
+        (0.89, 0.95, "no verdict"),
+        (0.60, 0.89, "no verdict"),
+        (0.60, 0.91, "weights needed"),
+        (0.00, 0.31, "weights needed"),
     ],
 )
-def test_only_a_sure_outcome_is_an_answer(chances, expected):
-    assert answer(dict(zip(forecast.OUTCOMES, chances, strict=True))) == expected
+def test_the_two_lines(context, delta, expected):
+    assert answer(Shares(context, delta)) == expected
 
 
 def shown(context_loss, delta_loss, first=4.0):
@@ -103,26 +85,42 @@ def shown(context_loss, delta_loss, first=4.0):
     return found
 
 
-def test_features_are_read_from_scores_curves_and_mechanism():
-    from math import log
+def scored(untrained, context, delta, chance=None):
+    """The same where the arms have these scores."""
+    found = shown(0.5, 0.5)
+    found["task"]["chance"] = chance
+    for arm, score in zip(found["arms"], (untrained, context, delta), strict=True):
+        arm["score"] = arm["runs"][0]["dev"] = score
+    return found
 
-    found = forecast.features(gather(shown(0.5, 0.25) | {"model": {"layers": 3}}, 0.02))
-    expected = {"context": 0.9, "delta": 0.9, "context_loss": log(0.51), "delta_loss": log(0.26)}
-    assert asdict(found) == pytest.approx(expected | {"latent": 0.52, "depth": log(3)})
+
+def test_shares_are_of_the_way_from_chance_and_what_trains_nothing_is_a_context():
+    seen = forecast.shares(gather(scored(0.4, 0.7, 0.9, chance=0.4), 0.02))
+    assert (seen.context, seen.delta) == pytest.approx((0.5, 5 / 6))
+    seen = forecast.shares(gather(scored(0.8, 0.7, 0.3), 0.02))
+    assert (seen.context, seen.delta) == pytest.approx((0.8, 0.3))
+
+
+def test_neither_depth_nor_loss_bears_on_a_forecast():
+    for layers in (1, 30):
+        for loss in (0.01, 9.4):
+            found = scored(0.5, 0.487, 0.627) | {"model": {"layers": layers}}
+            found["arms"][1]["runs"][0]["curve"][-1]["loss"] = loss
+            assert decide(found)["answer"] == "no verdict"  # what is at chance, with a delta ahead, never suffices
 
 
 def test_a_pilot_answers_by_the_forecast_and_says_what_the_whole_would_take():
-    for losses, expected in (((0.02, 0.5), "context suffices"), ((3.5, 0.02), "weights needed")):
-        said = decide(shown(*losses))
+    for context, expected in ((0.9, "context suffices"), (0.3, "weights needed")):
+        said = decide(scored(0.1, context, 0.9))
         assert said["answer"] == expected
         assert said["evidence"]["reason"] == "forecast"
-        assert said["sentences"][0].startswith("From the pilot, the probabilities for the full comparison are: context")
+        assert said["sentences"][0].startswith("The pilot's forecast, from one seed and short runs: prefix (")
         assert said["sentences"][3].startswith("The whole comparison, 400 steps and 3 seeds, would take about 10.0 min")
         assert "not needed" in said["sentences"][3]  # 2 arms of 6 s, 10 times as long, 3 trials and 2 more seeds
 
 
 def test_an_unsure_pilot_says_that_the_whole_is_worth_it():
-    said = decide(shown(1.0, 0.127))
+    said = decide(scored(0.1, 0.7, 0.9))
     assert said["answer"] == "no verdict"
     assert "it is worth it" in said["sentences"][3]
 
@@ -134,14 +132,12 @@ def test_a_pilot_without_one_kind_of_arm_has_no_verdict():
 
 
 def test_a_whole_comparison_is_judged_by_its_own_rule_and_only_a_pilot_carries_the_forecast():
-    found = shown(0.5, 0.25)
-    chances = decide(found)["forecast"]["probabilities"]
-    assert set(chances) == set(forecast.OUTCOMES)
-    assert sum(chances.values()) == pytest.approx(1, abs=2e-3)
+    found = scored(0.1, 0.9, 0.9)
+    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9}
     found["protocol"]["pilot_of"] = None
     said = decide(found)
     assert said["forecast"] is None
-    assert not any("forecast" in sentence or "probabilit" in sentence for sentence in said["sentences"])
+    assert not any("forecast" in sentence for sentence in said["sentences"])
     assert (said["answer"], said["reason"]) == ("no verdict", "few seeds")
 
 
@@ -182,12 +178,3 @@ def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_att
     ] * 3
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Inside attention" in page and "with prefix" in page and "Attention over the text alone, lora" in page
-
-
-def test_the_packaged_weights_are_those_of_the_committed_calibration(monkeypatch):
-    monkeypatch.undo()
-    path = Path(__file__).parents[2] / "results" / "verdict-calibration.json"
-    result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["table"]["numbers"]["weights"] == forecast.WEIGHTS
-    assert len(result["units"]) == 80
-    assert forecast.FITTED_ON.startswith("64 small worlds")

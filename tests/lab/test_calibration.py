@@ -1,28 +1,13 @@
-"""Weights fitted against a likelihood written out, truths by hand, and counts of what was decided."""
+"""Truths by hand, a case from a pilot and a long run as they are kept, and counts of what was decided."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from tunescope.lab.worlds import trials
-from tunescope.lab.worlds.calibration import RIDGE, Case, fit, held_out, judged, reliability, truth
-from tunescope.lab.worlds.skills import SKILLS
-from tunescope.report.verdict.forecast import OUTCOMES, Features, probabilities
+from tunescope.lab.worlds.calibration import NEITHER, Case, case, groups, judged, truth
+from tunescope.report.verdict.forecast import NEEDED, SUFFICES, Shares
 
-ZERO = Features(**dict.fromkeys(Features.__dataclass_fields__, 0.0))
-
-
-def cases(count: int = 60) -> list[Case]:
-    """Worlds whose outcome the context's score decides, with noise."""
-    draw = np.random.default_rng(0)
-    found = []
-    for index in range(count):
-        gap, other = draw.normal(), draw.normal()
-        kind = int(np.digitize(gap + 0.3 * draw.normal(), (-0.7, 0.7)))
-        outcome = (OUTCOMES[1], OUTCOMES[2], OUTCOMES[0])[kind]
-        found.append(Case(index % 6, "add1", replace(ZERO, context=gap, latent=other), outcome, 0.0, 0.0))
-    return found
+ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0), SUFFICES, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -39,42 +24,57 @@ def test_the_truth_of_a_world_by_hand(context, delta, expected):
     assert truth(context, delta) == expected
 
 
-def test_fitted_weights_are_where_the_penalised_likelihood_is_flat():
-    known = cases()
-    weights = fit(known)
-
-    def loss(found: dict[str, dict[str, float]]) -> float:
-        likely = sum(np.log(probabilities(one.features, found)[one.truth]) for one in known)
-        penalty = sum(value**2 for row in found.values() for name, value in row.items() if name != "constant")
-        return float(RIDGE * penalty - likely)
-
-    best = loss(weights)
-    for outcome, row in weights.items():
-        for name in row:
-            for step in (-0.05, 0.05):
-                moved = {**weights, outcome: {**row, name: row[name] + step}}
-                assert loss(moved) > best - 1e-6, (outcome, name)
+def arm(name, group, score):
+    run = {"seed": 0, "dev": score, "test": {"accuracy": score}, "curve": [{"step": 1, "loss": 1.0, "dev": score}]}
+    return {
+        "name": name,
+        "group": group,
+        "status": "done",
+        "score": score,
+        "interval": [score, score],
+        "trials": [],
+    } | {"runs": [run]}
 
 
-def test_a_world_is_judged_by_weights_that_never_saw_its_model():
-    known = cases()
-    expected = probabilities(known[7].features, fit([one for one in known if one.model != known[7].model]))
-    assert held_out(known)[7] == pytest.approx(expected)
+def outcome(untrained, context, delta, long):
+    arms = [arm("zero-shot", "none", untrained), arm("prefix", "context", context), arm("lora", "delta", delta)]
+    return {"pilot": {"task": {"metric": "accuracy", "chance": 0.5}, "arms": arms}, "long": long}
+
+
+def ran(group, dev, score):
+    return {"arm": "x", "group": group, "dev": dev, "score": score}
+
+
+def test_a_case_has_shares_of_the_way_from_chance_and_the_context_that_dev_chooses():
+    long = [ran("context", 0.7, 0.9), ran("context", 0.8, 0.6), ran("delta", 0.9, 0.95)]
+    found = case(15, outcome(0.55, 0.75, 0.8, long))
+    assert (found.pilot.context, found.pilot.delta) == pytest.approx((0.5, 0.6))
+    assert (found.context, found.delta) == pytest.approx((0.2, 0.9))
+    assert (found.architecture, found.kind, found.truth) == ("gpt2", "unnamed", NEEDED)
+
+
+def test_what_trains_nothing_is_a_context_and_one_that_was_good_enough_needs_no_delta():
+    found = case(15, outcome(0.9, 0.5, 0.8, [ran("context", 0.9, 0.99)]))
+    assert (found.pilot.context, found.delta, found.truth) == (pytest.approx(0.8), 1.0, SUFFICES)
+    assert found.said == SUFFICES
+
+
+def test_a_pilot_without_a_context_is_no_case():
+    lost = outcome(0.5, 0.5, 0.5, [])
+    lost["pilot"]["arms"][1] |= {"status": "diverged", "runs": [], "score": None, "interval": None}
+    assert case(15, lost) is None
 
 
 def test_what_was_decided_and_right_is_counted_and_a_decision_where_nobody_learned_is_wrong():
-    sure = {name: dict.fromkeys(OUTCOMES, 0.02) | {name: 0.96} for name in OUTCOMES}
-    open_ = dict.fromkeys(OUTCOMES, 1 / 3)
-    one = Case(0, "add1", ZERO, OUTCOMES[0], 1.0, 1.0)
+    far = Shares(0.1, 0.9)
     known = [
-        one,
-        one,
-        replace(one, truth=OUTCOMES[1]),
-        replace(one, truth=OUTCOMES[2]),
-        replace(one, truth=OUTCOMES[2]),
+        ONE,
+        replace(ONE, pilot=Shares(0.7, 0.9)),
+        replace(ONE, pilot=far, truth=NEEDED),
+        replace(ONE, pilot=far, truth=NEITHER),
+        replace(ONE, pilot=Shares(0.1, 0.1), truth=NEITHER),
     ]
-    chances = [sure[OUTCOMES[0]], open_, sure[OUTCOMES[1]], sure[OUTCOMES[1]], sure[OUTCOMES[2]]]
-    assert judged(known, chances) == {
+    assert judged(known) == {
         "worlds": 5,
         "learned": 3,
         "decided": 3,
@@ -84,20 +84,14 @@ def test_what_was_decided_and_right_is_counted_and_a_decision_where_nobody_learn
     }
 
 
-def test_the_reliability_of_forecasts_by_bins():
-    one = Case(0, "add1", ZERO, OUTCOMES[0], 1.0, 1.0)
-    found = reliability([one, one], [dict(zip(OUTCOMES, p, strict=True)) for p in ((0.9, 0.1, 0.0), (0.5, 0.5, 0.0))])
-    assert [(row["forecasts"], row["came_true"]) for row in found] == [(3, 0.0), (2, 0.5), (1, 1.0)]
-    assert found[1]["mean"] == pytest.approx(0.5)
-
-
-def test_sixty_worlds_and_more_differ_in_skills_depth_heads_width_and_mix():
-    all_of_them = trials.trials()
-    assert len(all_of_them) >= 60
-    columns = list(zip(*trials.MODELS, strict=True))
-    assert all(len(set(column)) >= 3 for column in columns)
-    for one in all_of_them:
-        assert one.skill in SKILLS and set(one.recipe.mix) <= set(SKILLS)
-    kinds = {one.skill in one.recipe.mix for one in all_of_them}
-    assert kinds == {True, False}
-    assert set(asdict(all_of_them[0])) == {"model", "skill"}
+def test_groups_are_all_and_each_architecture_kind_and_truth():
+    other = replace(ONE, architecture="t5", kind="far")
+    found = dict(groups([ONE, ONE, other]))
+    assert {name: len(some) for name, some in found.items()} == {
+        "all": 3,
+        "architecture: gpt2": 2,
+        "architecture: t5": 1,
+        "kind: named": 2,
+        "kind: far": 1,
+        "truth: context suffices": 3,
+    }

@@ -31,8 +31,9 @@ class Prefix(KVContext):
     values of words, which it comes near to, and no more.
     positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     None is "after" for a prefix that begins as words in a model with rotary positions, where it then is these words in
-    front of the text (in reach of every window); and "same" for others: learned positions, further on, are other inputs. Its own keys are turned
-    by no rotation but that of the words that they began as, have no position bias, and are seen through every window.
+    front of the text (in reach of every window); and "same" for others: learned positions, further on, are other
+    inputs. A prefix's own keys are turned by no rotation but that of the words that they began as, have no position
+    bias, and are seen through every window.
 
     Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
     "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.

@@ -81,6 +81,7 @@ class Evidence:
     head_pair: Pair | None  # head minus trained
     full_pairs: tuple[Pair, ...]  # full tuning minus context, and minus delta
     chosen_context: Pair | None = None  # of an unstable context the run that dev chooses, minus delta
+    chance: float | None = None  # or the share of the commonest label, where that is more
     chosen_delta: Pair | None = None  # the context's chosen run minus that of an unstable delta
 
     def number(self, value: float) -> str:

@@ -31,6 +31,7 @@ def gather(results: Result, margin: float) -> Evidence:
         rows=scored_rows(results),
         layers=int((results.get("model") or {}).get("layers") or 1),
         floor=reader.floor(),
+        chance=reader.chance,
         losses=reader.losses(),
         latency=reader.latency(),
         edges=reader.edges(),

@@ -4,7 +4,7 @@ The rule in plain words, in the order in which it is asked. MARGIN is 0.02 of th
 that the whole interval of the paired difference is above -MARGIN, "behind" that all of it is below. The best arm of a
 kind is the one with the best dev score, never the best test score. docs/verdict.md says more.
 
-0. A pilot is not asked these: it has the calibrated forecast (`forecast.py`), at a probability of 0.8 or more.
+0. A pilot is not asked these: it has a forecast (`forecast.py`).
 1. No delta arm finished: no verdict. Fewer than three seeds: no verdict.
 2. Full tuning is ahead of the best context and of the best delta by more than MARGIN: neither, at this budget.
 3. A zero-shot or text arm is above its floor and not worse than the best trained arm: context suffices.
@@ -72,8 +72,8 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     if margin is None:
         margin = MARGIN if protocol.get("margin") is None else float(protocol["margin"])
     evidence, is_pilot = gather(results, margin), bool(protocol.get("pilot_of"))
-    chance = forecast.of(evidence) if is_pilot else None
-    found = _foreseen(evidence, chance) if is_pilot else _answer(evidence, protocol)
+    seen = forecast.of(evidence) if is_pilot else None
+    found = _foreseen(evidence, seen) if is_pilot else _answer(evidence, protocol)
     run = found.advice.text if found.advice else None
     run = words.out_of_time(protocol, run)
     said = [found.why, *([run] if run else []), words.support(evidence), words.limits(evidence, protocol)]
@@ -83,7 +83,7 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
         "sentences": said + ([words.outlook(results, found.answer)] if is_pilot else []),
         "run": run,
         "more_seeds": bool(found.advice and found.advice.more_seeds) and _looks_left(protocol, evidence.seeds),
-        "forecast": chance,
+        "forecast": seen,
         "evidence": {"reason": found.reason, **evidence.describe()},
     }
 
@@ -93,17 +93,17 @@ def _looks_left(protocol: dict[str, Any], seeds: int) -> bool:
     return looks is not None and (looks.get("at") or seeds) < max(looks["planned"])
 
 
-def _foreseen(e: Evidence, chance: dict[str, Any] | None) -> Answer:
+def _foreseen(e: Evidence, seen: dict[str, Any] | None) -> Answer:
     """Of a pilot: what the whole comparison would find."""
-    if chance is None:
+    if seen is None:
         return Answer(OPEN, "missing arms", f"A pilot needs a context arm and a delta arm that finished{e.losses}.")
-    chances = chance["probabilities"]
-    parts = ", ".join(f"{name} {p:.2f}" for name, p in chances.items())
-    told = f"the probabilities for the full comparison are: {parts} ({chance['reasons']})"
-    answer = forecast.answer(chances)
-    if answer == OPEN:
-        return Answer(OPEN, "forecast undecided", f"From the pilot it cannot be told: {told}.")
-    return Answer(answer, "forecast", f"From the pilot, {told}.")
+    found = forecast.answer(forecast.Shares(**seen["shares"]))
+    if e.head and found != OPEN and e.trained and e.head.score >= e.trained.score - forecast.CLOSE * e.scale:
+        why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm of the pilot"
+        return Answer(OPEN, "head alone", f"{why}, so neither contexts nor deltas are put to the test.")
+    if found == OPEN:
+        return Answer(OPEN, "forecast undecided", f"From the pilot it cannot be told: {seen['reasons']}.")
+    return Answer(found, "forecast", f"The pilot's forecast, from one seed and short runs: {seen['reasons']}.")
 
 
 def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:

@@ -1,36 +1,33 @@
 """How often the verdict of a pilot is that of the full comparison, on lab worlds whose truth a long run tells.
 
-The comparison is the usual one: three learning rates an arm from its method's grid, three seeds. Its truth is told by
-all rates at the first seed.
+The comparison is the usual one: three learning rates an arm from its method's grid and up to three past its ends, three
+seeds. The long run has another seed, more steps, and prefixes of several lengths, starts and rates.
 """
 
 import tempfile
-from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
-from tunescope.report.reliability import diagram
-from tunescope.report.verdict.forecast import probabilities
 from tunescope.reproduce.recipe import Ask, Found, Settings
 
 TITLE = "The verdict of a pilot against the full comparison, on lab worlds"
 SOURCE = "ours; the worlds are after Petrov et al. 2023, section 5"
 TAKES = ("quick",)
 
-ARMS = ("zero-shot", "demos:k=3", "prefix", "lora")
+TRAINED = ("prefix", "lora")
+UNTRAINED = {
+    "decoder": ("zero-shot", "demos:k=3"),
+    "encoder": ("zero-shot", "demos:k=1"),
+    "encoder-decoder": ("zero-shot",),
+}
+STRIDE = 3
+COLUMNS = ("worlds", "somebody learned it", "decided", "right", "right when it decides", "undecided of the learned")
 
 
 def settings(ask: Ask) -> Settings:
-    return {
-        "models": 2 if ask.quick else 20,
-        "pretraining_steps": 200 if ask.quick else 2000,
-        "steps": 100 if ask.quick else 1000,
-        "batch_size": 16,
-        "prefix": 20,
-        "arms": list(ARMS),
-    }
+    return {"worlds": [0, 3] if ask.quick else None, "steps": 60 if ask.quick else 500, "batch_size": 16, "prefix": 20}
 
 
 def worlds(settings: Settings) -> list[Any]:
@@ -38,48 +35,52 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    from tunescope.lab.worlds.trials import trials
+    """In an order in which the first half has all kinds."""
+    from tunescope.lab.worlds.questions import questions
 
-    return [{"model": trial.model, "skill": trial.skill} for trial in trials(settings["models"])]
+    every = [one.number for one in questions()] if settings["worlds"] is None else settings["worlds"]
+    return [{"world": number} for start in range(STRIDE) for number in every[start::STRIDE]]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    from tunescope.lab.worlds import trials
-    from tunescope.lab.worlds.pretrain import Recipe
-
-    folder = trials.folder(unit["model"], settings["pretraining_steps"])
-    made: Recipe = trials.recipe(unit["model"])
-    with tempfile.TemporaryDirectory() as scratch:
-        data = trials.data(unit["skill"], Path(scratch))
-        question = _question(settings, folder, data, made)
-        return {name: _asked(one, Path(scratch) / name) for name, one in question.items()}
-
-
-def _question(settings: Settings, folder: Path, data: dict[str, str], made: Any) -> dict[str, Any]:
+    from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
+    from tunescope.lab.worlds.long_run import long_run
+
+    with tempfile.TemporaryDirectory() as scratch:
+        question = _question(settings, unit["world"], Path(scratch))
+        results = dict(comparison.ask(piloted(question), Path(scratch) / "pilot", quiet=True).results)
+        return {"pilot": _told(results), "long": long_run(question, Path(scratch))}
+
+
+def _question(settings: Settings, number: int, scratch: Path) -> Any:
+    from tunescope.lab.worlds import questions
+    from tunescope.lab.worlds.base_table import base
+    from tunescope.lab.worlds.bases import pretrained
     from tunescope.trial.plan import Plan
     from tunescope.trial.train.settings import Settings as Training
 
-    steps = settings["steps"]
-    full = Plan(
+    asked = questions.question(number)
+    made, steps = base(asked.model), settings["steps"]
+    attentions = 3 if made.body.kind == "encoder-decoder" else 1
+    folder = pretrained(made)
+    untrained = ("head",) if asked.by == "head" else UNTRAINED[made.body.kind]
+    return Plan(
         model=str(folder),
-        data=data,
-        task={"kind": "generation"},
-        arms=tuple(settings["arms"]),
-        budgets=(2 * made.layers * made.width * settings["prefix"],),
+        data=asked.files(scratch),
+        task=asked.asked,
+        arms=(*untrained, *TRAINED),
+        budgets=(2 * made.body.layers * made.body.width * settings["prefix"] * attentions,),
         seeds=(0, 1, 2),
-        settings=Training(steps=steps, batch_size=settings["batch_size"], eval_every=steps // 5, patience=6),
+        forgetting="none",
+        settings=Training(steps=steps, batch_size=settings["batch_size"], eval_every=steps // 10),
     )
-    return {"pilot": piloted(full), "full": replace(full, seeds=(0,))}
 
 
-def _asked(question: Any, out: Path) -> dict[str, Any]:
-    """Of results.json what calibration reads, and the verdict that the run came to by itself."""
-    from tunescope.comparison import comparison
-
-    results = dict(comparison.ask(question, out, quiet=True).results)
+def _told(results: dict[str, Any]) -> dict[str, Any]:
+    """Of results.json what a calibration reads, and the verdict that the run came to by itself."""
     return {
-        "task": {"metric": results["task"]["metric"]},
+        "task": {key: results["task"].get(key) for key in ("metric", "chance")},
         "steps": results["protocol"]["steps"],
         "trial_steps": results["protocol"]["trial_steps"],
         "verdict": results["verdict"]["answer"],
@@ -88,38 +89,24 @@ def _asked(question: Any, out: Path) -> dict[str, Any]:
 
 
 def _arm(arm: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: arm[name] for name in ("name", "group", "status", "learning_rate", "score", "trials")}
-    shown = ("seed", "dev", "curve", "mechanism")
-    return kept | {"runs": [{name: run[name] for name in shown} for run in arm["runs"]]}
+    kept = {
+        name: arm[name]
+        for name in ("name", "group", "status", "reason", "learning_rate", "score", "interval", "trials")
+    }
+    shown = ("seed", "dev", "test", "curve", "mechanism", "seconds")
+    return kept | {"runs": [{name: run.get(name) for name in shown} for run in arm["runs"]]}
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """By weights that never saw the world's model: each left out in turn; and, by all their worlds, new models."""
-    from tunescope.lab.worlds.calibration import case, fit, held_out, judged, reliability
-    from tunescope.lab.worlds.trials import FITTED
+    """By architecture, kind of skill and truth."""
+    from tunescope.lab.worlds.calibration import case, groups, judged
 
-    cases = [case(unit, outcome) for unit, outcome in found]
-    known, new = [one for one in cases if one.model < FITTED], [one for one in cases if one.model >= FITTED]
-    weights, outside = fit(known), held_out(known)
-    rows = [("each model's worlds held out in turn", _row(judged(known, outside)))]
-    if new:
-        asked = [probabilities(one.features, weights) for one in new]
-        rows.append((f"worlds of {len({one.model for one in new})} more models", _row(judged(new, asked))))
-        outside = outside + asked
-    bins = reliability(cases, outside)
-    truths = Counter(one.truth for one in cases)
-    worlds = [
-        {**unit, "truth": one.truth, "context": one.context, "delta": one.delta}
-        | {"features": asdict(one.features), "held_out": chances}
-        for (unit, _), one, chances in zip(found, cases, outside, strict=True)
-    ]
-    return Table(
-        ("worlds", "somebody learned it", "decided", "right", "right when it decides", "undecided of the learned"),
-        rows,
-        [f"Truths by the long runs: {', '.join(f'{name} {count}' for name, count in truths.items())}."],
-        {"weights": weights, "reliability": bins, "worlds": worlds},
-        {"reliability.svg": diagram(bins)},
-    )
+    known = [case(unit["world"], outcome) for unit, outcome in found]
+    cases = [one for one in known if one is not None]
+    lost = len(known) - len(cases)
+    notes = [f"In {lost} worlds an arm of the pilot did not finish; they are left out."] if lost else []
+    rows = [(name, _row(judged(some))) for name, some in groups(cases)]
+    return Table(COLUMNS, rows, notes, {"worlds": [asdict(one) | {"said": one.said} for one in cases]})
 
 
 def _row(judgement: dict[str, float]) -> list[Cell]:
