@@ -54,7 +54,7 @@ def question(material, **changes):
         "trials": 2,
         "settings": Settings(steps=12, batch_size=8, eval_every=4, patience=3),
     }
-    return plan.check(plan.Plan(**(fields | changes)))
+    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.fixture(scope="module")

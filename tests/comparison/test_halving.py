@@ -23,7 +23,7 @@ RATES = (1e-6, 3e-2, 1e-5)
 
 def plan(rates: int, steps: int = 90, every: int = 5) -> Plan:
     settings = Settings(steps=steps, eval_every=every)
-    return Plan(model="m", data={"train": "t"}, task={}, trials=rates, settings=settings, halving=True)
+    return Plan(model="m", data={"train": "t"}, task={}, trials=rates, settings=settings, halving=True, beyond=0)
 
 
 def test_the_rungs_are_thirds_at_steps_that_are_scored() -> None:
@@ -49,6 +49,7 @@ def ran(folder: Path, name: str, **options: Any) -> Any:
         "task": Classification(words={"neg": "bad", "pos": "good"}),
         "settings": Settings(steps=12, batch_size=8, eval_every=4, patience=9),
         "learning_rates": RATES,
+        "beyond": 0,
         "seeds": 2,
         "out": folder / name,
         "quiet": True,

@@ -51,7 +51,7 @@ def question(material, **changes):
     model, data, _ = material
     settings = Settings(steps=4, batch_size=8, eval_every=4)
     fields = {"model": model, "data": data, "arms": ARMS, "seeds": (0, 1), "rates": (0.05,), "settings": settings}
-    return plan.check(plan.Plan(**(fields | changes)))
+    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.fixture(scope="module")

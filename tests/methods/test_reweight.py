@@ -348,7 +348,7 @@ def test_what_it_cannot_act_on_is_refused(family: str, arm: str, message: str) -
 def test_the_published_table_is_one_command(tmp_path: Any) -> None:
     model, data = tinyrun.write(tmp_path)
     arms = ["demos:k=1", "demos:k=2", "demos:k=1+reweight", "demos:k=2+reweight:form=bias", "prefix:length=1", "lora"]
-    options = {"budget": 200, "seeds": 2, "trials": 2, "steps": 12, "quiet": True}
+    options = {"budget": 200, "seeds": 2, "trials": 2, "beyond": 0, "steps": 12, "quiet": True}
     run = ts.compare(model, data, arms=[*arms, "reweight"], out=tmp_path / "run", **options)
     found = {arm["name"]: arm for arm in run.results["arms"]}
     one, two = found["demos:k=1+reweight"], found["demos:k=2+reweight:form=bias"]

@@ -36,7 +36,7 @@ def asked(material, **changes):
         "settings": Settings(steps=4, batch_size=4, eval_every=2, patience=3),
         "k_shot": 3,
     }
-    return plan.check(plan.Plan(**(fields | changes)))
+    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_same(material, tmp_path, monkeypatch):

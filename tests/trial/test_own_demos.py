@@ -55,7 +55,7 @@ def question(material, *texts, **changes):
     task["words"] = WORDS if name == "bert" else LONG
     fields = {"model": str(folder / "model"), "data": data, "task": task, "arms": texts, "seeds": (0,), "trials": 1}
     fields["settings"] = Settings(steps=3, batch_size=4, eval_every=2, patience=3)
-    return plan.check(plan.Plan(**(fields | changes)))
+    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.fixture(scope="module")

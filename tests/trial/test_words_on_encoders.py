@@ -58,7 +58,7 @@ def question(material, name="bert", **changes):
         "trials": 1,
         "settings": Settings(steps=4, batch_size=8, eval_every=2, patience=3),
     }
-    return plan.check(plan.Plan(**(fields | changes)))
+    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])

@@ -98,6 +98,7 @@ def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
         task="generation",
         seeds=setup.seeds,
         trials=setup.trials,
+        beyond=0,  # a demonstration is short
         settings=Settings(
             steps=one["steps"], batch_size=setup.batch_size, eval_every=every, patience=setup.evaluations + 1
         ),
