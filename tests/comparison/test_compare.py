@@ -622,7 +622,7 @@ def test_a_plan_survives_json(material, tmp_path):
         ({"threads": 0}, "--threads 0 is too small"),
         ({"budgets": (0,)}, "--budget 0 is too small"),
         ({"rates": (0.0,)}, "--lr 0 is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3"),
-        ({"seeds": ()}, "--seeds 0: give how many, 1 or more"),
+        ({"seeds": (-1,)}, "--seeds -1: give how many, 1 or more"),
         ({"seeds": (1, 1)}, "give how many, 1 or more, or which"),
         ({"settings": Settings(steps=0, batch_size=8)}, "--steps 0 is too small"),
         ({"settings": Settings(steps=8, batch_size=0)}, "--batch-size 0 is too small"),

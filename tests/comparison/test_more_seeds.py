@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,12 +23,38 @@ def test_seeds_added_later_follow_those_that_every_arm_has():
     [
         ({"max_seeds": 2}, r"--max-seeds 2 is below the 3 seeds that every arm has; give 3 or more"),
         ({"max_seeds": 6, "k_shot": 4}, r"--max-seeds adds seeds later, and with --k-shot every seed draws its rows"),
+        ({"minutes": 0.0}, r"--minutes 0 is no time; give more than 0, or leave it out"),
         ({"margin": 0.0}, r"--margin 0 is a share of the metric's scale above 0 and below 1, such as 0.02"),
     ],
 )
 def test_what_cannot_be_looked_at_is_told_in_one_line(fields, message):
     with pytest.raises(UserError, match=message):
         check(Plan(**fields))
+
+
+def arm_of(seconds: float) -> Any:
+    return SimpleNamespace(runs=[{"seconds": seconds}, {"seconds": 3 * seconds}])
+
+
+def test_seeds_are_added_while_their_end_lies_within_the_minutes(monkeypatch):
+    monkeypatch.setattr(looks.time, "monotonic", lambda: 100.0)
+    clock = looks.Clock(start=40.0, workers=2)  # 60 s ago
+    arms = [arm_of(5.0), arm_of(10.0)]  # 10 and 20 s a seed
+    assert clock.allows(None, arms, 10**6)
+    assert clock.allows(1.75, arms, 3) and not clock.allows(1.74, arms, 3)  # 3 seeds of 30 s, two at once: 45 s
+
+
+def test_where_time_is_up_no_seeds_are_added_which_is_told_and_a_resume_goes_on(question, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    found = asked(replace(question, minutes=1e-9), folder, monkeypatch, [True, True])
+    assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 3, "deciding": [], "out_of_time": 1e-9}
+    assert all(len(arm["runs"]) <= 3 for arm in found["arms"])
+    if found["verdict"]["run"]:
+        assert found["verdict"]["run"].endswith("no more seeds could be run: `tunescope resume RUN` goes on with them.")
+
+    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": True})
+    more = comparison.resume(folder, quiet=True).results
+    assert more["protocol"]["looks"]["at"] == 6
 
 
 @pytest.fixture

@@ -76,6 +76,19 @@ def test_what_cannot_be_given_is_refused_in_one_line() -> None:
         compare("m", "d.jsonl", plan=Plan(), steps=5)
 
 
+def test_seeds_that_are_not_given_are_three_with_looks_at_more_and_none_are_refused() -> None:
+    assert (given().seeds, given().max_seeds) == ((0, 1, 2), 12)
+    assert (given(seeds=3).max_seeds, given(seeds=3, max_seeds=6).max_seeds, given(k_shot=4).max_seeds) == (
+        None,
+        6,
+        None,
+    )
+    assert given(max_seeds=6).seeds == (0, 1, 2)
+    for none in (0, []):
+        with pytest.raises(UserError, match="--seeds 0: give how many, 1 or more, or which"):
+            given(seeds=none)
+
+
 def test_a_plan_is_asked_of_the_model_and_the_data_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Plan] = []
     monkeypatch.setattr("tunescope.comparison.comparison.run", lambda asked, *_, **__: seen.append(asked))

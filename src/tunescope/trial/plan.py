@@ -1,6 +1,6 @@
 """The question that a comparison asks, as data: checked before anything is loaded, kept in config.json."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -191,13 +191,18 @@ def check(plan: Plan) -> Plan:
         raise UserError("--clip must be above 0 and --weight-decay at least 0.")
     for name, allowed in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
         one_of(name, getattr(settings, name), allowed)
-    if not plan.seeds or len(set(plan.seeds)) < len(plan.seeds) or not all(0 <= s < 2**31 for s in plan.seeds):
-        raise UserError(
-            f"--seeds {' '.join(map(str, plan.seeds)) or 0}: give how many, 1 or more, or which: two or more different "
-            "whole numbers from 0 to 2147483647."
-        )
+    check_seeds(plan.seeds)
     _check_looks(plan)
     return plan
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raises UserError for none, for one twice, and for numbers that are no seeds."""
+    if not seeds or len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**31 for seed in seeds):
+        raise UserError(
+            f"--seeds {' '.join(map(str, seeds)) or 0}: give how many, 1 or more, or which: two or more different "
+            "whole numbers from 0 to 2147483647."
+        )
 
 
 def _check_looks(plan: Plan) -> None:
