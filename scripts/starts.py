@@ -138,7 +138,7 @@ def _write() -> None:
         path = _run(name) / "results.json"
         if path.exists():
             results = json.loads(path.read_text(encoding="utf-8"))
-            found[name] = {key: results[key] for key in ("command", "protocol", "model", "environment")}
+            found[name] = {key: results[key] for key in ("command", "protocol", "model", "versions", "machine")}
             found[name]["arms"] = [_line(arm, results["task"]["metric"]) for arm in results["arms"]]
     RESULT.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

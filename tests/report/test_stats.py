@@ -207,3 +207,35 @@ def test_rows_that_are_all_alike_leave_open_what_the_rule_of_three_says(rows):
     np.testing.assert_allclose([apart.low, apart.high], [-1 - doubt, -1 + doubt], atol=1e-12)
     bleu = stats.paired({0: np.ones((rows, 10))}, {0: np.ones((rows, 10))}, stats.scorer("bleu"))
     assert bleu.widened and (bleu.low, bleu.high) == pytest.approx((-100 * doubt, 100 * doubt))
+
+
+def test_rows_of_one_input_are_one_draw_however_often_they_are_repeated():
+    draw = np.random.default_rng(3)
+    ours, theirs = (dict.fromkeys(range(3), draw.integers(0, 2, (60, 1))) for _ in range(2))
+    numbers = np.repeat(np.arange(60), 5)
+    often, others = ({seed: np.repeat(rows, 5, 0) for seed, rows in one.items()} for one in (ours, theirs))
+    once, five = stats.paired(ours, theirs), stats.paired(often, others, inputs=list(numbers))
+    assert (five.low, five.high, five.rows) == (pytest.approx(once.low), pytest.approx(once.high), 60)
+    naive = stats.paired(often, others)
+    assert naive.high - naive.low < 0.7 * (once.high - once.low)  # what five copies of every row would claim
+    alone = stats.interval(often, inputs=list(numbers))
+    assert (alone.low, alone.high) == pytest.approx((stats.interval(ours).low, stats.interval(ours).high))
+
+
+def test_inputs_of_unequal_numbers_of_rows_by_the_cluster_formula():
+    """One seed: the variance of a mean over clusters, G / (G - 1) * sum of squared cluster totals / N^2."""
+    draw = np.random.default_rng(4)
+    sizes = draw.integers(1, 6, 40)
+    numbers = np.repeat(np.arange(40), sizes)
+    rows = (draw.random(40)[numbers] + 0.2 * draw.random(len(numbers)))[None]
+    found = stats.by_input(rows, list(numbers))
+    totals = np.bincount(numbers, rows[0] - rows.mean())
+    expected = 40 / 39 * (totals**2).sum() / len(numbers) ** 2
+    assert found.mean() == pytest.approx(rows.mean())
+    assert found.var(ddof=1) / 40 == pytest.approx(expected)
+
+
+def test_rows_that_were_joined_before_they_were_scored_stay_as_they_are():
+    rows = np.arange(6.0).reshape(2, 3)
+    assert stats.by_input(rows, [0, 0, 1, 2]) is rows
+    assert stats.by_input(rows, None) is rows

@@ -35,6 +35,7 @@ def assemble(
     plan = bench.plan
     score, data = stats.scorer(bench.task.metric), data_of(bench)
     pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
+    inputs = (data.get("test") or {}).get("inputs")
     dev_rows = int((data.get("dev") or {}).get("rows") or 0)
     return {
         "version": run_folder.VERSION,
@@ -65,17 +66,21 @@ def assemble(
             "early_stopping": early_stopping(plan.settings),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
         },
-        "arms": [_arm(standing, score, dev_rows, pool) for standing in standings],
-        "comparisons": _comparisons(standings, best, score, pool),
+        "arms": [_arm(standing, score, dev_rows, pool, inputs) for standing in standings],
+        "comparisons": _comparisons(standings, best, score, pool, inputs),
         "best": {"arm": best.name, "path": "best"} if best else None,
         "examples": examples.side_by_side(bench, standings),
         "forgetting": other_text.told(bench),
     }
 
 
-def _arm(standing: Standing, score: stats.MetricScore, dev_rows: int, pool: Pool | None) -> dict[str, Any]:
+def _arm(
+    standing: Standing, score: stats.MetricScore, dev_rows: int, pool: Pool | None, inputs: Sequence[int] | None
+) -> dict[str, Any]:
     whole = standing.status == "done" and standing.runs
-    found = stats.interval(stats.by_seed(standing.runs), score, level=LEVEL, pool=pool) if whole else None
+    found = (
+        stats.interval(stats.by_seed(standing.runs), score, level=LEVEL, pool=pool, inputs=inputs) if whole else None
+    )
     near = stability.near_best(standing.runs, score.scale, dev_rows) if found and standing.trials else None
     chosen = stability.chosen(standing.runs, score.metric) if found else None
     return {
@@ -100,7 +105,11 @@ def _arm(standing: Standing, score: stats.MetricScore, dev_rows: int, pool: Pool
 
 
 def _comparisons(
-    standings: Sequence[Standing], best: Standing | None, score: stats.Score, pool: Pool | None
+    standings: Sequence[Standing],
+    best: Standing | None,
+    score: stats.Score,
+    pool: Pool | None,
+    inputs: Sequence[int] | None,
 ) -> list[dict[str, Any]]:
     """Every other arm against the best of dev, paired over rows and seeds."""
     if best is None:
@@ -109,7 +118,8 @@ def _comparisons(
     for other in standings:
         if other is best or other.dev is None:
             continue
-        gap = stats.paired(_every_seed(other, best), _every_seed(best, other), score, level=LEVEL, pool=pool)
+        ours, theirs = _every_seed(other, best), _every_seed(best, other)
+        gap = stats.paired(ours, theirs, score, level=LEVEL, pool=pool, inputs=inputs)
         found.append(
             {
                 "a": other.name,

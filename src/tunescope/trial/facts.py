@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tunescope.data.corpus_name import shown
+from tunescope.data.splits import key_of
 from tunescope.models.load import model_name
 from tunescope.trial.bench import Bench
 
@@ -33,4 +34,19 @@ def data_of(bench: Bench) -> dict[str, Any]:
         }
         for part, rows in parts.items()
     }
-    return described | {"notes": list(bench.splits.notes)}
+    notes = list(bench.splits.notes)
+    numbers = inputs_of(bench)
+    if "test" in described and len(set(numbers)) < len(numbers):
+        described["test"]["inputs"] = numbers
+        notes.append(
+            f"{len(numbers) - len(set(numbers)):,} of {len(numbers):,} test rows repeat another's input: intervals "
+            "count each input once."
+        )
+    return described | {"notes": notes}
+
+
+def inputs_of(bench: Bench) -> list[int]:
+    """Of each test row the number of its input: rows that are equal in the task's fields have one."""
+    known: dict[str, int] = {}
+    fields = bench.task.fields()
+    return [known.setdefault(key_of(row, fields), len(known)) for row in bench.splits.parts().get("test", ())]

@@ -33,13 +33,14 @@ class Pairs:
         planned = (protocol.get("looks") or {}).get("planned") or (0,)
         self.level = looks.level(planned)
         self.score, self.scale = stats.scorer(metric), scores.scale(metric)
+        self.inputs = ((results.get("data") or {}).get("test") or {}).get("inputs")
         self.seeds = len(protocol.get("seeds") or [0])
         trained = [stats.by_seed(arm["runs"]) for arm in done if arm.get("group") not in GROUPS["untrained"]]
         self.pool = stats.pool_of(trained, self.score)
 
     def interval(self, raw: Result) -> tuple[float, float] | None:
         runs = stats.by_seed(raw["runs"])
-        got = stats.interval(runs, self.score, pool=self.pool) if runs else None
+        got = stats.interval(runs, self.score, pool=self.pool, inputs=self.inputs) if runs else None
         return (got.low, got.high) if got else None
 
     def of(self, a: Result, b: Result) -> Pair | None:
@@ -73,7 +74,7 @@ class Pairs:
         )  # fmt: skip
 
     def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
-        got = stats.paired(left, right, self.score, level=self.level, pool=pool)
+        got = stats.paired(left, right, self.score, level=self.level, pool=pool, inputs=self.inputs)
         told = self._told(got.value, got.low, got.high, got.level)
         return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, finite(got.freedom), got.parts)
 

@@ -88,7 +88,12 @@ def by_seed(runs: Sequence[Mapping[str, Any]]) -> dict[int, Array]:
 
 
 def interval(
-    runs: Mapping[int, ArrayLike], score: Score = mean_score, *, level: float = LEVEL, pool: Pool | None = None
+    runs: Mapping[int, ArrayLike],
+    score: Score = mean_score,
+    *,
+    level: float = LEVEL,
+    pool: Pool | None = None,
+    inputs: Sequence[int] | None = None,
 ) -> Interval:
     """The mean score over seeds, with its interval.
 
@@ -98,13 +103,14 @@ def interval(
     Args:
         runs: seed -> (rows, k) sufficient statistics; every seed scores the same rows.
         pool: how far the seeds of all trained arms scatter.
+        inputs: of each row the number of its input, as `by_input` has it.
 
     Raises:
         ValueError: no seeds, no rows, or seeds that scored different numbers of rows.
     """
     stacked = _stacked(runs, sorted(runs), "interval")
     values, scale = _values(stacked, score), _scale(score)
-    table = _pseudo(stacked, values, score)
+    table = by_input(_pseudo(stacked, values, score), inputs)
     found = _summary(float(values.mean()), table, level, scale, scatter(table).beside(pool))
     if not 0 < found.value < scale or not found.error:
         top = max(scale, found.value)
@@ -119,10 +125,12 @@ def paired(
     *,
     level: float = LEVEL,
     pool: Pool | None = None,
+    inputs: Sequence[int] | None = None,
 ) -> Interval:
     """Score of `a` minus score of `b` over the seeds that both have, with its interval.
 
     pool: how far the seeds of one trained arm scatter, which the difference of two does twice.
+    inputs: as of `interval`.
 
     Raises:
         ValueError: no seed in common, or different numbers of test rows.
@@ -134,7 +142,7 @@ def paired(
     if left.shape[1] != right.shape[1]:
         raise ValueError(f"paired: the arms scored {left.shape[1]} and {right.shape[1]} rows; give the same rows.")
     ours, theirs, scale = _values(left, score), _values(right, score), _scale(score)
-    table = _pseudo(left, ours, score) - _pseudo(right, theirs, score)
+    table = by_input(_pseudo(left, ours, score) - _pseudo(right, theirs, score), inputs)
     if pool is not None:
         pool = Pool(pool.variance * sum(_differs(one) for one in (left, right)), pool.freedom)
     spread = scatter(table, padded=True).beside(pool)
@@ -143,6 +151,23 @@ def paired(
         return found
     most = max(scale, abs(found.value))
     return _moved(found, max(found.low, -most), min(found.high, most))
+
+
+def by_input(table: Array, inputs: Sequence[int] | None) -> Array:
+    """(seeds, inputs) of a (seeds, rows) table: rows with one input are one draw, however often they stand in the file.
+
+    An input's value is the mean of all rows plus what its own rows are off it, times inputs / rows: the mean stays, and
+    its variance is that of clusters (the ratio estimator's, linearised; Cochran 1977, section 6.3). None: every row is
+    an input; so it is where the rows that were scored are not those that are numbered, for then equal ones are one.
+    """
+    if inputs is None or len(inputs) != table.shape[1]:
+        return table
+    names, places = np.unique(np.asarray(inputs), return_inverse=True)
+    centre = table.mean(1, keepdims=True)
+    sums = np.zeros((len(table), len(names)))
+    np.add.at(sums.T, places, (table - centre).T)
+    result: Array = centre + sums * (len(names) / table.shape[1])
+    return result
 
 
 def pool_of(arms: Iterable[Mapping[int, ArrayLike]], score: Score = mean_score) -> Pool | None:
