@@ -109,3 +109,30 @@ def test_where_seeds_do_not_help_none_are_added_and_a_resume_with_more_goes_on(q
     after = {path: path.stat().st_mtime_ns for path in (folder / "arms").glob("*/result.json")}
     assert before.items() < after.items()  # what was run is not run again
     assert from_json(json.loads((folder / "config.json").read_text()), folder / "config.json").max_seeds == 4
+
+
+def test_an_arm_that_was_best_at_few_seeds_and_fails_at_more_gives_way(question, tmp_path, monkeypatch):
+    """Two contexts, told apart by dev scores that are put in: the first is ahead at three seeds, behind at six."""
+    plan = replace(question, arms=("prefix:length=2", "soft:length=2", "lora:rank=1"))
+    put = {"prefix:length=2": (1.0, 1.0, 1.0, 0.1, 0.1, 0.1), "soft:length=2": (0.9,) * 6}
+
+    def assembled(bench: Any, standings: Any, *rest: Any) -> dict[str, Any]:
+        for one in standings:
+            for run in one.runs:
+                run["dev"] = put.get(one.name, (0.95,) * 6)[run["seed"]]
+        return assemble(bench, standings, *rest)
+
+    assemble = looks.assemble
+    monkeypatch.setattr(looks, "assemble", assembled)
+    found = asked(plan, tmp_path / "run", monkeypatch, [True])
+    assert found["protocol"]["looks"]["deciding"] == ["soft:length=2", "lora:rank=1"]
+    assert {arm["name"]: len(arm["runs"]) for arm in found["arms"]} == dict.fromkeys(plan.arms, 6)
+
+
+def test_of_equal_development_scores_the_lower_training_loss_decides():
+    def arm(name: str, loss: float) -> dict[str, Any]:
+        runs = [{"seed": 0, "dev": 1.0, "test": {"accuracy": 1.0}, "curve": [{"step": 1, "loss": loss, "dev": 1.0}]}]
+        return {"name": name, "group": "context", "status": "done", "score": 1.0, "runs": runs}
+
+    results = {"task": {"metric": "accuracy"}, "arms": [arm("soft", 0.01), arm("prefix", 0.001), arm("infix", 0.1)]}
+    assert looks.best_of_each(results) == ["prefix"]

@@ -11,6 +11,7 @@ from tunescope.comparison.protocol import Entry
 from tunescope.comparison.results import assemble
 from tunescope.comparison.standing import Standing
 from tunescope.report.verdict.looks import planned
+from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
 from tunescope.trial.bench import Bench
 
@@ -35,7 +36,8 @@ class Clock:
 def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, clock: Clock) -> dict[str, Any]:
     """results.json after the last look that was needed.
 
-    The deciding arms are the best context and the best delta on dev at the first look, whatever comes later.
+    At each look the deciding arms are the best context and the best delta on dev, over all seeds that they have: one
+    that was best at three seeds and fails at others gives way to one that does not. The test rows have no part in it.
     """
     plan, standings = bench.plan, [entry.standing for entry in entries]
     if plan.max_seeds is None:
@@ -44,14 +46,23 @@ def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, 
     looks: dict[str, Any] = {"planned": list(counts), "at": len(plan.seeds), "deciding": []}
     results = assemble(bench, standings, best, looks)
     for count in [count for count in counts if count > len(plan.seeds)]:
-        found = decide(results)
-        if not found["more_seeds"]:
+        if not decide(results)["more_seeds"]:
             break
-        names = looks["deciding"] or [one["name"] for kind in ("context", "delta") if (one := found["evidence"][kind])]
-        deciding = [entry for entry in entries if entry.standing.name in names]
-        if not clock.allows(plan.minutes, [entry.standing for entry in deciding], count - looks["at"]):
+        names = best_of_each(results)
+        arms = [one for one in standings if one.name in names]
+        if not clock.allows(plan.minutes, arms, max(count - len(one.runs) for one in arms)):
             return assemble(bench, standings, best, looks | {"out_of_time": plan.minutes})
-        run(bench, deciding, plan.every_seed[:count])
+        done = set[str]()
+        while left := [entry for entry in entries if entry.standing.name in set(names) - done]:
+            run(bench, left, plan.every_seed[:count])
+            done |= set(names)
+            names = best_of_each(assemble(bench, standings, best, looks | {"deciding": []}))
         looks = looks | {"at": count, "deciding": names}
         results = assemble(bench, standings, best, looks)
     return results
+
+
+def best_of_each(results: dict[str, Any]) -> list[str]:
+    """The names of the best context and the best delta on dev, of those that finished."""
+    found = gather(results, margin=0.0)
+    return [one.name for one in (found.context, found.delta) if one is not None]

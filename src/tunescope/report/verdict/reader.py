@@ -88,7 +88,7 @@ class _Reader:
     def able(self) -> Arm | None:
         """The arm with the best dev score of those above their floor, of whatever kind and size."""
         learnt = [arm for arm in self.done.values() if self._learnt(arm, self._interval(arm))]
-        return self._arm(max(learnt, key=_dev)) if learnt else None
+        return self._arm(max(learnt, key=_merit)) if learnt else None
 
     def pair(self, a: Arm | None, b: Arm | None) -> Pair | None:
         return self.pairs.of(self.done[a.name], self.done[b.name]) if a and b else None
@@ -137,7 +137,7 @@ class _Reader:
         arms = [arm for arm in self.done.values() if arm.get("group") in groups and self._within(arm)]
         if self.deciding and groups & GROUPS["trained"]:
             arms = [arm for arm in arms if arm["name"] in self.deciding]
-        return max(arms, key=_dev) if arms else None
+        return max(arms, key=_merit) if arms else None
 
     def _within(self, raw: Result) -> bool:
         """Whether a context or delta is of the (largest) budget's size at most; yardsticks may be of any."""
@@ -161,7 +161,7 @@ class _Reader:
             score=score,
             interval=interval,
             learnt=self._learnt(raw, interval),
-            last_loss=_mean(finite(run["curve"][-1].get("loss")) for run in runs if run.get("curve")),
+            last_loss=_last_loss(raw),
             shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in runs),
             shown=self._shown(raw),
             seconds=_mean(finite(run.get("seconds")) for run in runs),
@@ -202,9 +202,15 @@ def _commonest(arms: Iterable[Result]) -> float | None:
     return max(labels.values()) / labels.total() if labels else None
 
 
-def _dev(raw: Result) -> float:
+def _merit(raw: Result) -> tuple[float, float]:
+    """The development score; of equal ones the lower training loss is better, as among learning rates."""
     dev = _mean(finite(run.get("dev")) for run in raw["runs"])
-    return -math.inf if dev is None else dev
+    loss = _last_loss(raw)
+    return (-math.inf if dev is None else dev, -math.inf if loss is None else -loss)
+
+
+def _last_loss(raw: Result) -> float | None:
+    return _mean(finite(run["curve"][-1].get("loss")) for run in raw["runs"] if run.get("curve"))
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
