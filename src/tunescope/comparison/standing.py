@@ -29,8 +29,13 @@ class Standing:
         """The mean development score over seeds, if every run is done."""
         return fmean(run["dev"] for run in self.runs) if self.runs and self.status == "done" else None
 
+    @property
+    def last_loss(self) -> float:
+        """The mean training loss before the last evaluation, 0 for what trains nothing."""
+        return fmean(run["curve"][-1]["loss"] if run["curve"] else 0.0 for run in self.runs) if self.runs else 0.0
+
 
 def best_on_dev(standings: Sequence[Standing]) -> Standing | None:
-    """The arm with the highest development score; ties to fewer stored parameters, then to the earlier."""
+    """The arm with the highest development score; ties to fewer stored parameters, then to the lower training loss."""
     done = [standing for standing in standings if standing.dev is not None]
-    return max(done, key=lambda one: (one.dev, -one.parameters["stored"]), default=None)
+    return max(done, key=lambda one: (one.dev, -one.parameters["stored"], -one.last_loss), default=None)
