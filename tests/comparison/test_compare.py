@@ -133,10 +133,12 @@ def test_ties_go_to_the_smaller_rate_the_smaller_arm_and_the_earlier_one(bench, 
     protocol._choose(bench, entry, outcomes)
     assert entry.standing.learning_rate == max(rates)  # of equal scores the lower loss
 
-    def standing(name, stored):
-        return Standing(name, parameters={"stored": stored}, runs=[{"dev": 0.5}])
+    def standing(name, stored, loss=1.0):
+        run = {"dev": 0.5, "curve": [{"step": 12, "loss": loss, "dev": 0.5}]}
+        return Standing(name, parameters={"stored": stored}, runs=[run])
 
     assert best_on_dev([standing("a", 9), standing("b", 3), standing("c", 3)]).name == "b"
+    assert best_on_dev([standing("a", 9, 0.1), standing("b", 3), standing("c", 3, 0.9)]).name == "c"
     assert best_on_dev([Standing("a", status="diverged", runs=[{"dev": 0.9}])]) is None
 
 

@@ -32,7 +32,7 @@ class Standing:
     @property
     def last_loss(self) -> float:
         """The mean training loss before the last evaluation, 0 for what trains nothing."""
-        return fmean(run["curve"][-1]["loss"] if run["curve"] else 0.0 for run in self.runs) if self.runs else 0.0
+        return fmean(run["curve"][-1]["loss"] if run.get("curve") else 0.0 for run in self.runs) if self.runs else 0.0
 
 
 def best_on_dev(standings: Sequence[Standing]) -> Standing | None:
