@@ -116,7 +116,15 @@ def test_a_pilot_answers_by_the_forecast_and_says_what_the_whole_would_take():
         assert said["evidence"]["reason"] == "forecast"
         assert said["sentences"][0].startswith("The pilot's forecast, from one seed and short runs: prefix (")
         assert said["sentences"][3].startswith("The whole comparison, 400 steps and 3 seeds, would take about 10.0 min")
-        assert "not needed" in said["sentences"][3]  # 2 arms of 6 s, 10 times as long, 3 trials and 2 more seeds
+        assert (
+            "not needed" in said["sentences"][3] and "grids win" not in said["sentences"][3]
+        )  # 2 arms of 6 s, 10 times as long, 3 trials and 2 more seeds
+
+
+def test_rates_past_the_ends_are_counted_in_what_the_whole_may_take():
+    found = scored(0.1, 0.9, 0.9)
+    found["protocol"]["beyond"] = 3  # 2 arms of 6 s, 10 times as long, 3 more runs: 6 minutes
+    assert "about 10.0 minutes of one worker, up to 16.0 where ends of the grids win;" in decide(found)["sentences"][3]
 
 
 def test_an_unsure_pilot_says_that_the_whole_is_worth_it():

@@ -77,10 +77,12 @@ def outlook(results: dict[str, Any], answer: str) -> str:
     protocol = results["protocol"]
     whole, seeds = protocol["pilot_of"], len(protocol["pilot_of"]["seeds"])
     longer, tries = whole["steps"] / protocol["steps"], len(whole["rates"]) or whole["trials"]
-    seconds = 0.0
+    seconds, past = 0.0, 0.0
     for arm in results["arms"]:
         own = sum(run.get("seconds") or 0.0 for run in arm.get("runs") or ())
         seconds += own * (longer * (tries + seeds - 1) if arm.get("trials") else seeds)
+        past += own * longer * (protocol.get("beyond") or 0) * bool(arm.get("trials"))
+    most = f", up to {(seconds + past) / 60:.1f} where ends of the grids win" if past else ""
     worth = (
         "it is worth it, for the pilot does not tell"
         if answer == "no verdict"
@@ -88,7 +90,7 @@ def outlook(results: dict[str, Any], answer: str) -> str:
     )
     return (
         f"The whole comparison, {whole['steps']} steps and {seeds} seed{'s' * (seeds != 1)}, would take about "
-        f"{seconds / 60:.1f} minutes of one worker; {worth}."
+        f"{seconds / 60:.1f} minutes of one worker{most}; {worth}."
     )
 
 
