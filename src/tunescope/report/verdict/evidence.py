@@ -84,6 +84,13 @@ class Evidence:
     chance: float | None = None  # or the share of the commonest label, where that is more
     chosen_delta: Pair | None = None  # the context's chosen run minus that of an unstable delta
 
+    def gain(self, arm: Arm) -> float:
+        """What as many steps again would, at the pace of its last half, add to its dev score: no more than there is."""
+        if arm.rise is None or not arm.rise.certain:
+            return 0.0
+        best = arm.score if arm.dev is None else arm.dev
+        return max(min(arm.rise.gain, self.scale - best), 0.0) if self.scale > 0 else arm.rise.gain
+
     def number(self, value: float) -> str:
         return number(value, self.scale)
 

@@ -24,7 +24,8 @@ kind is the one with the best dev score, never the best test score. docs/verdict
 
 What 2, 3, 5, 7 and 9 found is withdrawn where the arm that came out behind, or was matched, was still learning when it
 stopped (`curve.py`): its dev score rose over the last half of its steps by more than chance, and as many steps again
-would at that pace close the gap; or it is not above its floor, and its training loss would come near the other's.
+would at that pace, but no further than the scale goes, close the gap; or it is not above its floor, and its training
+loss would come near the other's.
 
 With looks at more seeds to come (`looks.py`) each look has a stricter interval, so that all together are wrong in 5 of
 100 cases at most. Best contexts and deltas are of the (largest) budget's size at most, give or take 5 %.
@@ -139,7 +140,7 @@ def _full_ahead(e: Evidence, protocol: dict[str, Any], full: Arm) -> Answer:
     """Rule 2."""
     for pair in e.full_pairs:
         arm = next(one for one in (e.context, e.delta) if one and one.name == pair.other)
-        if _still_learning(arm, full, pair.difference - e.margin):
+        if _still_learning(e, arm, full, pair.difference - e.margin):
             return _undertrained(e, protocol, arm)
     behind = " and ".join(arm.shown for arm in (e.context, e.delta) if arm)
     told = "; ".join(f"to {pair.other} {pair.told}" for pair in e.full_pairs)
@@ -150,7 +151,7 @@ def _full_ahead(e: Evidence, protocol: dict[str, Any], full: Arm) -> Answer:
 def _prompt_alone(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
     """Rule 3."""
     untrained, trained = arms
-    if _still_learning(trained, untrained, pair.difference + e.margin):
+    if _still_learning(e, trained, untrained, pair.difference + e.margin):
         return _undertrained(e, protocol, trained)
     why = f"A prompt alone does it: {untrained.shown} trains nothing and is not worse than the best trained arm, "
     return Answer(SUFFICES, "prompt alone", f"{why}{trained.shown}, by more than {e.number(e.margin)}; {pair.told}.")
@@ -163,7 +164,7 @@ def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: 
         more = advice.longer(e, protocol, context, delta)
         return Answer(OPEN, "nothing learnt", f"Nothing was learnt: {why}.", more)
     for arm in (context, delta):
-        if _still_learning(arm, e.able, e.able.score - arm.score - e.margin):
+        if _still_learning(e, arm, e.able, e.able.score - arm.score - e.margin):
             return _undertrained(e, protocol, arm)
     return Answer(NEITHER, "learnt elsewhere", f"It can be learnt, as {e.able.shown} shows, but {why}.")
 
@@ -177,7 +178,7 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
     if e.chosen_context and e.chosen_context.low > -e.margin:
         return Answer(SUFFICES, "unstable", words.unstable_context(e, context, delta, pair))
     if pair.high < -e.margin and delta.learnt:
-        if _still_learning(context, delta, -pair.difference - e.margin):
+        if _still_learning(e, context, delta, -pair.difference - e.margin):
             return _undertrained(e, protocol, context)
         why = f"{context.shown} stays more than {margin} behind {delta.shown}: {pair.told}."
         return Answer(NEEDED, "context worse", why)
@@ -194,7 +195,7 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
 def _suffices(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
     """Rule 7."""
     context, delta = arms
-    if _still_learning(delta, context, pair.difference + e.margin):
+    if _still_learning(e, delta, context, pair.difference + e.margin):
         return _undertrained(e, protocol, delta)
     if e.chosen_delta and e.chosen_delta.high < -e.margin:
         more = Advice(advice.wide(e, pair, arms).text, more_seeds=True)
@@ -207,15 +208,16 @@ def _suffices(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair
     return Answer(SUFFICES, "context not worse", why)
 
 
-def _still_learning(arm: Arm, other: Arm, needed: float) -> bool:
+def _still_learning(e: Evidence, arm: Arm, other: Arm, needed: float) -> bool:
     """Whether as many steps again would bring the arm the gain that is needed, as far as its curves tell."""
-    if arm.rise is not None and arm.rise.certain and arm.rise.gain >= needed:
+    gain = e.gain(arm)
+    if gain > 0 and gain >= needed:
         return True
     return not arm.learnt and reaches(arm.last_loss, arm.fall, other.last_loss)
 
 
 def _undertrained(e: Evidence, protocol: dict[str, Any], arm: Arm) -> Answer:
-    dev = f"its dev score {arm.rise.gain:+.3g}" if arm.rise and arm.rise.certain else ""
+    dev = f"its dev score {e.gain(arm):+.3g}" if e.gain(arm) else ""
     loss = f"its training loss {-arm.fall.gain:+.3g}" if arm.fall and arm.fall.certain else ""
     why = f"{arm.name} was still learning when it stopped: as many steps again would, at the pace of its last half, "
     why += f"change {' and '.join(filter(None, (dev, loss)))}."
