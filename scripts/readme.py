@@ -171,7 +171,7 @@ def filled(text: str) -> str:
         around = "" if mark == "thousands" else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
-    named = r"<!-- (table|search|scale|model):(\S+):begin -->.*?<!-- \1:\2:end -->"
+    named = r"<!-- (table|search|scale|model|starts):(\S+):begin -->.*?<!-- \1:\2:end -->"
     return re.sub(named, _named, text, flags=re.DOTALL)
 
 
@@ -181,8 +181,25 @@ def _named(match: re.Match[str]) -> str:
     if kind == "scale":
         return f"<!-- scale:{name}:begin -->\n\n{TABLES[name]()}\n\n<!-- scale:{name}:end -->"
     result = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
-    made = {"table": _paper, "search": _search, "model": _model}[kind](result)
+    made = {"table": _paper, "search": _search, "model": _model, "starts": _starts}[kind](result)
     return f"<!-- {kind}:{name}:begin -->\n\n{made}\n\n<!-- {kind}:{name}:end -->"
+
+
+def _starts(found: dict[str, Any]) -> str:
+    """Of each start the mean test score on each corpus, and the learning rate that was chosen."""
+    names = dict.fromkeys(arm["name"] for corpus in found.values() for arm in corpus["arms"])
+    by_corpus = {title: {arm["name"]: arm for arm in corpus["arms"]} for title, corpus in found.items()}
+    lines = [f"| arm | {' | '.join(by_corpus)} |", "|---" * (1 + len(by_corpus)) + "|"]
+    return "\n".join(
+        lines + [f"| {name} | {' | '.join(_start(arms.get(name)) for arms in by_corpus.values())} |" for name in names]
+    )
+
+
+def _start(arm: dict[str, Any] | None) -> str:
+    if arm is None or arm["status"] != "done":
+        return ""
+    rate = "" if arm["learning_rate"] is None else f" ({arm['learning_rate']:g})"
+    return f"{sum(arm['test']) / len(arm['test']):.3f}{rate}"
 
 
 def _model(made: dict[str, Any]) -> str:
