@@ -293,7 +293,7 @@ def test_the_reparametrising_network_is_li_and_liang_s(family: str) -> None:
     artifact = strong(model, "prefix:length=3,mlp=5")
     folded = artifact.fold()
     expected = prefix_mlp.keys_values(artifact.tensors, length=3)
-    assert folded.spec == ts.Prefix(length=3, positions="same")
+    assert folded.spec == ts.Prefix(length=3)
     assert folded.tensors.keys() == expected.keys()
     for name, value in expected.items():
         close(folded.tensors[name], value)
@@ -323,7 +323,7 @@ def test_a_network_is_fitted_to_words_as_li_and_liang_s(
         optimizer.step()
     for name, value in given.items():
         torch.testing.assert_close(found.tensors[name], value.detach(), atol=1e-4, rtol=0)  # it is fitted in float32
-    assert found.fold().spec == ts.Prefix(length=2, positions="same")
+    assert found.fold().spec == ts.Prefix(length=2)
 
 
 def test_an_infix_has_the_same_network() -> None:

@@ -107,7 +107,7 @@ def test_where_positions_are_not_rotary_the_text_keeps_its_own(family):
     with ts.attach(
         model, ts.Prefix(length=4, init_from="demos", text="w9 w5 w6 w7"), tokenizer=tiny.tokenizer()
     ) as tuned:
-        assert tuned.artifacts[0].spec.positions == "same"
+        assert tuned.artifacts[0].spec.positions is None and tuned.positions == 0
 
 
 def test_a_soft_prompt_begins_as_their_embeddings_and_is_kept_without_the_words(decoder):

@@ -80,9 +80,8 @@ class Prefix(KVContext):
         return words if self.mlp is None else _network.fitted(_network.begun(shapes), words)
 
     def settled(self, base: Base) -> Context:
-        if self.positions is not None:
-            return self
-        return replace(self, positions="after" if base.rotary and self.init_from in WORDS else "same")
+        is_words = self.positions is None and self.init_from in WORDS
+        return replace(self, positions="after") if is_words and base.rotary else self
 
     @property
     def formula(self) -> Form:
