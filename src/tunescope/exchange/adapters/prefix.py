@@ -62,7 +62,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
                 params[f"{layer.name}.{which}"] = entries[2 * i + offset].to(dtype, copy=True).contiguous()
     if sets:
         raise UserError(f"{TENSORS}: the prefix {next(iter(sets))!r} has no place in this model. {KEEP}.")
-    return [Artifact(Prefix(length=length, positions="same"), params)]
+    return [Artifact(Prefix(length=length), params)]
 
 
 def _check(config: Mapping[str, Any], model: PreTrainedModel) -> None:
