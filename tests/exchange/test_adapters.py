@@ -52,8 +52,8 @@ def specs(family: str, case: str) -> list[object]:
 
 
 def test_each_method_becomes_ours() -> None:
-    assert specs("gpt2", "prefix") == [ts.Prefix(length=3, positions="same")]
-    assert specs("gpt2", "prefix_relu") == [ts.Prefix(length=2, positions="same")]
+    assert specs("gpt2", "prefix") == [ts.Prefix(length=3)]
+    assert specs("gpt2", "prefix_relu") == [ts.Prefix(length=2)]
     assert specs("gpt2", "lora") == [ts.LoRA(rank=2, alpha=6.0, sites=("self.q", "self.v"))]
     assert specs("gpt2", "lora_k") == [ts.LoRA(rank=1, alpha=3.0, sites=("decoder.1.self.k",))]
     assert specs("llama", "houlsby") == [ts.Adapter(bottleneck=2, sites=("self", "ffn"), activation="silu")]
