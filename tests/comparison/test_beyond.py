@@ -1,6 +1,7 @@
 """Rates past an end of a grid: the same runs as if they had been typed, for the arms that they could help alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.command import command
-from tunescope.trial.plan import Plan, check
+from tunescope.trial.plan import Plan, check, from_json, to_json
 from tunescope.trial.rates import following, possible
 from tunescope.trial.train.settings import Settings
 
@@ -27,8 +28,9 @@ def plan(**changes: Any) -> Plan:
 
 
 def test_three_are_tried_unless_it_is_said_how_many_or_one_rate_is_given() -> None:
-    assert (plan().beyond, plan(beyond=1).beyond, plan(trials=1).beyond, plan(rates=(1e-3,)).beyond) == (3, 1, 0, 0)
-    assert plan(rates=(1e-3, 1e-2)).beyond == 3
+    assert (plan().past, plan(beyond=1).past, plan(trials=1).past, plan(rates=(1e-3,)).past) == (3, 1, 0, 0)
+    assert plan(rates=(1e-3, 1e-2)).past == replace(plan(trials=1), trials=3).past == 3
+    assert from_json(to_json(plan()), Path("config.json")).beyond == 3  # whatever is usual later
 
 
 def ran(folder: Path, name: str, **options: Any) -> Any:

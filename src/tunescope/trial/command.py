@@ -37,7 +37,8 @@ def _command_words(plan: Plan) -> list[str]:
     for part in ("dev", "test"):
         words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []
     words += _task_words(plan.task)
-    typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "forgetting": Path(plan.forgetting).name}
+    typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "beyond": plan.past}
+    typed |= {"forgetting": Path(plan.forgetting).name}
     typed |= {"trials": ()} if plan.rates else {}  # rates stand for trials
     return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, {})]
 

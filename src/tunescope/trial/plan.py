@@ -136,8 +136,6 @@ class Plan:
             object.__setattr__(self, "max_seeds", MAX_SEEDS)
         if not self.seeds:
             object.__setattr__(self, "seeds", SEEDS)
-        if self.beyond is None:
-            object.__setattr__(self, "beyond", BEYOND if self.race.rates > 1 else 0)
 
     @property
     def every_seed(self) -> tuple[int, ...]:
@@ -148,7 +146,9 @@ class Plan:
     @property
     def past(self) -> int:
         """How many learning rates past an end of its grid an arm may try."""
-        return self.beyond or 0
+        if self.beyond is None:
+            return BEYOND if self.race.rates > 1 else 0
+        return self.beyond
 
     @property
     def race(self) -> Race:
@@ -180,7 +180,7 @@ def check(plan: Plan) -> Plan:
     if plan.halving:
         check_halving(plan.race)
     _at_least("beyond", plan.past, 0)
-    if plan.past:
+    if plan.beyond:
         check_beyond(plan.race)
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
@@ -224,7 +224,8 @@ def _check_looks(plan: Plan) -> None:
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    return asdict(plan)
+    """As config.json has it: what a later version takes where nothing is said does not change a run."""
+    return asdict(plan) | {"beyond": plan.past}
 
 
 def from_json(config: Mapping[str, Any], source: Path) -> Plan:
