@@ -18,7 +18,6 @@ from typing import Any
 
 LENGTH = 24
 SIZES = {"train": 400, "dev": 80, "test": 160}
-WORDS = 25  # of a row at most, so that a step takes a second of a CPU
 TRAINING = ("--steps", "40", "--batch-size", "8", "--eval-every", "20", "--halving", "--beyond", "0")
 STARTS = {
     "prefix": ("noise", "zero", "tokens", "text", "demos", "demos-same"),
@@ -32,7 +31,7 @@ RESULT = Path("results/starts.json")
 class Corpus:
     """files: of training and test rows. words: label_name -> the word that stands for it. told: what the task is.
 
-    seeds: how many. starts: of each method.
+    seeds: how many. starts: of each method. longest: words of a row, so that a step takes a second of a CPU.
     """
 
     files: tuple[str, str]
@@ -40,6 +39,7 @@ class Corpus:
     template: str
     told: str
     seeds: int = 1
+    longest: int = 25
     starts: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: FEWER)
 
 
@@ -66,6 +66,7 @@ CORPORA = {
         "{text} Topic:",
         "Below are short pieces of news. Say of each one what its topic is: the world, sports, business or technology. "
         "Only one of them is right.",
+        longest=35,
     ),
 }
 
@@ -127,7 +128,7 @@ def _cut(corpus: Corpus, data: Path, out: Path) -> dict[str, str]:
 def _short(corpus: Corpus, path: Path) -> list[dict[str, str]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    kept = {row["text"]: corpus.words[row["label_name"]] for row in rows if len(row["text"].split()) <= WORDS}
+    kept = {row["text"]: corpus.words[row["label_name"]] for row in rows if len(row["text"].split()) <= corpus.longest}
     return [{"text": text, "label": label} for text, label in kept.items()]
 
 
