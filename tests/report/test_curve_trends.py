@@ -16,7 +16,8 @@ def test_the_gain_is_the_slope_of_the_last_half_for_as_many_steps_again():
     values = [0.2, 0.9, 0.5, 0.55, 0.58, 0.66]
     slope = scipy_stats.linregress([300, 400, 500, 600], values[2:]).slope
     assert rise(runs([values] * 3), noise=0.0).gain == pytest.approx(600 * slope)
-    assert fall(runs([values], "loss")).gain == pytest.approx(-600 * slope)
+    by_shares = scipy_stats.linregress([300, 400, 500, 600], np.log(values[2:])).slope
+    assert fall(runs([values], "loss")).gain == pytest.approx(values[-1] * (1 - np.exp(600 * by_shares)))
 
 
 def test_a_curve_needs_two_points_in_its_last_half():
@@ -59,10 +60,11 @@ def test_a_steep_rise_is_seen():
 
 
 def test_a_loss_reaches_another_if_it_comes_within_a_tenth_of_the_way():
-    falling = fall(runs([[5.0, 4.0, 3.2, 2.8]] * 3, "loss"))  # 2.4 in as many steps again: to 0.4
-    assert falling.gain == pytest.approx(2.4)
-    assert reaches(2.8, falling, 0.14)
-    assert not reaches(2.8, falling, 0.13)
+    falling = fall(runs([[5.0, 4.0, 3.2, 2.8]] * 3, "loss"))  # to .7 of itself in two intervals, to .49 in four: 1.372
+    assert falling.gain == pytest.approx(2.8 - 1.372)
+    assert reaches(2.8, falling, 1.22)  # .28 + .9 * 1.22 = 1.378
+    assert not reaches(2.8, falling, 1.21)
+    assert fall(runs([[3.0, 2.0, 0.0, 0.0]] * 3, "loss")).gain <= 0.0  # what is at zero stays there
     assert not reaches(None, falling, 0.2)
     assert not reaches(2.8, falling, None)
     assert not reaches(2.8, None, 0.2)

@@ -14,7 +14,7 @@ QUESTIONS = {
     "reverse": "Write the numbers from last to first. The model was never trained on that.",
 }
 STEPS = {"descending": 160, "reverse": 500}  # a skill that is there is brought out in far fewer
-ARMS = ("zero-shot", "demos:k=3", "soft", "prefix", "lora", "adapter", "full")
+ARMS = ("zero-shot", "demos:k=3", "soft", "prefix", "lora", "full")
 
 
 class DemoTask(TypedDict):

@@ -11,6 +11,7 @@ from typing import Any
 from tunescope.report.verdict.variance import quantile
 
 ONE_SIDED = 0.90  # of a two-sided interval: 5 % lie beyond its upper end
+LEAST = 1e-6  # nats: a loss below it is as good as none
 NEAR = 0.1  # of the way to the other arm's loss: what stops short of it by less has come there
 
 Run = Mapping[str, Any]
@@ -37,8 +38,20 @@ def rise(runs: Sequence[Run], noise: float) -> Trend | None:
 
 
 def fall(runs: Sequence[Run]) -> Trend | None:
-    """Of the training loss, whose noise only seeds tell: one seed is never certain."""
-    return _trend(runs, "loss", -1.0, None)
+    """Of the training loss, by shares: in as many steps again it falls to the same share of itself, never below zero.
+
+    Its noise only seeds tell: one seed is never certain.
+    """
+    logs = [{"curve": [point | {"log": _log(point.get("loss"))} for point in run.get("curve") or ()]} for run in runs]
+    found = _trend(logs, "log", -1.0, None)
+    last = [
+        float(run["curve"][-1]["loss"]) for run in runs if run.get("curve") and _is_number(run["curve"][-1]["loss"])
+    ]
+    return None if found is None or not last else Trend(fmean(last) * -math.expm1(-found.gain), found.certain)
+
+
+def _log(loss: Any) -> float | None:
+    return math.log(max(float(loss), LEAST)) if _is_number(loss) else None
 
 
 def reaches(loss: float | None, trend: Trend | None, other: float | None) -> bool:
