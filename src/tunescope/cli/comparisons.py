@@ -10,7 +10,7 @@ PRELOAD = "tunescope.comparison.preload"
 
 
 def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
-    """Compare everything on a small model made for it: no download, about three minutes.
+    """Compare everything on a small model made for it: no download, about four minutes.
 
     Args:
         from_scratch: train the small model anew instead of taking the one in the package.
