@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 import tiny
+import tinyrun
 import torch
+import transformers
 
 import tunescope as ts
 from tunescope.attachment.fit import initialised, own_keys_values
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import last_ids
 from tunescope.trial.demos import start
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
 
 ROWS = [{"text": f"w{4 + index % 9} " * (1 + index % 5), "label": ("w5", "w6")[index % 2]} for index in range(40)]
 
@@ -128,3 +132,26 @@ def decoder():
     from tunescope.lab.worlds.families import random_model
 
     return random_model("llama")
+
+
+def opened(folder, model) -> Any:
+    """A bench on rows of 5 to 13 tokens with their answer; the model takes 64."""
+    _, data = tinyrun.write(folder)
+    model.save_pretrained(folder / "model")
+    task = {"kind": "classification", "words": {"neg": "bad", "pos": "good"}}
+    return open_bench(Plan(model=str(folder / "model"), data=data, task=task))
+
+
+def test_a_prefix_begins_as_demonstrations_unless_a_row_would_be_cut_for_their_positions(tmp_path):
+    sizes = {"vocab_size": 16, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads))
+    rotary, learned = opened(tmp_path / "llama", llama), opened(tmp_path / "gpt2", tinyrun.model())
+
+    def starts(bench, **fields):
+        return [start.with_usual([ts.Prefix(length=n, **fields)], bench)[0].init_from for n in (10, 60, 64, 65)]
+
+    assert starts(rotary) == ["demos", None, None, None]
+    assert starts(learned) == ["demos", "demos", "demos", None]  # the text keeps its positions there
+    assert starts(rotary, positions="same") == ["demos", "demos", "demos", None]
+    assert starts(rotary, init_from="zero") == ["zero"] * 4

@@ -30,8 +30,8 @@ STEPS = 3  # the first warms up and is not counted
 SCORED = 16
 HOW = (
     f"Estimated from {STEPS} real steps of each arm on rows of the middle length and from scoring {SCORED} rows and a "
-    "window of other text, on this machine; early stopping, and an end of a grid that does not win, can only make it "
-    "less."
+    "window of other text, on this machine; early stopping, and an end of a grid that does not win, make it less, and "
+    "seeds that are added while there is no verdict (--max-seeds) come on top."
 )
 
 

@@ -43,7 +43,7 @@ def _estimated(bench: Bench) -> Iterator[str]:
     for one in estimates(bench):
         yield f"  {_line(one)}"
         whole += one.total_seconds
-    yield f"  together at most {duration(whole)}"
+    yield f"  together at most {duration(whole)}{', before seeds that are added' if plan.max_seeds else ''}"
     yield HOW
 
 

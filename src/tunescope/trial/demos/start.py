@@ -7,9 +7,13 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tunescope.methods.artifact import KVContext
+from tunescope.models.positions import is_rotary
 from tunescope.tasks.facts import positions
 from tunescope.tasks.task import labelled
+from tunescope.trial.bench import room
 from tunescope.trial.demos import draw
+from tunescope.trial.plan import PARTS as PLAN_PARTS
 
 if TYPE_CHECKING:
     from tunescope.methods.artifact import Spec
@@ -22,12 +26,27 @@ PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are dra
 
 
 def with_usual(specs: Sequence[Any], bench: Bench) -> tuple[Any, ...]:
-    """The specs; one of which it is not said how it begins does so as demonstrations, where the model can read them."""
-    most = positions(bench.model.config, bench.tokenizer)
+    """The specs; one of which it is not said how it begins does so as demonstrations, where the model has room for it.
+
+    It has if it can read them, and if no row is cut for a prefix that takes positions only because it begins as words.
+    """
     return tuple(
-        replace(spec, init_from=DEMOS) if _is_open(spec) and (most is None or _length(spec) <= most) else spec
-        for spec in specs
+        replace(spec, init_from=DEMOS) if _is_open(spec) and _has_room(spec, bench) else spec for spec in specs
     )
+
+
+def _has_room(spec: Any, bench: Bench) -> bool:
+    most, length = positions(bench.model.config, bench.tokenizer), _length(spec)
+    if most is None or length > most:
+        return most is None
+    takes_more = isinstance(spec, KVContext) and spec.positions is None and is_rotary(bench.model)
+    return not takes_more or (length < most and _cut(bench, length) == _cut(bench, 0))
+
+
+def _cut(bench: Bench, taken: int) -> int:
+    """How many rows are cut beside a context that takes so many positions."""
+    left = room(bench, taken)
+    return sum(row.cut > 0 for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left))
 
 
 def _is_open(spec: Any) -> bool:
