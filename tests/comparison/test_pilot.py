@@ -102,6 +102,12 @@ def test_shares_are_of_the_way_from_chance_and_what_trains_nothing_is_a_context(
     assert (seen.context, seen.delta) == pytest.approx((0.8, 0.3))
 
 
+def test_whether_the_context_or_what_trains_nothing_stands_for_contexts_is_told_by_dev():
+    found = scored(0.8, 0.7, 0.9)
+    found["arms"][0]["runs"][0]["dev"], found["arms"][1]["runs"][0]["dev"] = 0.6, 0.65
+    assert forecast.shares(gather(found, 0.02)).context == pytest.approx(0.7)
+
+
 def test_neither_depth_nor_loss_bears_on_a_forecast():
     for layers in (1, 30):
         for loss in (0.01, 9.4):

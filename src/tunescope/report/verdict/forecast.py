@@ -3,12 +3,13 @@
 A pilot has one seed and two fifths of a run's steps. Where its best context, or what trains nothing, comes close to its
 best delta and has learnt the task, a context will suffice; where the delta is far ahead, weights are needed; between
 the two it cannot be told. Scores are shares of the way from chance to the end of the metric's scale, so that neither
-the size of the model nor that of the scale enters. How often that was right is told by `tunescope reproduce
-verdict-calibration` (results/verdict-calibration.json), on lab worlds whose truth a long run told.
+the size of the model nor that of the scale enters. How often that is right, `tunescope reproduce verdict-calibration`
+tells on lab worlds whose truth a long run tells; it has not been run to its end, and nothing is claimed.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,9 +38,9 @@ def shares(evidence: Evidence) -> Shares | None:
 
 
 def best_context(evidence: Evidence) -> Arm | None:
-    """The best of what changes no weights, trained or not."""
+    """The best on dev of what changes no weights, trained or not."""
     arms = [arm for arm in (evidence.context, evidence.untrained) if arm is not None]
-    return max(arms, key=lambda arm: arm.score, default=None)
+    return max(arms, key=lambda arm: -math.inf if arm.dev is None else arm.dev, default=None)
 
 
 def _share(score: float, evidence: Evidence) -> float:
