@@ -91,7 +91,8 @@ def scored(untrained, context, delta, chance=None):
     found = shown(0.5, 0.5)
     found["task"]["chance"] = chance
     for arm, score in zip(found["arms"], (untrained, context, delta), strict=True):
-        arm["score"] = arm["runs"][0]["dev"] = score
+        arm["score"], arm["runs"] = score, arm["runs"][:1]
+        arm["runs"][0]["dev"] = score
     return found
 
 
