@@ -3,13 +3,16 @@
     python -m scripts.results sst2 --data DATA --model MINILM          # all-MiniLM-L6-v2, a BERT encoder
     python -m scripts.results trec --data DATA --model MINILM
     python -m scripts.results e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
+    python -m scripts.results sst2-smollm2 --data DATA --model SMOLLM2 # SmolLM2-135M, a Llama of 30 layers
 
 DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position: they are
-the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json.
+the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json. Learning
+rates, starts and seeds are those that `tunescope compare` has by itself.
 """
 
 import argparse
 import gzip
+import itertools
 import json
 import shutil
 import subprocess
@@ -21,17 +24,20 @@ ENCODER_ARMS = (
     "prefix",
     "lora",
     "adapter",
-    "adapter:placement=parallel,scale=4.0",
     "prefix+adapter:placement=parallel,scale=4.0",
     "bias",
     "full",
 )
 DECODER_ARMS = ("zero-shot", "soft", "prefix", "infix", "lora", "adapter", "full")
+LABELLED = ("--text-field", "text", "--label-field", "label_name")
 
 
 @dataclass(frozen=True)
 class Real:
-    """Rows: file under DATA, first and last row. The last `dev` rows of the shuffled training file are for choosing."""
+    """Rows: file under DATA, first and last row. The last `dev` rows of the shuffled training file are for choosing.
+
+    longest: the words of a row, where longer ones are left out.
+    """
 
     train: tuple[str, int]
     test: tuple[str, int]
@@ -39,6 +45,7 @@ class Real:
     options: tuple[str, ...]
     arms: tuple[str, ...]
     budgets: tuple[int, ...]
+    longest: int | None = None
 
 
 REAL = {
@@ -46,18 +53,7 @@ REAL = {
         train=("sst2/train.jsonl.gz", 4000),
         test=("sst2/validation.jsonl.gz", 872),
         dev=None,
-        options=(
-            "--text-field",
-            "text",
-            "--label-field",
-            "label_name",
-            "--steps",
-            "100",
-            "--batch-size",
-            "16",
-            "--eval-every",
-            "50",
-        ),
+        options=(*LABELLED, "--steps", "100", "--batch-size", "16", "--eval-every", "50"),
         arms=ENCODER_ARMS,
         budgets=(16_000, 64_000),
     ),
@@ -65,18 +61,7 @@ REAL = {
         train=("trec/train.jsonl.gz", 5452),
         test=("trec/test.jsonl.gz", 500),
         dev=None,
-        options=(
-            "--text-field",
-            "text",
-            "--label-field",
-            "label_name",
-            "--steps",
-            "150",
-            "--batch-size",
-            "16",
-            "--eval-every",
-            "50",
-        ),
+        options=(*LABELLED, "--steps", "150", "--batch-size", "16", "--eval-every", "50"),
         arms=ENCODER_ARMS,
         budgets=(16_000, 64_000),
     ),
@@ -89,22 +74,36 @@ REAL = {
             *("--template", "{table}\n", "--steps", "200", "--batch-size", "8", "--eval-every", "100"),
         ),
         arms=DECODER_ARMS,
-        budgets=(4_096,),
+        budgets=(4_096, 16_384),
+    ),
+    "sst2-smollm2": Real(
+        train=("sst2/train.jsonl.gz", 4000),
+        test=("sst2/validation.jsonl.gz", 872),
+        dev=None,
+        options=(
+            *(*LABELLED, "--by", "words", "--words", "negative=terrible,positive=great", "--template", "{text} It was"),
+            *("--steps", "60", "--batch-size", "8", "--eval-every", "20"),
+        ),
+        arms=("zero-shot", "demos:k=4", "soft:length=24", "prefix", "lora"),
+        budgets=(57_600, 276_480),
+        longest=25,
     ),
 }
 DEV_ROWS = 200  # cut from the training rows where the data has no part of its own for choosing
 
 
-def rows(path: Path, limit: int) -> list[str]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.dumps(json.loads(line), ensure_ascii=False) for _, line in zip(range(limit), file)]  # noqa: B905
+def rows(data: Path, part: tuple[str, int], longest: int | None) -> list[str]:
+    with gzip.open(data / part[0], "rt", encoding="utf-8") as file:
+        found = [json.loads(line) for line in itertools.islice(file, part[1])]
+    kept = [row for row in found if longest is None or len(row["text"].split()) <= longest]
+    return [json.dumps(row, ensure_ascii=False) for row in kept]
 
 
 def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
     """train.jsonl, dev.jsonl and test.jsonl in the folder; every n-th training row is for choosing."""
-    parts = {"train": rows(data / real.train[0], real.train[1]), "test": rows(data / real.test[0], real.test[1])}
+    parts = {"train": rows(data, real.train, real.longest), "test": rows(data, real.test, real.longest)}
     if real.dev is not None:
-        parts["dev"] = rows(data / real.dev[0], real.dev[1])
+        parts["dev"] = rows(data, real.dev, real.longest)
     else:
         whole, every = list(dict.fromkeys(parts["train"])), len(parts["train"]) // DEV_ROWS
         parts["dev"] = whole[::every][:DEV_ROWS]
@@ -126,8 +125,8 @@ def main() -> None:
     paths = cut(given.data, real, Path("runs") / f"{given.name}-data")
     command = ["tunescope", "compare", given.model, str(paths["train"])]
     command += ["--dev", str(paths["dev"]), "--test", str(paths["test"]), *real.options]
-    command += ["--arms", *real.arms, "--budget", *map(str, real.budgets), "--seeds", "3", "--trials", "3"]
-    command += ["--out", str(run), "--workers", str(given.workers)]
+    command += ["--arms", *real.arms, "--budget", *map(str, real.budgets), "--out", str(run)]
+    command += ["--workers", str(given.workers)]
     subprocess.run(command, check=True)
     shutil.copy(run / "results.json", Path("results") / f"{given.name}.json")
     shutil.copy(run / "report.html", Path("results") / f"{given.name}.html")
