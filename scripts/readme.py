@@ -17,6 +17,7 @@ TITLES = {
     "sst2": "SST-2, all-MiniLM-L6-v2",
     "trec": "TREC (6 classes), all-MiniLM-L6-v2",
     "e2e": "E2E, stories260K",
+    "sst2-smollm2": "SST-2 (at most 25 words), SmolLM2-135M",
 }
 STOPS = "a run ends when 8 scores in a row are no better"
 PAPERS = ("petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "petrov-translation")
