@@ -9,7 +9,7 @@ from torch import nn
 from zoo import LENGTH, ZOO, inputs, kind_of, paddings, zoo
 from zoo_fields import llama_like
 
-DRAWS = {"bigbird_pegasus-sparse"}  # in training, which blocks see each other
+DRAWS = {"big_bird-sparse", "bigbird_pegasus-sparse"}  # in training, which blocks see each other
 
 
 @cache

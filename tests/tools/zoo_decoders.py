@@ -28,6 +28,11 @@ DECODERS: dict[str, Maker] = {
         "Gemma3nText", laurel_rank=4, altup_num_inputs=2, activation_sparsity_pattern=[0.5, 0.0] * 2, **SHARED_KV
     ),
     "gemma4_text": wide("Gemma4Text", global_head_dim=12, use_double_wide_mlp=True, **SHARED_KV),
+    "gemma4_unified_text": wide(
+        "Gemma4UnifiedText",
+        global_head_dim=12,
+        **{field: value for field, value in SHARED_KV.items() if "per_layer" not in field},
+    ),
     "vaultgemma": wide("VaultGemma", **GEMMA, **SLIDING),
     "phi3": wide("Phi3", sliding_window=5),
     "olmo": wide("Olmo", clip_qkv=1.5),
@@ -36,6 +41,7 @@ DECODERS: dict[str, Maker] = {
     "granite": wide(
         "Granite", attention_multiplier=0.3, embedding_multiplier=1.5, residual_multiplier=0.7, logits_scaling=2.0
     ),
+    "granite_swa": wide("GraniteSWA", attention_multiplier=0.3, **SLIDING),
     "smollm3": wide("SmolLM3", no_rope_layers=[1, 0], use_sliding_window=True, sliding_window=5),
     "glm": wide("Glm"),
     "glm4": wide("Glm4"),
@@ -68,6 +74,7 @@ DECODERS: dict[str, Maker] = {
     "jais2": wide("Jais2"),
     "nanochat": llama_like("NanoChat"),
     "persimmon": llama_like("Persimmon", hidden_size=32),
+    "doge": llama_like("Doge", keep_window_size=5),
     "diffllama": llama_like("DiffLlama"),
     "modernbert-decoder": llama_like(
         "ModernBertDecoder", local_attention=8, layer_types=SLIDING["layer_types"], cls_token_id=1, sep_token_id=2

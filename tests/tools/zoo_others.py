@@ -1,7 +1,7 @@
 """Encoders, encoder-decoders, speech and vision, tiny."""
 
 import tiny
-from zoo_fields import Maker, bart_like, bert_like, like, roberta_like
+from zoo_fields import Maker, bart_like, bert_like, decoder, like, roberta_like
 
 T5 = {
     "vocab_size": tiny.VOCAB,
@@ -25,6 +25,7 @@ VISION = {
     "patch_size": 4,
 }
 RELATIVE = {"relative_attention": True, "position_biased_input": False, "max_relative_positions": 16}
+BIG_BIRD = {"bos_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
 MODULE = {
     **{field: value for field, value in tiny.LLAMA_LIKE.items() if field != "max_position_embeddings"},
     "head_dim": 8,
@@ -72,6 +73,10 @@ ENCODERS: dict[str, Maker] = {
     ),
     "rembert": bert_like("RemBert", input_embedding_size=16, output_embedding_size=20, bos_token_id=1, eos_token_id=2),
     "squeezebert": bert_like("SqueezeBert", num_attention_heads=4, embedding_size=24),
+    "roberta-prelayernorm": roberta_like("RobertaPreLayerNorm"),
+    "big_bird": bert_like("BigBird", attention_type="original_full", **BIG_BIRD),
+    "big_bird-sparse": bert_like("BigBird", block_size=1, num_random_blocks=1, **BIG_BIRD),
+    "xlnet": decoder("XLNet", d_model=24, n_layer=2, n_head=3, d_inner=40),
     "clip_text_model": bert_like("CLIPText", bos_token_id=1, eos_token_id=2),
 }
 
@@ -80,13 +85,6 @@ PAIRS: dict[str, Maker] = {
     "umt5": t5_like("UMT5"),
     "longt5": t5_like("LongT5", local_radius=2),
     "longt5-global": t5_like("LongT5", local_radius=2, encoder_attention_type="transient-global", global_block_size=3),
-    "switch_transformers": t5_like(
-        "SwitchTransformers",
-        num_experts=4,
-        num_sparse_encoder_layers=1,
-        num_sparse_decoder_layers=1,
-        router_jitter_noise=0.0,
-    ),
     "pegasus": bart_like("Pegasus"),
     "pegasus_x": bart_like("PegasusX", num_global_tokens=2, block_size=4),
     "marian": bart_like("Marian"),
@@ -99,7 +97,8 @@ PAIRS: dict[str, Maker] = {
     "blenderbot": bart_like("Blenderbot"),
     "blenderbot-small": bart_like("BlenderbotSmall"),
     "plbart": bart_like("PLBart"),
-    "t5gemma": like(tiny.DECODER)("T5Gemma", encoder=MODULE, decoder=MODULE),
+    "fsmt": bart_like("FSMT", src_vocab_size=tiny.VOCAB, tgt_vocab_size=tiny.VOCAB),
+    "t5gemma": decoder("T5Gemma", encoder=MODULE, decoder=MODULE),
 }
 
 SPEECH: dict[str, Maker] = {
