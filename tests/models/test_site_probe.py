@@ -1,1 +1,1 @@
-"""Sites that a pass shows: the same as every family's file says, right on families without one, a wrong file refused."""
+"""Sites that a pass shows: those of the families' files, right where there is none; a wrong file is refused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked, standing_in
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy, argument_names
@@ -61,6 +62,8 @@ class Banked(Held):
         self._acting_for: object = None
         self._uses: list[SiteUse[Rowwise]] = []
         self._acting = ExitStack()
+        with suppress(UserError):  # of who asks for a site, when somebody does
+            sites_of(model)  # looked for while nothing is attached
         self._enter_or_leave()
 
     def _enter(self) -> None:

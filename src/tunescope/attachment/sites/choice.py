@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from tunescope.attachment.sites.places import as_columns, found_at
-from tunescope.attachment.sites.site_map import sites_of
+from tunescope.attachment.sites.site_map import site_map, sites_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, SiteDelta, Spec
 from tunescope.models.anatomy import Anatomy, anatomy
@@ -27,12 +27,18 @@ _MAPS: weakref.WeakKeyDictionary[Anatomy, Mapping[str, Site]] = weakref.WeakKeyD
 
 
 def linear_maps(model: PreTrainedModel) -> Mapping[str, Site]:
-    """Every linear map of the base model as a site, by its path there: no head, and nothing of the embeddings."""
+    """Every linear map of the base model as a site, by its path there: no head, and nothing of the embeddings.
+
+    Nor one where a delta would change nothing (`idle`), as Mamba's dt_proj and a pooler.
+    """
     now = anatomy(model)
     if now not in _MAPS:
+        idle = frozenset() if now.device.type == "meta" else site_map(model).idle
         outside = {id(model.get_output_embeddings()), id(model.get_input_embeddings())}
         named = model.base_model.named_modules()
-        _MAPS[now] = MappingProxyType({path: _map(path, one) for path, one in named if _counts(one, outside)})
+        _MAPS[now] = MappingProxyType(
+            {path: _map(path, one) for path, one in named if path not in idle and _counts(one, outside)}
+        )
     return _MAPS[now]
 
 
@@ -90,8 +96,8 @@ def check_places(model: PreTrainedModel, artifact: Artifact) -> None:
         then, here = artifact.places.get(name, "nowhere"), now.get(name, "nowhere")
         if then != here:
             raise UserError(
-                f"{artifact.spec} was made where site {name!r} is {then}, and here it is {here}: load the model that it "
-                "was tuned on, with the transformers that it was tuned with."
+                f"{artifact.spec} was made where site {name!r} is {then}, and here it is {here}: load the model that "
+                "it was tuned on, with the transformers that it was tuned with."
             )
 
 

@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from tunescope.attachment.sites.attention_maps import around
 from tunescope.attachment.sites.layers import shapes
 from tunescope.attachment.sites.places import Found, found_at
 from tunescope.attachment.sites.rest import others
-from tunescope.attachment.sites.trace import Call, Seen, traced
+from tunescope.attachment.sites.trace import Call, Seen, idle, traced
 from tunescope.errors import UserError
 from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
 from tunescope.models.family import find_family
@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SiteMap:
-    """found: every site, in order of depth. notes: layer -> what was looked for there and not found."""
+    """found: every site, in order of depth. notes: layer -> what was looked for there and not found.
+
+    idle: paths of linear maps where a delta would change nothing.
+    """
 
     found: tuple[Found, ...]
     notes: Mapping[str, str]
+    idle: frozenset[str] = frozenset()
 
 
 _BY_SHAPE: dict[tuple[object, ...], SiteMap] = {}
@@ -62,7 +66,9 @@ def site_map(model: PreTrainedModel) -> SiteMap:
         attached: Any = attached_to(model)
         bare = nullcontext() if attached is None else attached.paused()
         with bare, torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
-            _BY_SHAPE[shape] = mapped(traced(model))
+            layers = traced(model)
+            called = {call.path for seen in layers for call in seen.maps}
+            _BY_SHAPE[shape] = replace(mapped(layers), idle=frozenset(idle(model, called)))
     return _BY_SHAPE[shape]
 
 

@@ -5,7 +5,7 @@ Each layer begins a graph of its own, so that a gradient asked of it stays withi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -82,6 +82,7 @@ def traced(model: PreTrainedModel) -> list[Seen]:
     with ExitStack() as stack:
         for context in (switched(model), resting(model), _plain(anatomy(model).device)):
             stack.enter_context(context)
+        stack.enter_context(torch.compiler.set_stance("force_eager"))  # in a layer that is compiled hooks see nothing
         stack.enter_context(_watched(base, paths, seen, places))
         try:
             run_tiny(model)
@@ -92,6 +93,35 @@ def traced(model: PreTrainedModel) -> list[Seen]:
                 f"Family {model.config.model_type!r} cannot be run on a short text to look for its sites: {problem}"
             ) from problem
     return list(seen.values())
+
+
+def idle(model: PreTrainedModel, seen: Collection[str]) -> set[str]:
+    """Paths of linear maps where a delta would change nothing. seen: of those that layers called in a pass.
+
+    They are those whose weight the model takes without calling them, as Mamba's dt_proj, and those that are called
+    and do not count for the last states, as a pooler. An expert that no token of a short text was sent to is neither.
+    """
+    named = model.base_model.named_modules()
+    rest = {path: one for path, one in named if is_map(one) and path not in seen and one.weight.is_floating_point()}
+    called: set[nn.Module] = set()
+    before = {path: module.weight.requires_grad for path, module in rest.items()}
+    handles = [module.register_forward_pre_hook(lambda one, _: called.add(one)) for module in rest.values()]
+    try:
+        for module in rest.values():
+            module.weight.requires_grad_(True)
+        with resting(model), torch.compiler.set_stance("force_eager"):
+            out = run_tiny(model) if rest else torch.zeros(1)
+    finally:
+        for path, module in rest.items():
+            module.weight.requires_grad_(before[path])
+        for handle in handles:
+            handle.remove()
+    if not out.requires_grad:
+        return set()
+    weights = [module.weight for module in rest.values()]
+    found = torch.autograd.grad(out.sum(), weights, allow_unused=True)
+    counts = {path: gradient is not None for path, gradient in zip(rest, found, strict=True)}
+    return {path for path, module in rest.items() if counts[path] != (module in called)}
 
 
 def _plain(device: torch.device) -> Any:

@@ -19,7 +19,8 @@ class LoRA(SiteDelta):
     """h + (alpha / rank) B A x, with dropout on x while training. B starts at zero, so a fresh LoRA changes nothing.
 
     rank: of the update. alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
-    dropout: share of x that is zeroed while training. sites: the linear maps that are changed.
+    dropout: share of x that is zeroed while training. sites: the linear maps that are changed. At all-linear a map
+    narrower than the rank, a gate say, gets as much of it as it has.
 
     Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
     (d_out, rank).
@@ -42,13 +43,12 @@ class LoRA(SiteDelta):
         return 1.0 if self.alpha is None else self.alpha / self.rank
 
     def init(self, shape: SiteShape) -> Params:
-        if not 1 <= self.rank <= min(shape.d_in, shape.d_out):
-            raise UserError(
-                f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in "
-                f"[1, {min(shape.d_in, shape.d_out)}]."
-            )
-        a = (2 * torch.rand(self.rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
-        return {"a": a, "b": torch.zeros(shape.d_out, self.rank)}
+        most = min(shape.d_in, shape.d_out)
+        rank = min(self.rank, most) if "all-linear" in self.sites else self.rank
+        if not 1 <= rank <= most:
+            raise UserError(f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in [1, {most}].")
+        a = (2 * torch.rand(rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
+        return {"a": a, "b": torch.zeros(shape.d_out, rank)}
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
@@ -73,7 +73,7 @@ class LoRA(SiteDelta):
         return Form("x @ a.T @ b.T", "parallel", ", ".join(self.sites), f"h + {scaled}")
 
     def padded(self, p: Params, size: int) -> tuple[SiteDelta, Params]:
-        more = size - self.rank
+        more = size - len(p["a"])
         tensors = {"a": F.pad(p["a"], (0, 0, 0, more)), "b": F.pad(self.scale * p["b"], (0, more))}
         return replace(self, rank=size, alpha=None), tensors
 
