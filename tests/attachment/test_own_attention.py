@@ -37,6 +37,9 @@ FAMILIES: dict[str, Callable[[], Any]] = {
     "falcon-alibi-query": lambda: tf.FalconConfig(**FALCON, num_attention_heads=3, alibi=True),
 }
 ALIBI = ("bloom", "bloom-slices", "falcon-alibi", "falcon-alibi-query")
+LAYER = dict.fromkeys(("gptj", "codegen", "gpt_neo"), "transformer.h.1.attn") | dict.fromkeys(
+    ("falcon", "bloom"), "transformer.h.1.self_attention"
+)
 PADDINGS = ("none", "left", "right")
 FRONT = 6  # tokens, more than GPT-Neo's window here
 
@@ -176,10 +179,11 @@ def test_a_text_in_front_is_the_same_tokens_in_the_row(name: str, padding: str) 
 @every
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_positions_that_are_not_given_are_those_of_the_mask(name: str, padding: str) -> None:
-    """A token in front that takes up no position of the text: its distance is that to the real tokens."""
+    """By ALiBi also where what stands in front takes up no position, so that nobody tells any."""
     model = make(name)
     given = text(model, padding)
-    anchors = ts.Anchors(text="w5 w6 w7 w8", length=4, keep=(1, 3))
+    moves = "zero" if name in ALIBI else "original"
+    anchors = ts.Anchors(text="w5 w6 w7 w8", length=4, keep=(1, 3), positions=moves)
     with torch.no_grad(), ts.attach(model, anchors, tokenizer=tiny.tokenizer()):
         expected = tiny.real(given, model(**given).logits)
         del given["position_ids"]
@@ -260,25 +264,28 @@ def test_a_prefix_has_the_same_score_at_any_distance(name: str) -> None:
 @every
 @pytest.mark.parametrize("arm", ["prefix:length=3", f"soft:length={FRONT}", "infix:length=2"])
 def test_gradients_are_the_same_with_checkpointing_after_other_passes_too(name: str, arm: str) -> None:
-    grads = []
-    for is_on in (False, True):
-        model = make(name)
-        first, second = tiny.batch(model, "none"), {"input_ids": tiny.ids(2, 4, seed=8)}
-        before = trace(model)
-        if is_on:
-            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        with ts.attach(model, *tiny.away(model, arm)) as tuned:
-            tuned.train()
-            told = {"output_start": torch.tensor([3, 2])} if tuned.wants_output_start else {}
-            loss = model(**first, **told).logits.square().mean()
-            model(**second, **told)
-            loss.backward()
-            grads.append([leaf.grad for leaf in tuned.parameters()])
-            assert all(parameter.grad is None for parameter in model.parameters())
-        if not is_on:
-            assert_no_trace(model, before)
-    assert all(one.abs().max() > 1e-6 for one in grads[0])
-    assert all(torch.equal(one, other) for one, other in zip(*grads, strict=True))
+    plain, checkpointed = gradients(name, arm, is_on=False), gradients(name, arm, is_on=True)
+    assert all(one.abs().max() > 1e-6 for one in plain)
+    assert all(torch.equal(one, other) for one, other in zip(plain, checkpointed, strict=True))
+
+
+def gradients(name: str, arm: str, *, is_on: bool) -> list[Tensor]:
+    """Of a pass that another came after, with checkpointing or without."""
+    model, calls = make(name).train(), list[None]()  # transformers checkpoints only then
+    first, second = tiny.batch(model, "none"), {"input_ids": tiny.ids(2, 4, seed=8)}
+    if is_on:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.get_submodule(LAYER[model.config.model_type]).register_forward_hook(lambda *_: calls.append(None))
+    with ts.attach(model, *tiny.away(model, arm)) as tuned:
+        tuned.train()
+        told = {"output_start": torch.tensor([3, 2])} if tuned.wants_output_start else {}
+        loss = model(**first, **told).logits.square().mean()
+        model(**second, **told)
+        calls.clear()
+        loss.backward()
+        assert bool(calls) == is_on  # the layer is computed again
+        assert all(parameter.grad is None for parameter in model.parameters())
+        return [leaf.grad for leaf in tuned.parameters()]
 
 
 @every
@@ -372,6 +379,34 @@ def test_in_half_precision_a_text_in_front_is_near_the_same_in_the_row(name: str
             got = model(ids)
     assert got.logits.dtype == dtype
     assert (got.logits - expected).abs().max() < 0.1 * expected.abs().max()
+
+
+@every
+def test_weights_are_dropped_in_training_where_the_family_drops_them(name: str) -> None:
+    model, ids = make(name), tiny.ids(2, 7)
+    for module in model.modules():
+        for dropout in ("attn_dropout", "attention_dropout"):
+            if hasattr(module, dropout):
+                getattr(module, dropout).p = 0.5
+
+    def draws_anew() -> bool:
+        first, second = (model(ids).logits for _ in range(2))
+        return not torch.equal(first, second)
+
+    with torch.no_grad():
+        own = draws_anew(), model.train() and draws_anew()
+        assert own == (False, not name.startswith("falcon") or name in ALIBI)
+        model.eval()
+        with switched(model):
+            assert (draws_anew(), model.train() and draws_anew()) == own
+
+
+@pytest.mark.parametrize("name", ["gpt_neo", "bloom"])
+def test_compiled_it_is_as_it_stands(name: str) -> None:
+    model, ids = make(name), tiny.ids(2, 7)
+    with ts.attach(model, words()), torch.no_grad():
+        expected = model(ids).logits
+        close(torch.compile(model, backend="eager")(ids).logits, expected)
 
 
 def test_a_model_without_its_head_is_reached_too() -> None:

@@ -30,7 +30,7 @@ class _Told:
 
     def of(self, mask: Tensor | None) -> Tensor | None:
         """Those of the pass with this mask: a layer that is computed again has its own, whatever has run since."""
-        if mask is None:
+        if mask is None or torch.compiler.is_compiling():  # a graph is of one pass
             return self.positions
         if self.is_new:
             mask.__dict__[POSITIONS] = self.positions
