@@ -234,7 +234,7 @@ def test_a_fused_map_whose_parts_stand_head_by_head_is_refused(tmp_path: Path) -
     name = "gpt_neox.layers.0.attention.query_key_value.loras.lora.lora"
     old = dict.fromkeys(load_file(folder / TENSORS))
     theirs.retensored(folder, {**old, f"{name}_A": torch.ones(4, 24), f"{name}_B": torch.ones(48, 2)})
-    with pytest.raises(ts.UserError, match="whose parts stand head by head in this model"):
+    with pytest.raises(ts.UserError, match="whose parts are of unequal size, or stand head by head"):
         convert.read(folder, form="adapters", model=tiny.make("gpt_neox"))
 
 

@@ -13,12 +13,12 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope.attachment.fit import initialised
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.exchange import convert
 from tunescope.exchange.peft import lora_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact
-from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import select
 
 NAMES = {
@@ -310,7 +310,7 @@ def test_more_than_vllm_takes_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bart"])
 def test_selectors_name_exactly_the_sites_that_were_chosen(family: str) -> None:
     model = tiny.make(family)
-    known = anatomy(model).sites
+    known = sites_of(model)
     draw = torch.Generator().manual_seed(0)
     for share in (0.1, 0.5, 0.9, 1.0):
         chosen = {name for name in known if torch.rand((), generator=draw) <= share}

@@ -69,11 +69,12 @@ def test_a_context_is_one_file(plugin_folder: Path) -> None:
 
 def test_a_family_is_one_file(plugin_folder: Path) -> None:
     model = tiny.build(tf.AutoModelForCausalLM, tf.StableLmConfig(**tiny.LLAMA_LIKE))
-    with pytest.raises(ts.UserError, match="has no map"):
-        ts.attach(model, ts.LoRA(rank=2))
+    with pytest.raises(ts.UserError, match="no residual connection of its own"):
+        ts.attach(model, ts.Adapter(bottleneck=2, source="stream"))
     (plugin_folder / "families" / "stablelm.py").write_text(FAMILY)
     forget()
-    with ts.attach(model, ts.LoRA(rank=2), ts.Adapter(bottleneck=2)) as tuned:
+    model = tiny.build(tf.AutoModelForCausalLM, tf.StableLmConfig(**tiny.LLAMA_LIKE))
+    with ts.attach(model, ts.LoRA(rank=2), ts.Adapter(bottleneck=2, source="stream")) as tuned:
         tuned.train()
         tiny.output(model, tiny.batch(model)).square().mean().backward()
         assert all(leaf.grad is not None for leaf in tuned.parameters())

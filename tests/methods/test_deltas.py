@@ -15,9 +15,9 @@ import tunescope as ts
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState, attention
 from tunescope.attachment.fit import initialised
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
 from tunescope.methods.text_form import methods, parse
-from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
 from tunescope.system import plugins
 
@@ -338,7 +338,7 @@ def test_an_adapter_on_the_stream_reads_what_the_block_is_added_to(family: str, 
     stack = "decoder" if find_family(family).kind == "decoder" else "encoder"
     site = f"{stack}.1.ffn"
     p = {name.removeprefix(f"{site}:"): t for name, t in artifact.tensors.items() if name.startswith(f"{site}:")}
-    out = anatomy(model).sites[site].h.module
+    out = sites_of(model)[site].h.module
     layer = model.base_model.get_submodule(find_family(family).stacks[stack].layers)[1]
     seen: dict[str, Tensor] = {}
 

@@ -13,6 +13,7 @@ from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.models.anatomy import Anatomy, anatomy
 from tunescope.models.fingerprint import REGISTERED
 
@@ -20,11 +21,11 @@ from tunescope.models.fingerprint import REGISTERED
 def test_it_is_the_same_object_while_the_model_is_the_same() -> None:
     model = tiny.make("gpt2")
     found = anatomy(model)
-    sites = found.sites
+    sites = sites_of(model)
     with ts.attach(model, ts.LoRA(rank=2), ts.Prefix(length=3)) as tuned, tuned.registered():
         assert REGISTERED in model._modules and anatomy(model) is found
         model(tiny.ids(2, 7))
-        assert anatomy(model) is found and anatomy(model).sites is sites
+        assert anatomy(model) is found and sites_of(model) is sites
     model.train().requires_grad_(False)
     model.load_state_dict(tiny.make("gpt2", seed=1).state_dict())
     assert anatomy(model) is found
@@ -45,7 +46,7 @@ def test_it_says_what_the_model_says(family: str, kind: str, entries: dict[str, 
     assert found.kind == kind and found.table is model.get_input_embeddings()
     root = model.base_model if family == "bert" else model
     assert found.entries == {name: root.get_submodule(path) for name, path in entries.items()}
-    assert found.device == model.device and found.sites.keys()
+    assert found.device == model.device and sites_of(model)
 
 
 def _block(model: Any, index: int) -> Any:
@@ -76,14 +77,14 @@ def _narrower(model: Any) -> None:
 def test_its_sites_are_those_of_the_modules_that_the_model_has_now(change: Callable[[Any], None]) -> None:
     model = tiny.make("gpt2")
     before = anatomy(model)
-    assert before.sites and reached(model)
+    assert sites_of(model) and reached(model)
     change(model)
     found = anatomy(model)
     assert found is not before
     blocks = model.transformer.h
-    assert {name.split(".")[1] for name in found.sites} == {str(index) for index in range(len(blocks))}
+    assert {name.split(".")[1] for name in sites_of(model)} == {str(index) for index in range(len(blocks))}
     for index, block in enumerate(blocks):
-        site = found.sites[f"decoder.{index}.ffn.in"]
+        site = sites_of(model)[f"decoder.{index}.ffn.in"]
         assert site.x.module is block.mlp.c_fc and site.h.width == block.mlp.c_fc.weight.shape[1]
     assert [one.module for one in reached(model)] == [block.attn for block in blocks]
 
@@ -133,7 +134,7 @@ def test_a_model_that_is_known_and_was_never_detached_goes_with_its_last_name(fa
     gone = weakref.ref(model)
     ts.attach(model, *specs)
     known: Anatomy = anatomy(model)
-    assert known.sites and known.entries and known.table is not None
+    assert sites_of(model) and known.entries and known.table is not None
     del model
     gc.collect()
     assert gone() is None
@@ -144,7 +145,7 @@ def test_sites_that_are_first_asked_for_within_another_context_are_real_and_can_
     """Columns of a fused map are kept, and read whenever the model runs."""
     model = tiny.make("gpt_neox")
     with within():
-        found = anatomy(model).sites["decoder.0.self.k"]
+        found = sites_of(model)["decoder.0.self.k"]
     x = torch.randn(2, 5, found.h.module.weight.shape[0], dtype=torch.float64, requires_grad=True)
     heads = x.detach().view(2, 5, -1, 3, found.h.width // found.n_heads)  # of each head: query, key, value
     assert torch.equal(found.h.read(x), heads[..., 1, :].flatten(-2))

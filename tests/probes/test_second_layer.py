@@ -8,7 +8,7 @@ from probe_tools import FAMILIES
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.attention.record import record
-from tunescope.models.anatomy import anatomy
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.probes.looks import second_layer as probe
 from tunescope.probes.looks.prefix_bias import prefix_bias
 from tunescope.probes.looks.second_layer import second_layer
@@ -90,7 +90,7 @@ def test_the_parts_through_the_output_map_are_the_attention_block_s_output_but_f
             if name.endswith("bias"):
                 parameter.zero_()
     kept = {}
-    tap = anatomy(model).sites["decoder.0.self.o"].h
+    tap = sites_of(model)["decoder.0.self.o"].h
     seen = see(model, tiny.away(model, "prefix:length=3"), tiny.batch(model))
     with ts.attach(model, *tiny.away(model, "prefix:length=3")), torch.no_grad():
         handle = tap.module.register_forward_hook(lambda _m, _a, out: kept.update(out=out))

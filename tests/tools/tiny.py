@@ -133,7 +133,8 @@ class Float64(TorchFunctionMode):
         kwargs = kwargs or {}
         if function is torch.Tensor.float and args[0].dtype == torch.float64:
             return args[0]
-        if function is torch.Tensor.to and args[0].dtype == torch.float64 and torch.float32 in args[1:]:
+        casts = function in (torch.Tensor.to, torch.Tensor.type)
+        if casts and args[0].dtype == torch.float64 and torch.float32 in args[1:]:
             return args[0]
         if kwargs.get("dtype") is torch.float32 and isinstance(args[0], torch.Tensor):
             kwargs = {**kwargs, "dtype": args[0].dtype}

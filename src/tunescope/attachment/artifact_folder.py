@@ -16,6 +16,7 @@ from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 
+from tunescope.attachment.sites.choice import places_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.text_form import check_fields, methods, name_of
@@ -60,7 +61,7 @@ def save(
     data = save_bytes(tensors, metadata={"format": "pt"})
     manifest = {
         "format": VERSION,
-        "artifacts": [_described(artifact) for artifact in artifacts],
+        "artifacts": [_described(artifact, model) for artifact in artifacts],
         "base": {"fingerprint": fingerprint(model), "model_type": model.config.model_type},
         "tokenizer": None if tokenizer is None else tokenizer_hash(tokenizer),
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
@@ -152,12 +153,14 @@ def _json(manifest: dict[str, Any]) -> str:
         raise UserError(f"about= holds what JSON cannot ({problem}): give it text, finite numbers, lists.") from None
 
 
-def _described(artifact: Artifact) -> dict[str, Any]:
-    return {
+def _described(artifact: Artifact, model: PreTrainedModel) -> dict[str, Any]:
+    described = {
         "method": name_of(type(artifact.spec)),
         "fields": asdict(artifact.spec),  # type: ignore[call-overload]
         "in_force": artifact.in_force,
     }
+    places = places_of(model, artifact.spec)
+    return described | ({"sites": places} if places else {})
 
 
 def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, Any]) -> Artifact:
@@ -174,4 +177,7 @@ def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tenso
     if not isinstance(base, str) or any(isinstance(one, float) and not math.isfinite(one) for one in values.values()):
         raise TypeError(f"a field of {entry['method']}, or the base's fingerprint, cannot be used")
     artifact = Artifact(spec, own, base, manifest["tokenizer"])
-    return replace(artifact, in_force=entry["in_force"])
+    places = entry.get("sites")
+    if not (places is None or (isinstance(places, dict) and all(isinstance(one, str) for one in places.values()))):
+        raise TypeError(f"the sites of {entry['method']} cannot be used")
+    return replace(artifact, in_force=entry["in_force"], places=places)

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.guards.four_bit import unpacked
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, Project, TokenContext
+from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, LayerShape, Project, TokenContext
 from tunescope.models.anatomy import anatomy
-from tunescope.models.family import find_family
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
@@ -46,21 +47,36 @@ def projector(model: PreTrainedModel) -> Project:
     """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
 
     about = anatomy(model)
-    sites = about.sites if find_family(model.config.model_type) else {}
 
-    def mapped(site: Site, x: Tensor) -> Tensor:
+    def mapped(site: Site, x: Tensor, n_heads: int) -> Tensor:
         weight = site.h.module.weight
         assert isinstance(weight, Tensor)
         dtype = about.table.weight.dtype if is_quantised(weight) else weight.dtype
         with unpacked(site.h.module):
             out = site.h.read(site.h.module(x.to(dtype)))
-        assert site.query is not None
-        return out.view(len(x), -1, site.query.width // site.n_heads).transpose(0, 1)
+        return out.view(len(x), n_heads, -1).transpose(0, 1)
 
     def project(name: str, x: Tensor) -> tuple[Tensor, Tensor]:
-        return mapped(sites[f"{name}.k"], x), mapped(sites[f"{name}.v"], x)
+        key, value, shape = key_maps(model, name)
+        return mapped(key, x, shape.kv_heads), mapped(value, x, shape.kv_heads)
 
     return project
+
+
+def key_maps(model: PreTrainedModel, name: str) -> tuple[Site, Site, LayerShape]:
+    """The maps of an attention module ("decoder.0.self") that give its keys and values, and the shape of these.
+
+    Raises UserError where they are not one linear map each.
+    """
+    sites, shape = sites_of(model), next(found.shape for found in reached(model) if found.name == name)
+    key, value = sites.get(f"{name}.k"), sites.get(f"{name}.v")
+    widths = (shape.kv_heads * shape.d_key, shape.kv_heads * shape.d_value)
+    if key is None or value is None or (key.h.width, value.h.width) != widths:
+        raise UserError(
+            f"In family {model.config.model_type!r} keys and values of {name} are not one linear map each of the "
+            "layer's input, so layer inputs have nothing to go through. Use a prefix."
+        )
+    return key, value, shape
 
 
 def extras_of(

@@ -12,9 +12,10 @@ from torch import Tensor
 from tunescope.attachment.attention.deltas import readers
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
-from tunescope.attachment.context_keys import embedder, in_force
+from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.site_hooks import SiteUse
+from tunescope.attachment.sites.choice import check_places, sites_for
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import (
@@ -35,7 +36,6 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.positions import is_rotary
 from tunescope.models.quantised import check_readable, is_quantised
-from tunescope.models.sites import select
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -119,8 +119,7 @@ def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]
             )
         width = int(model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
-    chosen = select(anatomy(model).sites, spec.sites, str(spec), model.config.model_type)
-    return {site.name: site.shape(spec.reads) for site in chosen}
+    return {site.name: site.shape(spec.reads) for site in sites_for(model, spec)}
 
 
 def _check_classifier(model: PreTrainedModel, spec: SiteDelta) -> None:
@@ -145,9 +144,8 @@ def site_uses(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> list[Sit
     uses = []
     for artifact in artifacts:
         if isinstance(artifact.spec, SiteDelta) and artifact.spec.sites != ("pooled",):
-            sites = anatomy(model).sites
-            for name in site_shapes(model, artifact.spec):
-                uses.append(SiteUse(artifact.spec, sites[name], at_site(artifact, name)))
+            for site in sites_for(model, artifact.spec):
+                uses.append(SiteUse(artifact.spec, site, at_site(artifact, site.name)))
     return uses
 
 
@@ -166,7 +164,7 @@ def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = 
         layers={found.name: found.shape for found in reached(model)},
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
-        input_width=lambda name: about.sites[f"{name}.k"].x.width,
+        input_width=lambda name: key_maps(model, name)[0].x.width,
         vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
         rotary=is_rotary(model),
@@ -215,6 +213,7 @@ def check_fits(model: PreTrainedModel, artifact: Artifact, tokenizer: PreTrained
 
         if artifact.tokenizer != tokenizer_hash(tokenizer):
             raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")
+    check_places(model, artifact)
     expected = expected_shapes(model, artifact.spec, artifact.tensors)
     given = {name: tuple(value.shape) for name, value in artifact.tensors.items()}
     for name in sorted(expected.keys() | given.keys()):

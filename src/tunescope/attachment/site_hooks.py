@@ -80,10 +80,10 @@ def acting(uses: Sequence[SiteUse[Acting]], is_training: Callable[[], bool]) -> 
 def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
     if source.end == "in":
 
-        def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
-            carried[key] = source.read(args[0])
+        def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            carried[key] = source.read(args[0] if args else next(iter(kwargs.values())))  # a block may be given names
 
-        return source.module.register_forward_pre_hook(before)
+        return source.module.register_forward_pre_hook(before, with_kwargs=True)
 
     def after(_module: nn.Module, _args: Any, output: Tensor) -> None:
         carried[key] = source.read(output)
@@ -111,7 +111,9 @@ def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable
 
         return target.module.register_forward_pre_hook(before)
 
-    def after(_module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+    def after(_module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+        if isinstance(output, tuple):  # of experts, which say where they sent each token
+            return (changed(carried.pop(id(use)), output[0]), *output[1:])
         return changed(args[0] if is_linear else carried.pop(id(use)), output)
 
     return target.module.register_forward_hook(after)

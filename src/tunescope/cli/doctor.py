@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.report.text import memory
 from tunescope.system import cgroup, machine
@@ -44,7 +45,7 @@ def _model(name: str) -> Iterator[str]:
     except UserError as problem:
         yield f"attention: not reached, so no contexts: {problem}"
     try:
-        sites = sorted({name.split(".", 2)[-1] for name in anatomy(model).sites})
+        sites = sorted({name.split(".", 2)[-1] for name in sites_of(model)})
         yield f"sites (attn stands for self and cross): {', '.join(sites)}"
     except UserError as problem:
         yield f"sites: none, so no deltas that need one: {problem}"

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 def selectors(known: Iterable[str], chosen: Iterable[str]) -> tuple[str, ...]:
     """Selectors that name the chosen sites and no others: "self.q" for every layer's, "decoder.3.self.q" for one's.
 
-    known: all sites of the model. chosen: some of them.
+    known: all sites of the model. chosen: some of them, or linear maps by their paths.
     """
-    known, wanted = list(known), set(chosen)
+    known, chosen = list(known), list(chosen)
+    wanted = set(chosen)
     found: list[str] = []
     for short in dict.fromkeys(_short(name) for name in known if name in wanted):
         alike = [name for name in known if _short(name) == short]
@@ -21,7 +22,7 @@ def selectors(known: Iterable[str], chosen: Iterable[str]) -> tuple[str, ...]:
             part = [name for name in alike if name.startswith(f"{stack}.")]
             whole = wanted.issuperset(part)
             found += [f"{stack}.{short}"] if whole else [name for name in part if name in wanted]
-    return tuple(found)
+    return tuple(found) + tuple(f"path:{name}" for name in chosen if name not in set(known))
 
 
 def _short(name: str) -> str:

@@ -243,6 +243,7 @@ class Artifact:
     tokenizer: hash of the tokenizer it was made with; None where that is not known.
     base: fingerprint of the weights it was made for; None until it is saved.
     in_force: for lowered keys and values, the fingerprint of all that was attached when they were made.
+    places: of a delta's sites, where they lay in the model that it was saved with; None until it is saved.
     """
 
     spec: Spec
@@ -250,6 +251,7 @@ class Artifact:
     base: str | None = None
     tokenizer: str | None = None
     in_force: str | None = None
+    places: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
         values = sum(value.numel() for value in self.tensors.values())

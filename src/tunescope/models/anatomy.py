@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +15,6 @@ from torch import nn
 from tunescope.errors import UserError
 from tunescope.models.family import find_family
 from tunescope.models.fingerprint import REGISTERED
-from tunescope.models.sites import Site, find_sites
 
 
 class _Part(NamedTuple):
@@ -67,16 +65,6 @@ class Anatomy:
         """Where the model's inputs are, now: a model may be moved."""
         found: torch.device = self.table.weight.device
         return found
-
-    @cached_property
-    def sites(self) -> Mapping[str, Site]:
-        """Every site by name ("decoder.0.ffn.in"), in order of depth.
-
-        Raises UserError for a family that is not mapped, and for a decoder that lacks its encoder.
-        """
-        model = _held(self.of)
-        refuse_half(model, self.kind)
-        return MappingProxyType(find_sites(model, self.kind))
 
     def stands(self, model: Any) -> bool:
         """Whether the model is still what it was: what its config says, its modules, the shapes of their weights."""

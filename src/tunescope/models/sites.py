@@ -88,7 +88,7 @@ class Residual:
 class Site:
     """x enters, h leaves and may be changed; query is the layer's query map, where there is one.
 
-    residual: of a whole block, where the family's layout says it.
+    residual: of a whole block, where the family's layout says it. is_block: one module that is more than a linear map.
     """
 
     name: str  # "decoder.0.self.q"
@@ -97,11 +97,12 @@ class Site:
     query: Tap | None
     n_heads: int
     residual: Residual | None = None
+    is_block: bool = False
 
     @property
     def is_linear(self) -> bool:
         """Whether h is what one frozen linear map makes of x, so that a weight change can be merged into it."""
-        return self.x.module is self.h.module and self.h.end == "out"
+        return self.x.module is self.h.module and self.h.end == "out" and not self.is_block
 
     def source(self, reads: str) -> Tap:
         """What a delta reads beside h. Raises UserError where there is no such thing here."""
@@ -241,6 +242,11 @@ def _first(layer: nn.Module, paths: tuple[str, ...]) -> nn.Module | None:
         except AttributeError:
             continue
     return None
+
+
+def is_map(module: nn.Module) -> bool:
+    """Whether it is a linear map, however it stores its weight."""
+    return isinstance(module, nn.Linear) or is_transposed(module)
 
 
 def is_transposed(module: nn.Module) -> bool:

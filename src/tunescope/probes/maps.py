@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
 from tunescope.models.sites import Site, Tap, is_transposed
@@ -24,7 +25,7 @@ def maps(model: PreTrainedModel) -> dict[str, Maps]:
     """
     if anatomy(model).kind != "decoder" or find_family(model.config.model_type) is None:
         return {}
-    sites = anatomy(model).sites
+    sites = sites_of(model)
     names = [name.removesuffix(".o") for name in sites if name.endswith(".self.o")]
     modules = {found.name: found.module for found in reached(model)}
     return {name: _of({which: sites[f"{name}.{which}"] for which in ("q", "k", "o")}, modules[name]) for name in names}

@@ -7,7 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -131,12 +131,12 @@ def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
     modules = list(model.modules())
     own_words = reference(model)  # eager: sdpa may leave some out
     with switched(model, own_words), resting(model), torch.no_grad():
-        own = _run_tiny(model)
+        own = run_tiny(model)
     try:
         for module in modules:
             module.__dict__[STATE] = LayerState(keep=keep)
         with switched(model), resting(model), torch.no_grad():
-            ours = _run_tiny(model)
+            ours = run_tiny(model)
     finally:
         for module in modules:
             module.__dict__.pop(STATE, None)
@@ -154,7 +154,7 @@ def rounding(states: Tensor) -> float:
     return 1e-3 if states.dtype in (torch.float32, torch.float64) else 0.2
 
 
-def _run_tiny(model: PreTrainedModel) -> Tensor:
+def run_tiny(model: PreTrainedModel) -> Tensor:
     """The last states of a short text."""
     device = anatomy(model).device
     ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
@@ -180,7 +180,9 @@ def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
         raise UserError(
             f"Family {family!r} runs one attention module in several layers: a context has no place of its own there."
         )
-    found, depth = [], Counter[str]()
+    found = []
+    paths = {module: path for path, module in model.named_modules()}
+    lists = {path for path, module in model.named_modules() if isinstance(module, nn.ModuleList)}
     for module, queries, keys, shape, n_heads in calls:
         if which != "encoder-decoder":
             prefix, suffix = which, "self"
@@ -188,6 +190,23 @@ def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
             prefix, suffix = "encoder", "self"
         else:
             prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
-        found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", weakref.ref(module), shape, n_heads))
-        depth[prefix + suffix] += 1
-    return tuple(found)
+        at = _layer_index(paths[module], lists)
+        found.append(Reached(f"{prefix}.{at}.{suffix}", weakref.ref(module), shape, n_heads))
+    told = {place.name for place in found if ".None." not in place.name}
+    return tuple(found) if len(told) == len(found) else tuple(_in_turn(found))
+
+
+def _in_turn(found: list[Reached]) -> Iterator[Reached]:
+    """By their turn in the pass, where layers do not tell them apart."""
+    depth = Counter[str]()
+    for place in found:
+        stack, _, block = place.name.split(".")
+        yield replace(place, name=f"{stack}.{depth[stack + block]}.{block}")
+        depth[stack + block] += 1
+
+
+def _layer_index(path: str, lists: set[str]) -> int | None:
+    """The place of a module's layer in the outermost list that it lies in; None where it lies in none."""
+    parts = path.split(".")
+    at = next((i for i in range(1, len(parts)) if ".".join(parts[:i]) in lists), None)
+    return int(parts[at]) if at is not None and parts[at].isdigit() else None

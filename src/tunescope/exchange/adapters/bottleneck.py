@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS
 from tunescope.exchange.site_names import selectors
@@ -56,7 +57,7 @@ def read(
         UserError: a residual connection or norm that no `Adapter` has; a place that this model does not have, or that
             no configuration switches on; tensors that do not belong.
     """
-    known = list(anatomy(model).sites)
+    known = list(sites_of(model))
     groups: Found = {}
     for path, parts in _modules(tensors, name).items():
         site = _site(path, known, model)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tunescope.attachment.sites.choice import every_site, parts_of_maps
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, number
 from tunescope.exchange.peft.lora import Factors, within
-from tunescope.exchange.peft.modules import find, linear_sites
+from tunescope.exchange.peft.modules import find
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
@@ -44,12 +46,12 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
         for site, part in _by_site(config, path, a, b, model).items():
             narrow = within(*part)
             groups.setdefault(len(narrow[0]), {})[site] = narrow
-    known = list(anatomy(model).sites)
+    known = list(sites_of(model))
     dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     made = []
     for width, parts in sorted(groups.items()):
         params: Params = {}
-        for site in (site for site in known if site in parts):
+        for site in (site for site in every_site(model) if site in parts):
             for key, value in zip("ab", parts[site], strict=True):
                 params[f"{site}:{key}"] = value.to(dtype, copy=True).contiguous()
         scaled = None if alpha == rank else alpha / rank * width
@@ -78,7 +80,7 @@ def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
 def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: PreTrainedModel) -> dict[str, Factors]:
     """Site -> its factors: one, or one for each chosen part of a fused map."""
     module = find(model, path)
-    sites = linear_sites(model).get(module, []) if module is not None else []
+    sites = parts_of_maps(model).get(module, []) if module is not None else []
     if not sites:
         raise UserError(f"{TENSORS}: LoRA on {path!r}, which is no linear map of this model's layers. {KEEP}.")
     chosen = _chosen(config, path, sites)
@@ -97,8 +99,8 @@ def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: 
 def _chosen(config: Mapping[str, Any], path: str, sites: list[Site]) -> list[Site]:
     if len(sites) == 1:
         return sites
-    if not all(isinstance(site.h.columns, slice) for site in sites):
-        raise UserError(f"{TENSORS}: LoRA on {path!r}, whose parts stand head by head in this model. {KEEP}.")
+    if not all(isinstance(site.h.columns, slice) and site.h.width == sites[0].h.width for site in sites):
+        raise UserError(f"{TENSORS}: LoRA on {path!r}, whose parts are of unequal size, or stand head by head. {KEEP}.")
     matrices = config.get("attn_matrices")
     chosen = [site for site in sites if isinstance(matrices, list) and site.name.rpartition(".")[2] in matrices]
     if not chosen:

@@ -15,9 +15,11 @@ import regex
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.sites.choice import every_site, parts_of_maps
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import CONFIG, MERGE, TENSORS, number
-from tunescope.exchange.peft.modules import find, linear_sites, paths
+from tunescope.exchange.peft.modules import find, paths
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
@@ -42,7 +44,7 @@ def read(
         UserError: a key that names no linear map of the model, or that target_modules does not; shapes that fit neither
             the model nor the configuration.
     """
-    modules = linear_sites(model)
+    modules = parts_of_maps(model)
     given: dict[nn.Module, str] = {}
     groups: dict[tuple[int, float], dict[str, Factors]] = {}
     for path, (a, b) in _factors(tensors).items():
@@ -55,7 +57,7 @@ def read(
         for site in sites:
             part = within(a, b if site.h.columns is None else b[site.h.columns])
             groups.setdefault((len(part[0]), scale), {})[site.name] = part
-    known = list(anatomy(model).sites)
+    known = list(sites_of(model))
     made = [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)]
     return made, _notes(config, modules, given, len(made), model)
 
@@ -133,7 +135,7 @@ def _sites(
 
 
 def _shown(sites: Iterable[list[Site]]) -> list[str]:
-    return sorted({site.name.split(".", 2)[2] for group in sites for site in group})
+    return sorted({site.name.split(".", 2)[-1] for group in sites for site in group})
 
 
 def _check_shapes(config: Mapping[str, Any], path: str, site: Site, a: Tensor, b: Tensor) -> None:
@@ -195,7 +197,7 @@ def _artifact(
 ) -> Artifact:
     dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     params: Params = {}
-    for name in known:
+    for name in every_site(model):
         if name in parts:
             a, b = parts[name]
             params |= {f"{name}:a": a.to(dtype, copy=True), f"{name}:b": b.to(dtype, copy=True)}  # none shared

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.fit import at_site, site_shapes
+from tunescope.attachment.sites.choice import every_site
 from tunescope.errors import UserError
 from tunescope.exchange.peft.modules import paths
 from tunescope.methods.artifact import Artifact
@@ -60,7 +61,7 @@ def write(
 def _parts(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Module, list[Factors]]:
     """Linear map -> the factors of everything that acts on it, each for the whole map, scale inside b."""
     found: dict[nn.Module, list[Factors]] = {}
-    sites = anatomy(model).sites
+    sites = every_site(model)
     for artifact in artifacts:
         spec = artifact.spec
         assert isinstance(spec, LoRA)

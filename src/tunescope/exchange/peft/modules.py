@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from tunescope.models.anatomy import anatomy
-from tunescope.models.sites import Site
-
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -23,15 +20,6 @@ def find(model: PreTrainedModel, path: str) -> nn.Module | None:
     except AttributeError:
         return None
     return found if inside else None
-
-
-def linear_sites(model: PreTrainedModel) -> dict[nn.Module, list[Site]]:
-    """Linear map -> the sites that it is made of: one, or q, k and v where the model fuses them."""
-    found: dict[nn.Module, list[Site]] = {}
-    for site in anatomy(model).sites.values():
-        if site.is_linear:
-            found.setdefault(site.h.module, []).append(site)
-    return found
 
 
 def paths(model: PreTrainedModel, *, headed: bool) -> dict[nn.Module, str]:

@@ -17,10 +17,10 @@ from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import projector
 from tunescope.attachment.fit import at_site, initialised
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.weights import named_parameters
 from tunescope.methods.artifact import Artifact, KVContext, PatchDelta, SiteDelta, Spec, TokenContext
 from tunescope.methods.form import Form
-from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, Tap
 from tunescope.reproduce.recipes._formula import Names, computed
 from tunescope.reproduce.recipes._literal_attention import Added, written_out
@@ -78,7 +78,7 @@ def _run(model: PreTrainedModel, given: Given) -> dict[str, Tensor]:
     """What leaves every site, after all that acts there, and the model's output: (batch, length, width) each."""
     kept: dict[str, Tensor] = {}
     with ExitStack() as stack:
-        for name, site in anatomy(model).sites.items():
+        for name, site in sites_of(model).items():
             stack.enter_context(_kept(site.h, kept, name))
         out = model(**given)
     kept[OUTPUT] = out.logits if "logits" in out else out.last_hidden_state
@@ -108,7 +108,7 @@ def _kept(tap: Tap, kept: dict[str, Tensor], name: str) -> Iterator[None]:
 def _formulas(model: PreTrainedModel, artifacts: Sequence[Artifact], given: Given) -> Iterator[None]:
     """Contexts in the written-out attention, deltas as hooks that compute their formulas."""
     added: dict[nn.Module, Added] = {}
-    sites = anatomy(model).sites
+    sites = sites_of(model)
     with ExitStack() as stack:
         for artifact in artifacts:
             if isinstance(artifact.spec, KVContext):

@@ -1,0 +1,163 @@
+"""One pass of a model on a short text, with all that its layers' linear maps, blocks and attention were given and gave.
+
+Each layer begins a graph of its own, so that a gradient asked of it stays within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from tunescope.attachment.attention.function import STATE, LayerState
+from tunescope.attachment.attention.reach import Reached, reached, resting, run_tiny, switched
+from tunescope.attachment.sites.layers import Layer, layers_of
+from tunescope.errors import UserError
+from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import is_map
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A module's input and output. path: from the base model. at: its place among all calls of the pass."""
+
+    path: str
+    module: nn.Module
+    x: Tensor
+    h: Tensor
+    at: int
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """What attention saw in one module, before heads were joined: (batch, heads, length, width) each."""
+
+    place: Reached
+    path: str
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    output: Tensor
+    at: int
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A layer in the pass. maps: its linear maps in the order of their calls; blocks: its other modules."""
+
+    layer: Layer
+    maps: list[Call] = field(default_factory=list)
+    blocks: list[Call] = field(default_factory=list)
+    attention: list[Attention] = field(default_factory=list)
+
+    @property
+    def signature(self) -> object:
+        """Equal for layers whose sites lie at the same places."""
+        cut = len(self.layer.path) + 1
+        called = tuple(one.path[cut:] for one in self.maps)
+        attends = tuple((one.place.name.rpartition(".")[2], one.path[cut:], one.place.shape) for one in self.attention)
+        return self.layer.stack, self.layer.inside, called, attends
+
+
+def traced(model: PreTrainedModel) -> list[Seen]:
+    """Every layer of the model, which is left as it was; gradients are to be enabled.
+
+    Raises UserError where the model cannot be run on a short text.
+    """
+    try:
+        places = reached(model)
+    except UserError:
+        places = ()  # what is not attention is found all the same
+    base = model.base_model
+    layers = layers_of(base, anatomy(model).entries, places)
+    paths = {module: path for path, module in base.named_modules()}
+    seen = {layer.path: Seen(layer) for layer in layers}
+    with ExitStack() as stack:
+        for context in (switched(model), resting(model), _plain(anatomy(model).device)):
+            stack.enter_context(context)
+        stack.enter_context(_watched(base, paths, seen, places))
+        try:
+            run_tiny(model)
+        except UserError:
+            raise
+        except Exception as problem:  # a model's own code, which raises anything
+            raise UserError(
+                f"Family {model.config.model_type!r} cannot be run on a short text to look for its sites: {problem}"
+            ) from problem
+    return list(seen.values())
+
+
+def _plain(device: torch.device) -> Any:
+    return torch.autocast(device.type, enabled=False)
+
+
+@contextmanager
+def _watched(
+    base: nn.Module, paths: dict[nn.Module, str], seen: dict[str, Seen], places: Sequence[Reached]
+) -> Iterator[None]:
+    """Within it each pass is written into `seen`."""
+    turn = iter(range(1 << 40))
+    names = {place.module: place for place in places}
+    before = {module: module.__dict__.get(STATE) for module in names}
+
+    def of(path: str) -> Seen:
+        return next(one for at, one in seen.items() if path.startswith(f"{at}."))
+
+    def keep(module: nn.Module, made: dict[str, Tensor | None]) -> None:
+        path = paths[module]
+        parts = [made[name] for name in ("query", "key", "value", "output")]
+        of(path).attention.append(Attention(names[module], path, *parts, next(turn)))  # type: ignore[call-arg, arg-type]
+
+    def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        x, h = first(args, kwargs), first_out(output)
+        if x is None or h is None:
+            return output
+        call = Call(paths[module], module, x, h, next(turn))
+        (of(call.path).maps if is_map(module) else of(call.path).blocks).append(call)
+        return h.clone() if isinstance(output, Tensor) else output  # a write in place would be taken for the output
+
+    handles = []
+    try:
+        for at in seen:
+            layer = base.get_submodule(at)
+            handles.append(layer.register_forward_pre_hook(_begin, with_kwargs=True))
+            for module in layer.modules():
+                if module is not layer and module not in names and not isinstance(module, nn.ModuleList):
+                    handles.append(module.register_forward_hook(after, with_kwargs=True))
+        for module in names:
+            module.__dict__[STATE] = LayerState(keep=keep, keeps_weights=False)
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, state in before.items():
+            module.__dict__.pop(STATE, None)
+            if state is not None:
+                module.__dict__[STATE] = state
+
+
+def _begin(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return tuple(map(_own, args)), {name: _own(value) for name, value in kwargs.items()}
+
+
+def _own(value: Any) -> Any:
+    """A float tensor as the beginning of a graph; it may be written in place."""
+    is_float = isinstance(value, Tensor) and value.is_floating_point()
+    return value.detach().requires_grad_().clone() if is_float else value
+
+
+def first(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
+    """The tensor that a module works on: its first one."""
+    return next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
+
+
+def first_out(output: Any) -> Tensor | None:
+    found = output[0] if isinstance(output, tuple) and output else output
+    return found if isinstance(found, Tensor) else None
