@@ -7,6 +7,7 @@ import pytest
 import tiny
 import torch
 from commands import call
+from unlisted import unlisted
 
 import tunescope as ts
 from tunescope.probes import names
@@ -137,13 +138,11 @@ def test_options_that_are_missing_and_rows_without_a_text_are_told(material, mon
 
 
 def test_a_family_whose_attention_is_not_reached_is_one_clear_line(material, monkeypatch, capsys, tmp_path):
-    import transformers as tf
-
-    model = tiny.build(tf.AutoModelForCausalLM, tf.BloomConfig(vocab_size=97, hidden_size=24, n_layer=2, n_head=3))
-    model.save_pretrained(tmp_path / "bloom")
-    tiny.tokenizer().save_pretrained(tmp_path / "bloom")
+    model = unlisted("gpt_neox_japanese")
+    model.save_pretrained(tmp_path / "japanese")
+    tiny.tokenizer().save_pretrained(tmp_path / "japanese")
     with ts.attach(model, ts.Full()) as tuned:
         ts.save(tmp_path / "full", tuned.artifacts, model=model)
-    places = ["--model", tmp_path / "bloom", "--artifact", tmp_path / "full", "--text", "w5"]
+    places = ["--model", tmp_path / "japanese", "--artifact", tmp_path / "full", "--text", "w5"]
     code, _, err = call(monkeypatch, capsys, "probe", "pattern", *places)
-    assert code == 2 and "'bloom' computes attention by itself" in err
+    assert code == 2 and "'gpt_neox_japanese' computes attention by itself" in err

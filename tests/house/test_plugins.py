@@ -113,6 +113,25 @@ class Scaling(SiteDelta):
         f"compare STABLELM ROWS --arms lora:rank=2 {BRIEF} --out OUT",
         written=lambda out: [arm["status"] for arm in results(out)["arms"]] == ["done"],
     ),
+    "attachment/own_attention": Case(
+        "gpt_neox_japanese",
+        '''"""GPT-NeoX-Japanese: `_attn`."""
+from functools import partial
+from tunescope.attachment.attention.function import attention
+from tunescope.attachment.attention.own import OwnAttention, StandIn, of_class
+
+def attended(module, query, key, value, mask=None):
+    out, weights = attention(module, query, key, value, mask, scaling=1 / module.norm_factor, is_causal=True)
+    return out.transpose(1, 2), weights
+
+def stand_ins(model):
+    return [StandIn(one, "_attn", partial(attended, one)) for one in of_class(model, "GPTNeoXJapaneseAttention")]
+
+OWN = OwnAttention(stand_ins)
+''',
+        f"compare JAPANESE ROWS --arms prefix:length=2 {BRIEF} --out OUT",
+        written=lambda out: [arm["status"] for arm in results(out)["arms"]] == ["done"],
+    ),
     "data/corpora": Case(
         "lined",
         '''"""Lines: a label and a text."""
@@ -249,12 +268,17 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What commands are given: a model, one of another family, rows, the same as lines, and a saved artifact."""
+    """What commands are given: a model, two of other families, rows, the same as lines, and a saved artifact."""
     root = tmp_path_factory.mktemp("things")
     model, data = tinyrun.write(root)
-    config = tf.StableLmConfig(**tiny.LLAMA_LIKE | {"vocab_size": 16})
-    tf.AutoModelForCausalLM.from_config(config).save_pretrained(root / "stablelm")
-    tinyrun.tokenizer().save_pretrained(root / "stablelm")
+    small = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+    others = {
+        "stablelm": tf.StableLmConfig(**tiny.LLAMA_LIKE | {"vocab_size": 16}),
+        "japanese": tf.GPTNeoXJapaneseConfig(**tiny.DECODER | {"vocab_size": 16}, **small),
+    }
+    for name, config in others.items():
+        tf.AutoModelForCausalLM.from_config(config).save_pretrained(root / name)
+        tinyrun.tokenizer().save_pretrained(root / name)
     base = tinyrun.model()
     with ts.attach(base, ts.Soft(length=2), tokenizer=tinyrun.tokenizer()) as tuned:
         ts.save(root / "soft", tuned.artifacts, model=base)
@@ -262,7 +286,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for part, path in data.items():
         rows = map(json.loads, Path(path).read_text().splitlines())
         (root / "lines" / f"{part}.txt").write_text("".join(f"{row['label']} {row['text']}\n" for row in rows))
-    places = {"STABLELM": "stablelm", "LINES": "lines", "SOFT": "soft"}
+    places = {"STABLELM": "stablelm", "JAPANESE": "japanese", "LINES": "lines", "SOFT": "soft"}
     return {"MODEL": model, "ROWS": data["train"]} | {word: str(root / place) for word, place in places.items()}
 
 

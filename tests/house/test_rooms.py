@@ -43,6 +43,7 @@ PLUGINS = {  # folder -> what every file there has
     "methods.contexts": ("a class",),
     "methods.deltas": ("a class",),
     "models.families": ("FAMILY",),
+    "attachment.own_attention": ("OWN",),
     "data.corpora": ("SOURCE", "splits", "rows"),
     "data.metrics": ("METRIC",),
     "tasks.kinds": ("a class",),

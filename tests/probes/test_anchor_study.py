@@ -9,7 +9,7 @@ import tinyrun
 import torch
 from commands import call
 from scipy.stats import t as student
-from transformers import AutoModelForCausalLM, AutoTokenizer, BloomConfig, BloomForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPTNeoXJapaneseConfig
 
 import tunescope as ts
 from tunescope.data.read import read
@@ -153,11 +153,11 @@ def test_an_encoder_is_refused(material, monkeypatch, capsys, tmp_path):
 
 def test_a_model_of_which_no_section_can_be_had_is_refused_with_the_reason(tmp_path):
     _, data = tinyrun.write(tmp_path)
-    config = BloomConfig(vocab_size=16, hidden_size=16, n_layer=1, n_head=2)
-    BloomForCausalLM(config).save_pretrained(tmp_path / "bloom")
-    tinyrun.tokenizer().save_pretrained(tmp_path / "bloom")
-    plan = Plan(model=str(tmp_path / "bloom"), data=data, task={"kind": "classification"})
-    with pytest.raises(ts.UserError, match="Family 'bloom' computes attention by itself"):
+    config = GPTNeoXJapaneseConfig(vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "japanese")
+    tinyrun.tokenizer().save_pretrained(tmp_path / "japanese")
+    plan = Plan(model=str(tmp_path / "japanese"), data=data, task={"kind": "classification"})
+    with pytest.raises(ts.UserError, match="Family 'gpt_neox_japanese' computes attention by itself"):
         study.study(study.AnchorRequest(plan, rows=4), say=lambda line: None)
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
+from tunescope.attachment.attention.own import find_own, reference, stood_in
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
@@ -79,6 +80,11 @@ def _in_use(places: tuple[Reached, ...]) -> bool:
 @contextmanager
 def switched(model: PreTrainedModel, to: str = NAME) -> Iterator[None]:
     """Within it, the model's attention is ours, or the one named; afterwards its own again."""
+    own = find_own(model.config.model_type)
+    if own is not None:
+        with stood_in(model, own, to):
+            yield
+        return
     before = model.config._attn_implementation
     log = logging.getLogger("transformers.modeling_utils")
     level = log.level
@@ -123,7 +129,8 @@ def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
         calls.append(_Call(module, query.shape[2], key.shape[2], shape, query.shape[1]))
 
     modules = list(model.modules())
-    with switched(model, "eager"), resting(model), torch.no_grad():  # the family's own words: sdpa may leave some out
+    own_words = reference(model)  # eager: sdpa may leave some out
+    with switched(model, own_words), resting(model), torch.no_grad():
         own = run_tiny(model)
     try:
         for module in modules:
