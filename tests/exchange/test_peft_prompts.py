@@ -13,11 +13,13 @@ import torch
 import transformers as tf
 from safetensors.torch import load_file
 from torch import Tensor
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.fit import initialised
 from tunescope.exchange import convert
+from tunescope.exchange.peft import prompts as prompts_file
 from tunescope.exchange.peft import prompts_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.methods.artifact import Artifact, LayerShape
@@ -251,3 +253,19 @@ def test_a_lowered_soft_prompt_is_written_as_the_prefix_that_it_is(tmp_path: Pat
         lowered = ts.lower(model, soft)
     convert.export(tmp_path / "out", lowered, to="peft", model=model)
     assert_same(model, [soft], peftly.loaded(model, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("name", ["bloom", "falcon-alibi"])
+def test_where_scores_are_biased_by_distance_a_prefix_is_neither_read_nor_written(name: str, tmp_path: Path) -> None:
+    model = zoo(name)
+    config, n_layers = {"num_virtual_tokens": 2, "num_layers": 2, "num_attention_heads": 3, "token_dim": 24}, 2
+    with pytest.raises(ts.UserError, match=r"biases scores by distance .*: peft's prefix stands at distances"):
+        prompts_file.read_prefix(config, {"prompt_embeddings": torch.zeros(2, 2 * n_layers * 24)}, model)
+    (prefix,) = drawn(model, ts.Prefix(length=2))
+    with pytest.raises(ts.UserError, match="biases scores by distance"):
+        prompts_out.write_prefix(prefix, model)
+
+
+def test_the_window_of_gpt_neo_s_local_layers_is_told() -> None:
+    told = prompts_file.window_note(zoo("gpt_neo"), 2)
+    assert len(told) == 1 and "the two are the same for texts of up to" in told[0]

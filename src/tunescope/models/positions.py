@@ -21,7 +21,14 @@ RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on
 def is_rotary(model: PreTrainedModel) -> bool:
     """Whether positions are rotary and no length of the text rescales them: only their differences count then."""
     rotary = getattr(model.base_model, "rotary_emb", None)
-    return rotary is not None and getattr(rotary, "rope_type", "default") not in RESCALED
+    if rotary is None:
+        return getattr(model.config, "rotary_dim", None) is not None  # GPT-J and CodeGen turn within each layer
+    return not has_alibi(model) and getattr(rotary, "rope_type", "default") not in RESCALED
+
+
+def has_alibi(model: PreTrainedModel) -> bool:
+    """Whether scores have a bias by distance (ALiBi, Press et al. 2022) in place of positions."""
+    return model.config.model_type == "bloom" or bool(getattr(model.config, "alibi", False))
 
 
 def seen_by(given: Mapping[str, Any]) -> int:

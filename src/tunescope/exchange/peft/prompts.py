@@ -19,6 +19,7 @@ from tunescope.methods.artifact import Artifact, LayerShape
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.models.anatomy import anatomy
+from tunescope.models.positions import has_alibi
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -32,8 +33,9 @@ def read_prefix(
     """A `Prefix(positions="after")` with peft's keys and values, and what its reader should know.
 
     Raises:
-        UserError: an encoder-decoder; a shape that fits neither the configuration nor the model.
+        UserError: an encoder-decoder; a model with ALiBi; a shape that fits neither the configuration nor the model.
     """
+    refuse_alibi(model)
     if anatomy(model).kind == "encoder-decoder":
         raise UserError(
             "A peft prefix of an encoder-decoder: peft gives the decoder's layers i and i + L/2 the same keys, so half "
@@ -83,9 +85,19 @@ def read_prompt(
     return [Artifact(Soft(length=n), _as_trained({"embeddings": rows[:n]}, model))], notes
 
 
+def refuse_alibi(model: PreTrainedModel) -> None:
+    """UserError where scores have a bias by distance, which peft's prefix has too and tunescope's has not."""
+    if has_alibi(model):
+        raise UserError(
+            f"Family {model.config.model_type!r} biases scores by distance (ALiBi): peft's prefix stands at distances "
+            "and tunescope's at none, so neither can be made of the other. Tune a soft prompt, or LoRA."
+        )
+
+
 def window_note(model: PreTrainedModel, n: int) -> list[str]:
     """What to know of a model whose layers see a window: in peft its prefix leaves it, here it does not."""
-    window = getattr(model.config, "sliding_window", None)
+    is_local = "local" in getattr(model.config, "attention_layers", ())  # GPT-Neo's word for it
+    window = model.config.window_size if is_local else getattr(model.config, "sliding_window", None)
     if not window or not getattr(model.config, "use_sliding_window", True):
         return []
     return [

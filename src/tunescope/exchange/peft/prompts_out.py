@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
-from tunescope.exchange.peft.prompts import EMBEDDINGS, window_note
+from tunescope.exchange.peft.prompts import EMBEDDINGS, refuse_alibi, window_note
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.models.anatomy import anatomy, argument_names
@@ -28,11 +28,12 @@ def write_prefix(artifact: Artifact, model: PreTrainedModel) -> tuple[dict[str, 
     there only the distance of query and key counts, so that shifting both says the same.
 
     Raises:
-        UserError: an encoder-decoder; a model that takes no past keys; layers of different shapes; the text keeps its
-            positions and those are learned.
+        UserError: an encoder-decoder; a model with ALiBi, or that takes no past keys; layers of different shapes; the
+            text keeps its positions and those are learned.
     """
     spec, places = artifact.spec, reached(model)
     assert isinstance(spec, Prefix)
+    refuse_alibi(model)
     if anatomy(model).kind == "encoder-decoder":
         raise UserError(
             "peft's prefix of an encoder-decoder has one set of keys for two decoder layers and none for the encoder: "
