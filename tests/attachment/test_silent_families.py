@@ -7,6 +7,7 @@ import tiny
 import torch
 import transformers as tf
 from torch import Tensor
+from transformers.masking_utils import eager_mask
 
 import tunescope as ts
 from tunescope.methods.artifact import Artifact
@@ -48,7 +49,72 @@ def llama4() -> Any:
     )
 
 
+def jamba() -> Any:
+    return tf.JambaConfig(
+        **SMALL,
+        **HEADS,
+        num_hidden_layers=4,
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        num_experts=1,
+        mamba_d_state=4,
+        mamba_dt_rank=4,
+    )
+
+
+def vit() -> Any:
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 3}
+    return tf.ViTConfig(hidden_size=24, intermediate_size=40, image_size=8, patch_size=4, **layers)
+
+
+def whisper() -> Any:
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    return tf.WhisperConfig(
+        vocab_size=tiny.VOCAB,
+        num_mel_bins=8,
+        d_model=24,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=3,
+        decoder_attention_heads=3,
+        encoder_ffn_dim=40,
+        decoder_ffn_dim=40,
+        max_source_positions=6,
+        max_target_positions=32,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+        **special,
+    )
+
+
+def longt5(kind: str = "local") -> Any:
+    return tf.LongT5Config(
+        vocab_size=tiny.VOCAB,
+        d_model=24,
+        d_kv=6,
+        d_ff=40,
+        num_layers=2,
+        num_heads=3,
+        pad_token_id=0,
+        eos_token_id=2,
+        decoder_start_token_id=0,
+        encoder_attention_type=kind,
+        local_radius=7,
+    )
+
+
+def clip() -> Any:
+    layers = {"num_hidden_layers": 2, "num_attention_heads": 3, "projection_dim": 24}
+    return tf.CLIPTextConfig(**SMALL, **layers)
+
+
 CONFIGS = {
+    "jamba": jamba,
+    "vit": vit,
+    "whisper": whisper,
+    "longt5": longt5,
+    "clip_text_model": clip,
+    "bigbird_pegasus": lambda: tf.BigBirdPegasusConfig(**tiny.BART_LIKE, attention_type="original_full"),
     "stablelm": lambda: tf.StableLmConfig(**tiny.LLAMA_LIKE),
     "nemotron": lambda: tf.NemotronConfig(**tiny.LLAMA_LIKE),
     "llama": lambda: tf.LlamaConfig(**tiny.LLAMA_LIKE),
@@ -59,8 +125,17 @@ CONFIGS = {
 }
 
 
+AUTO = {
+    "vit": tf.AutoModel,
+    "clip_text_model": tf.AutoModel,
+    "whisper": tf.AutoModelForSpeechSeq2Seq,
+    "longt5": tf.AutoModelForSeq2SeqLM,
+    "bigbird_pegasus": tf.AutoModelForSeq2SeqLM,
+}
+
+
 def model(family: str) -> Any:
-    return tiny.build(tf.AutoModelForCausalLM, CONFIGS[family]())
+    return tiny.build(AUTO.get(family, tf.AutoModelForCausalLM), CONFIGS[family]())
 
 
 def text(ids: list[int] = FRONT) -> Artifact:
@@ -83,6 +158,38 @@ def rows_of(given: dict[str, Tensor]) -> list[Tensor]:
 
 def close(got: Tensor, expected: Tensor, atol: float = 1e-10) -> None:
     torch.testing.assert_close(got, expected, rtol=0, atol=atol)
+
+
+def literal(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, **_: Any
+) -> tuple[Tensor, None]:
+    """Torch's attention over a layer's own keys with two tensors in front of them."""
+    front = [part.expand(len(key), -1, -1, -1) for part in module.front]
+    key, value = torch.cat([front[0], key], 2), torch.cat([front[1], value], 2)
+    if mask is not None:
+        mask = torch.nn.functional.pad(mask, (front[0].shape[2], 0))
+    out = torch.nn.functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=scaling, enable_gqa=True
+    )
+    return out.transpose(1, 2), None
+
+
+tf.AttentionInterface.register("literal", literal)
+tf.AttentionMaskInterface.register("literal", eager_mask)
+
+
+def layers_of(network: Any) -> dict[str, Any]:
+    """ "encoder.0.self" -> the module that computes it, by transformers' own names."""
+    found = {}
+    for stack in ("encoder", "decoder") if network.config.is_encoder_decoder else ("",):
+        seen = {"self": 0, "cross": 0}
+        for path, one in network.named_modules():
+            if type(one).__name__.endswith("Attention") and (not stack or f"{stack}.layers" in path):
+                which = "cross" if path.endswith("encoder_attn") else "self"
+                kind = stack or ("decoder" if "CausalLM" in type(network).__name__ else "encoder")
+                found[f"{kind}.{seen[which]}.{which}"] = one
+                seen[which] += 1
+    return found
 
 
 def behind_an_infix(network: Any, infix: Artifact, ids: Tensor) -> Tensor:
@@ -158,6 +265,76 @@ def test_a_token_context_is_exact_within_a_chunk_and_refused_beyond(in_bank: boo
             network(tiny.ids(1, 5))
         with ts.attach(network, ts.Prefix(length=4)):
             assert network(tiny.ids(1, 12)).logits.isfinite().all()
+
+
+def images_or_words(family: str) -> dict[str, Tensor]:
+    draw = torch.Generator().manual_seed(0)
+    if family == "vit":
+        return {"pixel_values": torch.randn(2, 3, 8, 8, generator=draw, dtype=torch.float64)}
+    if family == "whisper":
+        sound = torch.randn(2, 8, 12, generator=draw, dtype=torch.float64)
+        return {"input_features": sound, "decoder_input_ids": tiny.ids(2, 5)}
+    return padded("right")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["vit", "whisper", "clip_text_model", "jamba"])
+def test_a_prefix_stands_before_every_layer_of_what_takes_no_text(family: str) -> None:
+    with tiny.Float64():
+        network, given = model(family), images_or_words(family)
+        (prefix,) = tiny.away(network, "prefix:length=3,positions=same")
+        bare = network(**given)[0]
+        with ts.attach(network, prefix):
+            got = network(**given)[0]
+        with ts.attach(network, ts.Bank({"a": prefix})):
+            in_bank = network(**given, rows=["a", None])[0]
+        for name, one in layers_of(network).items():
+            one.front = [prefix.tensors[f"{name}.{which}"][None] for which in ("key", "value")]
+        assert len(prefix.tensors) == 2 * len(layers_of(network))
+        network.set_attn_implementation("literal")
+        expected = network(**given)[0]
+        assert (expected - bare).abs().max() > 1e-3
+        mask = given.get("attention_mask", torch.ones(got.shape[:2])).bool()
+        close(got[mask], expected[mask])
+        close(in_bank[0], got[0])
+        close(in_bank[1, mask[1]], bare[1, mask[1]])
+
+
+REFUSED = [
+    ("vit", ts.Soft(length=2), r"encoder of family 'vit' takes pixel_values, and no embeddings.*Use a prefix"),
+    ("vit", ts.Prefix(length=2, init_from="tokens"), r"'vit' takes 'pixel_values' and no tokens.*init_from='noise'"),
+    ("whisper", ts.Soft(length=2), r"encoder of family 'whisper' takes input_features, and no embeddings"),
+    ("clip_text_model", text(), r"family 'clip_text_model' takes input_ids alone, and no embeddings.*Use a prefix"),
+    ("gemma4_text", text(), r"Family 'gemma4_text', run on embeddings .*its own code fails \(RuntimeError"),
+    ("gemma4_text", ts.Soft(length=2), r"Family 'gemma4_text', run on embeddings .*its own code fails"),
+    ("jamba", ts.Soft(length=2), r"in family 'jamba' text put in front .* Use a prefix"),
+    ("longt5", ts.Prefix(length=2), r"2 of 2 encoder layers of family 'longt5' compute attention by themselves"),
+    ("bigbird_pegasus", ts.Prefix(length=2), r"'bigbird_pegasus' gives its attention something"),
+    ("bigbird_pegasus", ts.Soft(length=2), r"'bigbird_pegasus' gives its attention something"),
+]
+
+
+@pytest.mark.parametrize(("family", "context", "message"), REFUSED, ids=lambda one: str(one)[:20])
+def test_what_a_family_cannot_have_is_one_line(family: str, context: Any, message: str) -> None:
+    network = model(family)
+    with pytest.raises(ts.UserError, match=message) as caught:
+        ts.attach(network, context)
+    assert "\n" not in str(caught.value) and not [one for one in network.modules() if "_tunescope" in one.__dict__]
+    with pytest.raises(ts.UserError, match=message), ts.attach(network, ts.Bank({"a": context})):
+        network(**padded("right"), rows=["a", "a"])
+
+
+@torch.no_grad()
+def test_longt5_takes_a_soft_prompt_as_the_same_embeddings_in_the_row() -> None:
+    with tiny.Float64():
+        network, given = model("longt5"), padded("right")
+        (soft,) = tiny.away(network, "soft:length=3")
+        decoder = tiny.ids(2, 4, seed=5)
+        with ts.attach(network, soft):
+            got = network(**given, decoder_input_ids=decoder).logits
+        for row, ids in enumerate(rows_of(given)):
+            whole = torch.cat([soft.tensors["embeddings"][None], network.get_input_embeddings()(ids)], 1)
+            close(got[row], network(inputs_embeds=whole, decoder_input_ids=decoder[row : row + 1]).logits[0])
 
 
 CONTEXTS = {

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
+from tunescope.attachment.attention.trial_inputs import TARGET, trial_inputs, tried
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
@@ -21,8 +22,6 @@ from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
 
 
 @dataclass(frozen=True)
@@ -123,12 +122,13 @@ def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
         calls.append(_Call(module, query.shape[2], key.shape[2], shape, query.shape[1]))
 
     modules = list(model.modules())
-    with switched(model, "eager"), resting(model), torch.no_grad():  # the family's own words: sdpa may leave some out
+    what = "run on a short input to see which attention it calls"
+    with tried(model, what), switched(model, "eager"), resting(model), torch.no_grad():  # sdpa may leave things out
         own = _run_tiny(model)
     try:
         for module in modules:
             module.__dict__[STATE] = LayerState(keep=keep)
-        with switched(model), resting(model), torch.no_grad():
+        with tried(model, what), switched(model), resting(model), torch.no_grad():
             ours = _run_tiny(model)
     finally:
         for module in modules:
@@ -148,18 +148,14 @@ def rounding(states: Tensor) -> float:
 
 
 def _run_tiny(model: PreTrainedModel) -> Tensor:
-    """The last states of a short text."""
-    device = anatomy(model).device
-    ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
-    if anatomy(model).kind == "encoder-decoder":
-        out = model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
-    elif anatomy(model).kind == "decoder":
-        mask = torch.ones_like(ids)  # without one transformers reads the positions, and "meta" tensors hold none
-        out = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    else:
-        out = model.base_model(input_ids=ids)
+    """(n, width), the last states of a short input's real tokens."""
+    given = trial_inputs(model)
+    out = model.base_model(**given, **({} if anatomy(model).kind == "encoder" else {"use_cache": False}))
     states: Tensor = out[0]
-    return states
+    mask = given.get("attention_mask")
+    if mask is None or "decoder_input_ids" in given or states.device.type == "meta":
+        return states.flatten(0, 1)
+    return states[mask.bool()]
 
 
 def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
@@ -177,10 +173,10 @@ def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
     for module, queries, keys, shape, n_heads in calls:
         if which != "encoder-decoder":
             prefix, suffix = which, "self"
-        elif queries == _SOURCE:
+        elif queries != TARGET:
             prefix, suffix = "encoder", "self"
         else:
-            prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
+            prefix, suffix = "decoder", "self" if keys == TARGET else "cross"
         found.append(Reached(f"{prefix}.{depth[prefix + suffix]}.{suffix}", weakref.ref(module), shape, n_heads))
         depth[prefix + suffix] += 1
     return tuple(found)

@@ -102,7 +102,7 @@ def _contexts(model: PreTrainedModel, artifacts: tuple[Artifact, ...]) -> list[A
 
 def embeddings_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
     """(batch, n, width), every row's token contexts, zeros on the left of shorter ones; and where they are."""
-    like = anatomy(model).table.weight
+    like = anatomy(model).weight
     made = [
         [(a.spec, a.tensors) for a in ready.artifacts if isinstance(a.spec, TokenContext)] for _, ready in batch.members
     ]
