@@ -1,4 +1,4 @@
-"""Contexts on families with habits of their own: keywords kept back, queries cut, chunks, windows, writes in place."""
+"""Contexts on families with habits of their own: keywords kept back, queries cut, chunks, sound, writes in place."""
 
 from typing import Any
 
@@ -6,158 +6,12 @@ import pytest
 import tiny
 import torch
 import transformers as tf
+from odd_families import FRONT, LENGTHS, close, model, padded, rows_of, text
 from torch import Tensor
 from transformers.masking_utils import eager_mask
 
 import tunescope as ts
 from tunescope.methods.artifact import Artifact
-from tunescope.methods.contexts.text import Text
-
-SMALL = {**tiny.DECODER, "hidden_size": 24, "intermediate_size": 40, "max_position_embeddings": 64}
-HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
-FRONT = [3, 4, 17, 18]
-LENGTHS = (7, 4)
-
-
-def gemma4(per_layer: int = 6) -> Any:
-    return tf.Gemma4TextConfig(
-        **SMALL,
-        **HEADS,
-        num_hidden_layers=4,
-        head_dim=8,
-        global_head_dim=8,
-        sliding_window=5,
-        layer_types=["sliding_attention", "full_attention"] * 2,
-        num_kv_shared_layers=2,
-        vocab_size_per_layer_input=tiny.VOCAB,
-        hidden_size_per_layer_input=per_layer,
-    )
-
-
-def llama4() -> Any:
-    return tf.Llama4TextConfig(
-        **SMALL,
-        **HEADS,
-        num_hidden_layers=2,
-        head_dim=6,
-        attention_chunk_size=8,
-        layer_types=["chunked_attention", "full_attention"],
-        no_rope_layers=[1, 0],
-        intermediate_size_mlp=40,
-        num_local_experts=2,
-        moe_layers=[],
-    )
-
-
-def jamba() -> Any:
-    return tf.JambaConfig(
-        **SMALL,
-        **HEADS,
-        num_hidden_layers=4,
-        attn_layer_period=2,
-        attn_layer_offset=1,
-        num_experts=1,
-        mamba_d_state=4,
-        mamba_dt_rank=4,
-    )
-
-
-def vit() -> Any:
-    layers = {"num_hidden_layers": 2, "num_attention_heads": 3}
-    return tf.ViTConfig(hidden_size=24, intermediate_size=40, image_size=8, patch_size=4, **layers)
-
-
-def whisper() -> Any:
-    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-    return tf.WhisperConfig(
-        vocab_size=tiny.VOCAB,
-        num_mel_bins=8,
-        d_model=24,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=3,
-        decoder_attention_heads=3,
-        encoder_ffn_dim=40,
-        decoder_ffn_dim=40,
-        max_source_positions=6,
-        max_target_positions=32,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-        **special,
-    )
-
-
-def longt5(kind: str = "local") -> Any:
-    return tf.LongT5Config(
-        vocab_size=tiny.VOCAB,
-        d_model=24,
-        d_kv=6,
-        d_ff=40,
-        num_layers=2,
-        num_heads=3,
-        pad_token_id=0,
-        eos_token_id=2,
-        decoder_start_token_id=0,
-        encoder_attention_type=kind,
-        local_radius=7,
-    )
-
-
-def clip() -> Any:
-    layers = {"num_hidden_layers": 2, "num_attention_heads": 3, "projection_dim": 24}
-    return tf.CLIPTextConfig(**SMALL, **layers)
-
-
-CONFIGS = {
-    "jamba": jamba,
-    "vit": vit,
-    "whisper": whisper,
-    "longt5": longt5,
-    "clip_text_model": clip,
-    "bigbird_pegasus": lambda: tf.BigBirdPegasusConfig(**tiny.BART_LIKE, attention_type="original_full"),
-    "stablelm": lambda: tf.StableLmConfig(**tiny.LLAMA_LIKE),
-    "nemotron": lambda: tf.NemotronConfig(**tiny.LLAMA_LIKE),
-    "llama": lambda: tf.LlamaConfig(**tiny.LLAMA_LIKE),
-    "gpt2": lambda: tf.GPT2Config(**tiny.DECODER, n_embd=24, n_layer=2, n_head=3, n_positions=64),
-    "gemma4_text": gemma4,
-    "llama4_text": llama4,
-    "ctrl": lambda: tf.CTRLConfig(**tiny.DECODER, n_positions=64, n_embd=24, dff=40, n_layer=2, n_head=3),
-}
-
-
-AUTO = {
-    "vit": tf.AutoModel,
-    "clip_text_model": tf.AutoModel,
-    "whisper": tf.AutoModelForSpeechSeq2Seq,
-    "longt5": tf.AutoModelForSeq2SeqLM,
-    "bigbird_pegasus": tf.AutoModelForSeq2SeqLM,
-}
-
-
-def model(family: str) -> Any:
-    return tiny.build(AUTO.get(family, tf.AutoModelForCausalLM), CONFIGS[family]())
-
-
-def text(ids: list[int] = FRONT) -> Artifact:
-    return Artifact(Text(text="x"), {"ids": torch.tensor(ids)})
-
-
-def padded(side: str) -> dict[str, Tensor]:
-    """Two rows of LENGTHS, without position_ids."""
-    ids = torch.zeros(len(LENGTHS), max(LENGTHS), dtype=torch.long)
-    mask = ids.clone()
-    for row, length in enumerate(LENGTHS):
-        columns = slice(length) if side == "right" else slice(-length, None)
-        ids[row, columns], mask[row, columns] = tiny.ids(1, length, seed=row)[0], 1
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def rows_of(given: dict[str, Tensor]) -> list[Tensor]:
-    return [ids[mask.bool()][None] for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)]
-
-
-def close(got: Tensor, expected: Tensor, atol: float = 1e-10) -> None:
-    torch.testing.assert_close(got, expected, rtol=0, atol=atol)
 
 
 def literal(
@@ -174,8 +28,8 @@ def literal(
     return out.transpose(1, 2), None
 
 
-tf.AttentionInterface.register("literal", literal)
-tf.AttentionMaskInterface.register("literal", eager_mask)
+tf.AttentionInterface.register("literal in front", literal)
+tf.AttentionMaskInterface.register("literal in front", eager_mask)
 
 
 def layers_of(network: Any) -> dict[str, Any]:
@@ -291,7 +145,7 @@ def test_a_prefix_stands_before_every_layer_of_what_takes_no_text(family: str) -
         for name, one in layers_of(network).items():
             one.front = [prefix.tensors[f"{name}.{which}"][None] for which in ("key", "value")]
         assert len(prefix.tensors) == 2 * len(layers_of(network))
-        network.set_attn_implementation("literal")
+        network.set_attn_implementation("literal in front")
         expected = network(**given)[0]
         assert (expected - bare).abs().max() > 1e-3
         mask = given.get("attention_mask", torch.ones(got.shape[:2])).bool()
@@ -335,96 +189,6 @@ def test_longt5_takes_a_soft_prompt_as_the_same_embeddings_in_the_row() -> None:
         for row, ids in enumerate(rows_of(given)):
             whole = torch.cat([soft.tensors["embeddings"][None], network.get_input_embeddings()(ids)], 1)
             close(got[row], network(inputs_embeds=whole, decoder_input_ids=decoder[row : row + 1]).logits[0])
-
-
-CONTEXTS = {
-    "same": "prefix:length=3,positions=same",
-    "after": "prefix:length=3,positions=after",
-    "infix": "infix:length=3",
-    "soft": "soft:length=3",
-}
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("arm", CONTEXTS)
-@pytest.mark.parametrize("family", ["gpt2", "llama", "stablelm", "ctrl"])
-def test_a_left_padded_row_without_positions_is_what_it_is_alone(family: str, arm: str) -> None:
-    with tiny.Float64():
-        network, given = model(family), padded("left")
-        artifacts = tiny.away(network, CONTEXTS[arm])
-        decoding = {"max_new_tokens": 3, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
-        with ts.attach(network, *artifacts):
-            alone = [network(ids).logits[0] for ids in rows_of(given)]
-            written = [network.generate(ids, **decoding) for ids in rows_of(given)]
-            together = network(**given).logits
-            for cached in (True, False):
-                out = network.generate(**given, **decoding, use_cache=cached)
-                for row, one in enumerate(written):
-                    close(torch.stack(out.logits)[:, row], torch.stack(one.logits)[:, 0])
-        with ts.attach(network, ts.Bank({"a": artifacts})):
-            in_bank = network(**given, rows=["a", "a"]).logits
-            mixed = network(**given, rows=[None, "a"]).logits
-        for row, one in enumerate(alone):
-            close(together[row, -len(one) :], one)
-            close(in_bank[row, -len(one) :], one)
-        close(mixed[1, -len(alone[1]) :], alone[1])
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("arm", ["prefix:length=3", "soft:length=3"])
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "modernbert"])
-def test_a_left_padded_row_of_an_encoder_is_what_it_is_alone(family: str, arm: str) -> None:
-    with tiny.Float64():
-        network, given = encoder(family), padded("left")
-        given["input_ids"] = given["input_ids"].where(given["attention_mask"].bool(), network.config.pad_token_id)
-        artifacts = tiny.away(network, arm)
-        with ts.attach(network, *artifacts):
-            alone = [network(ids).last_hidden_state[0] for ids in rows_of(given)]
-            out = network(**given, output_hidden_states=True)
-        with ts.attach(network, ts.Bank({"a": artifacts, "b": tiny.away(network, "soft:length=2")})):
-            in_bank = network(**given, rows=["a", "a"]).last_hidden_state
-            mixed = network(**given, rows=["b", "a"]).last_hidden_state
-        for row, one in enumerate(alone):
-            close(out.last_hidden_state[row, -len(one) :], one)
-            close(in_bank[row, -len(one) :], one)
-        close(mixed[1, -len(alone[1]) :], alone[1])
-        assert [states.shape for states in out.hidden_states] == [out.last_hidden_state.shape] * 3
-
-
-def encoder(family: str) -> Any:
-    from unlisted import UNMAPPED, unlisted
-
-    if family == "modernbert":
-        config = UNMAPPED[family]()
-        config.local_attention = 4
-        return tiny.build(tf.AutoModel, type(config)(**{**config.to_dict(), "local_attention": 4}))
-    return unlisted(family) if family in UNMAPPED else tiny.make(family)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
-def test_a_soft_prompt_of_a_left_padded_encoder_is_the_same_embeddings_in_the_row(family: str) -> None:
-    with tiny.Float64():
-        network, given = encoder(family), padded("left")
-        (soft,) = tiny.away(network, "soft:length=3")
-        with ts.attach(network, soft):
-            got = network(**given).last_hidden_state
-        for row, ids in enumerate(rows_of(given)):
-            words = network.get_input_embeddings()(ids)
-            whole = network(inputs_embeds=torch.cat([soft.tensors["embeddings"][None], words], 1)).last_hidden_state
-            close(got[row, -ids.shape[1] :], whole[0, 3:])
-
-
-@torch.no_grad()
-def test_a_head_reads_the_first_token_of_a_left_padded_row_behind_a_soft_prompt() -> None:
-    with tiny.Float64():
-        network, given = encoder("bert"), padded("left")
-        artifacts = tiny.away(network, "soft:length=3+head:n_labels=2")
-        with ts.attach(network, *artifacts):
-            alone = [network(ids).logits for ids in rows_of(given)]
-            close(network(**given).logits, torch.cat(alone))
-        with ts.attach(network, ts.Bank({"a": artifacts})):
-            close(network(**given, rows=["a", "a"]).logits, torch.cat(alone))
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Whether text in front of a decoder can be had as its keys and values alone: tried, once a model.
+"""Whether text in front of a decoder can be had as its keys and values alone: tried, once a model, and on its twin.
 
 Layers that carry the past by other means (state space, convolution, linear attention) never see such a context, and
 masks that are made of the text's values know nothing of its own.
@@ -18,6 +18,7 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.context_keys import embedder, run_tokens
+from tunescope.attachment.proof import difference
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, TokenContext
 from tunescope.methods.contexts.prefix import WORDS
@@ -30,8 +31,9 @@ _FRONT, _TEXT = 2, 3  # tokens
 # of the largest state: more than another order of the same sums makes, some fifty times what was seen in 24 layers
 _ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
 _HALF = 0.05
+_UNSEEN = "some layers do not see it there (state space, convolution, linear attention, masks made of the values)"
 
-_EXACT: weakref.WeakKeyDictionary[Anatomy, bool] = weakref.WeakKeyDictionary()
+_WHY_NOT: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
 
 
 def check_seen(model: PreTrainedModel, context: Context) -> None:
@@ -43,13 +45,12 @@ def check_seen(model: PreTrainedModel, context: Context) -> None:
     _check_takes_embeddings(model, context)
     if now.kind != "decoder" or now.device.type == "meta":
         return
-    if now not in _EXACT:
-        _EXACT[now] = _is_exact(model)
-    if not _EXACT[now]:
+    if now not in _WHY_NOT:
+        _WHY_NOT[now] = difference(model) if _is_exact(model) else _UNSEEN
+    if (why := _WHY_NOT[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
-            "in the row: some layers do not see it there (state space, convolution, linear attention, masks made of "
-            "the values). Use a prefix or an infix, or put the words into the input."
+            f"in the row: {why}. Use a prefix or an infix, or put the words into the input."
         )
 
 
