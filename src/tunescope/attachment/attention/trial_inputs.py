@@ -24,7 +24,7 @@ def takes_tokens(model: PreTrainedModel) -> bool:
 
 
 def trial_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Two rows of text, of which the second is padded on the right; two images, or two pieces of sound.
+    """Two rows of text, of which the second is padded on the right; or one image, or one piece of sound.
 
     Raises UserError for a family that takes anything else.
     """
@@ -38,7 +38,8 @@ def trial_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
     else:
         name = str(model.base_model.main_input_name)
         given = {name: _waves(_shape(model, name), anatomy(model).weight)}
-    return given | ({"decoder_input_ids": ids[:, :TARGET]} if config.is_encoder_decoder else {})
+    rows = len(next(iter(given.values())))
+    return given | ({"decoder_input_ids": ids[:rows, :TARGET]} if config.is_encoder_decoder else {})
 
 
 def _shape(model: PreTrainedModel, name: str) -> tuple[int, ...]:
@@ -46,9 +47,9 @@ def _shape(model: PreTrainedModel, name: str) -> tuple[int, ...]:
     if name == "pixel_values" and hasattr(config, "image_size"):
         size = config.image_size
         height, width = (size, size) if isinstance(size, int) else size
-        return 2, int(config.num_channels), int(height), int(width)
+        return 1, int(config.num_channels), int(height), int(width)
     if name == "input_features" and hasattr(config, "max_source_positions"):
-        return 2, int(config.num_mel_bins), 2 * int(config.max_source_positions)
+        return 1, int(config.num_mel_bins), 2 * int(config.max_source_positions)
     raise UserError(
         f"Family {config.model_type!r} takes {name!r}, which tunescope cannot make to try it on: contexts cannot be "
         "attached. Bias and full still can."
