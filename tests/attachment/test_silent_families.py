@@ -6,7 +6,7 @@ import pytest
 import tiny
 import torch
 import transformers as tf
-from odd_families import FRONT, LENGTHS, close, model, padded, rows_of, text
+from odd_families import FRONT, LENGTHS, close, gemma4, longt5, model, padded, rows_of, text
 from torch import Tensor
 from transformers.masking_utils import eager_mask
 
@@ -179,9 +179,19 @@ def test_what_a_family_cannot_have_is_one_line(family: str, context: Any, messag
 
 
 @torch.no_grad()
-def test_longt5_takes_a_soft_prompt_as_the_same_embeddings_in_the_row() -> None:
+def test_gemma4_without_inputs_a_layer_takes_text_as_the_same_tokens_in_the_row() -> None:
     with tiny.Float64():
-        network, given = model("longt5"), padded("right")
+        network, ids = tiny.build(tf.AutoModelForCausalLM, gemma4(per_layer=0)), tiny.ids(2, 9)
+        whole = network(torch.cat([torch.tensor([FRONT] * 2), ids], 1)).logits[:, len(FRONT) :]
+        with ts.attach(network, text()):
+            close(network(ids).logits, whole)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["local", "transient-global"])
+def test_longt5_takes_a_soft_prompt_as_the_same_embeddings_in_the_row(kind: str) -> None:
+    with tiny.Float64():
+        network, given = tiny.build(tf.AutoModelForSeq2SeqLM, longt5(kind)), padded("right")
         (soft,) = tiny.away(network, "soft:length=3")
         decoder = tiny.ids(2, 4, seed=5)
         with ts.attach(network, soft):

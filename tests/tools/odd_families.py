@@ -25,7 +25,7 @@ def gemma4(per_layer: int = 6) -> Any:
         global_head_dim=8,
         sliding_window=5,
         layer_types=["sliding_attention", "full_attention"] * 2,
-        num_kv_shared_layers=2,
+        num_kv_shared_layers=2 if per_layer else 0,  # transformers has no other
         vocab_size_per_layer_input=tiny.VOCAB,
         hidden_size_per_layer_input=per_layer,
     )
