@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import tunescope as ts
 from tunescope.attachment.attention import function as ours
-from tunescope.attachment.attention.context import Extra
+from tunescope.attachment.attention.context import Extra, Told
 from tunescope.attachment.attention.function import SHORT, LayerState, _is_slow_to_train, attention, mask_function
 from tunescope.attachment.attention.reach import quick_to_train
 
@@ -125,10 +125,12 @@ def test_queries_of_a_later_step_see_all_that_stands_before(queries: int, form: 
     extras = (extra(3), extra(2, seed=3, infix=True))
     q, k, v = inputs(queries)
     layer = module(*extras)
-    layer.__dict__[ours.STATE].seen = T - queries
+    layer.__dict__[ours.STATE].told = Told(queries, T - queries)
     got, _ = attention(layer, q, k, v, causal(queries))
     close(got, oracle(q, k, v, causal(queries), extras))
-    layer.__dict__[ours.STATE].output_start = T - 1  # as `generate` tells it: a prompt filled in parts
+    layer.__dict__[ours.STATE].told = Told(
+        queries, T - queries, T - 1
+    )  # as `generate` tells it: a prompt filled in parts
     got, _ = attention(layer, q, k, v, causal(queries))
     seen = torch.ones(1, 1, queries, 5, dtype=torch.bool)
     seen[..., :-1, 3:] = False

@@ -141,6 +141,17 @@ def test_a_rank_above_the_map_s_own_is_cut_to_it_exactly(tmp_path: Path) -> None
     assert sorted(artifact.spec.rank for artifact in found.artifacts) == [12, 24]
 
 
+def test_a_rank_above_the_map_s_own_in_float32_is_cut_in_the_model_s_precision(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    made = peftly.wrapped(model, peftly.lora(model, r=30, target_modules=["k_proj", "down_proj"]))
+    folder = peftly.written(made, tmp_path / "peft")
+    single = {name: value.float() for name, value in load_file(folder / TENSORS).items()}
+    found = imported(model, peftly.retensored(folder, single))  # its numbers are float32's: nothing is lost so far
+    given = tiny.batch(model)
+    got, expected = attached(model, found.artifacts, given), peftly.outputs(made, given)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
 def test_dropout_is_kept_for_further_training(tmp_path: Path) -> None:
     model = tiny.make("llama")
     found = assert_imports(model, peftly.lora(model, lora_dropout=0.25, target_modules=["q_proj"]), tmp_path / "peft")
@@ -257,7 +268,7 @@ def test_dropout_is_left_out_and_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
-def test_models_in_half_precision_are_served_too(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_models_single_precision_are_served_too(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
     model = tiny.make(family, dtype=dtype)
     artifacts = drawn(model, ts.LoRA(rank=3))
     assert artifacts[0].tensors["decoder.0.self.q:a"].dtype == torch.float32

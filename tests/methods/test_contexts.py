@@ -78,13 +78,16 @@ def test_a_prefix_is_keys_and_values_before_the_text(family: str, padding: str) 
     model = tiny.make(family)
     artifact = strong(model, "prefix:length=3")
     given = tiny.batch(model, padding)
+    told = dict(given)
+    if family in ("bert", "distilbert") and padding == "left":  # they would count padding
+        told["position_ids"] = (given["attention_mask"].cumsum(1) - 1).clamp(min=0)
     with torch.no_grad(), tiny.Float64():
         with ts.attach(model, artifact) as tuned:
             got = tiny.real(given, tiny.output(model, given))
         assert tuned.positions == 0
         with literal.standing(model, artifact.tensors):
-            expected = tiny.real(given, tiny.output(model, given))
-        without = tiny.real(given, tiny.output(model, given))
+            expected = tiny.real(given, tiny.output(model, told))
+        without = tiny.real(given, tiny.output(model, told))
     close(got, expected)
     assert (got - without).abs().max() > 1e-3
 

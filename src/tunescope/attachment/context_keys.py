@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from tunescope.attachment.attention.context import Extra
+from tunescope.attachment.attention.context import Extra, Told
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.guards.four_bit import unpacked
@@ -117,15 +117,16 @@ def run_tokens(
         assert key is not None and value is not None
         kept[module] = (key[0], value[0])
 
+    told = Told(len(rows), position_ids=torch.arange(used, used + len(rows), device=rows.device)[None])
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
     try:
         for name, module in places.items():
             visible = tuple(extra for extra in extras[name] if not extra.infix)
-            module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False)
+            module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
         with _no_checkpointing(model):
             anatomy(model).entries["decoder"].forward(  # past its own hooks, ours among them
-                inputs_embeds=rows.to(anatomy(model).table.weight.dtype)[None],
-                position_ids=torch.arange(used, used + len(rows), device=rows.device)[None],
+                inputs_embeds=rows.to(anatomy(model).table.weight.dtype)[None].clone(),  # CTRL writes into it
+                position_ids=told.position_ids,
                 use_cache=False,
             )
     finally:

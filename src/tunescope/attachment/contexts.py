@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.attention.context import Told
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import embedder, extras_of
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.compiled import uncompiled
-from tunescope.attachment.guards.marks import OUTPUT_START, wants_output_start
+from tunescope.attachment.guards.marks import told_start, wants_output_start
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import seen_by, shifted
+from tunescope.models.positions import check_chunk, counted_by_mask, seen_by, shifted, text_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,6 +54,7 @@ def _keys_placed(
     """Before each pass of the stack the contexts' keys and values are made, once for all rows."""
     if anatomy(model).kind != "decoder":
         artifacts = [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
+    has_contexts = any(isinstance(artifact.spec, Context) for artifact in artifacts)
     names = argument_names(entry)
     made: dict[str, Any] = {"for": None, "used": 0}
     device = anatomy(model).device.type
@@ -75,10 +77,11 @@ def _keys_placed(
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
         given = dict(zip(names, args, strict=False)) | kwargs
+        given = moved(model, given, made["used"], names) if has_contexts else given
         tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
         if wants_output_start(model):
             check_output_start(model, given)
-        return (), (shifted(given, made["used"], model, takes=names) if made["used"] else given)
+        return (), given
 
     with entered(entry, uncompiled(enter), places):
         yield
@@ -117,12 +120,45 @@ def _check_ours(implementation: str) -> None:
         )
 
 
+def moved(
+    model: PreTrainedModel,
+    given: dict[str, Any],
+    used: int | Tensor,
+    takes: Sequence[str],
+    rows: Sequence[bool] | None = None,
+) -> dict[str, Any]:
+    """The call with its positions `used` further on, counted by the mask where they are not given.
+
+    rows: those that have a context, None for all of them.
+    """
+    if isinstance(used, int) and not used:
+        return counted_by_mask(given, model, takes, rows)
+    return shifted(given, used, model, takes)
+
+
 def tell_call(model: PreTrainedModel, given: Mapping[str, Any], states: Iterable[LayerState]) -> None:
-    """Whether this call asks for attention weights, and where in the text it stands."""
-    asked = given.get("output_attentions")
+    """Whether this call asks for attention weights, and where in the text it stands.
+
+    Raises UserError where a context at positions is not seen as tokens there would be.
+    """
+    asked, told, most = given.get("output_attentions"), _told(model, given), 0
     for state in states:
         state.asked = bool(model.config.output_attentions if asked is None else asked)
-        state.seen, state.output_start = seen_by(given), model.__dict__.get(OUTPUT_START)
+        state.told = told
+        most = max(most, sum(extra.at.shape[-1] for extra in state.extras if extra.at is not None))
+    if told is not None and most:
+        check_chunk(model, told.seen + told.columns + most)
+
+
+def _told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
+    """None for what is no text."""
+    text = text_of(given)
+    if text is None:
+        return None
+    start, positions = given.get("output_start"), given.get("position_ids")
+    start = told_start(model) if start is None else start
+    positions = None if positions is None or positions.dim() != 2 else positions
+    return Told(text.shape[1], seen_by(given), start, positions)
 
 
 def check_output_start(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
@@ -130,7 +166,7 @@ def check_output_start(model: PreTrainedModel, given: Mapping[str, Any]) -> None
 
     Raises UserError where it is not, and for texts packed into one row.
     """
-    told = given.get("output_start") is not None or model.__dict__.get(OUTPUT_START) is not None
+    told = given.get("output_start") is not None or told_start(model) is not None
     if given.get("use_cache") is False and not told:
         raise UserError(
             "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "

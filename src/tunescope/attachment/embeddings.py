@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.guards.compiled import uncompiled
-from tunescope.attachment.site_hooks import refuse_tuple
+from tunescope.attachment.site_hooks import TEXT_MASK, refuse_tuple
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import check_room, first_position, text_positions
@@ -31,48 +31,70 @@ def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -
     made: before each pass, the embeddings to put in front, (1, n, width) or (batch, n, width), and where each row has
     one, (batch, n), or None for everywhere; None for nothing to put there.
     """
-    is_alone = anatomy(model).kind == "encoder"
     entry = anatomy(model).entries["encoder"]
-    names = argument_names(entry)
-    now: dict[str, Any] = {"length": 0, "filled": None}
-
-    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
-        given, found = dict(zip(names, args, strict=False)) | kwargs, made()
-        now["length"], now["filled"] = (0, None) if found is None else (found[0].shape[1], found[1])
-        return (), (given if found is None else _joined(given, *found, model, takes=names))
-
-    def leave(_module: nn.Module, _args: Any, output: Any) -> Any:
-        refuse_tuple(output)
-        output["last_hidden_state"] = output.last_hidden_state[:, now["length"] :]
-        if output.get("hidden_states") is not None:
-            output["hidden_states"] = tuple(states[:, now["length"] :] for states in output.hidden_states)
-        return output
-
-    def pool(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (args[0][:, now["length"] :], *args[1:])
-
-    def cross(
-        _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
-        if mask is None and states is not None and now["filled"] is not None:
-            mask = states.new_ones(len(states), states.shape[1] - now["length"], dtype=torch.long)
-        if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
-            kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1], now["filled"])
-        return args, kwargs
-
-    handles = [entry.register_forward_pre_hook(uncompiled(enter), with_kwargs=True)]
-    if is_alone:
-        handles.append(entry.register_forward_hook(leave))
+    front = _Front(model, made, argument_names(entry))
+    handles = [entry.register_forward_pre_hook(uncompiled(front.enter), with_kwargs=True)]
+    if anatomy(model).kind == "encoder":
+        handles.append(entry.register_forward_hook(front.leave))
         if isinstance(getattr(entry, "pooler", None), nn.Module):
-            handles.append(entry.pooler.register_forward_pre_hook(pool))
+            handles.append(entry.pooler.register_forward_pre_hook(front.pool))
     else:
-        handles.append(anatomy(model).entries["decoder"].register_forward_pre_hook(cross, with_kwargs=True))
+        handles.append(anatomy(model).entries["decoder"].register_forward_pre_hook(front.cross, with_kwargs=True))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
+        entry.__dict__.pop(TEXT_MASK, None)
+
+
+class _Front:
+    """The context of the pass that is on: how long it is, who has it, and where the text's states come out."""
+
+    def __init__(self, model: PreTrainedModel, made: Callable[[], Made | None], names: list[str]) -> None:
+        self.model, self.made, self.names = model, made, names
+        self.length = 0
+        self.filled: Tensor | None = None
+        self.at: Tensor | None = None
+
+    def enter(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[()], dict[str, Any]]:
+        given, found = dict(zip(self.names, args, strict=False)) | kwargs, self.made()
+        module.__dict__.pop(TEXT_MASK, None)
+        self.length, self.filled, self.at = 0, None, None
+        if found is not None:
+            mask = given.get("attention_mask")
+            self.length, self.filled = found[0].shape[1], found[1]
+            given, self.at = _joined(given, *found, self.model, takes=self.names)
+            if self.at is not None:
+                module.__dict__[TEXT_MASK] = mask
+        return (), given
+
+    def leave(self, _module: nn.Module, _args: Any, output: Any) -> Any:
+        refuse_tuple(output)
+        output["last_hidden_state"] = self._of_text(output.last_hidden_state)
+        if output.get("hidden_states") is not None:
+            output["hidden_states"] = tuple(map(self._of_text, output.hidden_states))
+        return output
+
+    def pool(self, _module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (self._of_text(args[0]), *args[1:])
+
+    def _of_text(self, states: Tensor) -> Tensor:
+        if self.at is None:
+            return states[:, self.length :]
+        return states.gather(1, _like(self.at.to(states.device), states))
+
+    def cross(
+        self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
+        if mask is None and states is not None and self.filled is not None:
+            mask = states.new_ones(len(states), states.shape[1] - self.length, dtype=torch.long)
+        if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
+            kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1], self.filled)
+        return args, kwargs
 
 
 def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
@@ -84,7 +106,11 @@ def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
 
 def _joined(
     given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: PreTrainedModel, takes: list[str]
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Tensor | None]:
+    """The call with the context in it, and (batch, tokens), where the text's states come out; None for behind it all.
+
+    In an encoder the context stands right before each row's text, behind its padding: windows are of columns.
+    """
     ids = given.pop("input_ids", None)
     text = given.get("inputs_embeds")
     if text is None:
@@ -94,20 +120,44 @@ def _joined(
     mask = given.get("attention_mask")
     if mask is None and filled is not None:
         mask = torch.ones(batch, n_tokens, dtype=torch.long, device=text.device)
-    given["inputs_embeds"] = torch.cat([rows.to(text.dtype).expand(batch, -1, -1), text], 1)
+    parts = {"inputs_embeds": torch.cat([rows.to(text.dtype).expand(batch, -1, -1), text], 1)}
+    positions, types = given.get("position_ids"), given.get("token_type_ids")
+    if positions is not None and positions.shape[-1] == n_tokens:
+        parts["position_ids"] = _moved(positions.expand(batch, -1), n_rows, filled, first_position(model))
+    if types is not None:
+        parts["token_type_ids"] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
+    at = None
     if mask is not None:
-        given["attention_mask"] = widened(mask, n_rows, filled)
-        if given.get("position_ids") is None and _needs_positions(model, mask, filled, takes):
-            at = text_positions(given["attention_mask"], 0, n_rows + n_tokens, text.device)
-            given["position_ids"] = at + first_position(model)
-    if given.get("position_ids") is not None and given["position_ids"].shape[-1] == n_tokens:
-        front = torch.arange(n_rows, device=text.device) + first_position(model)
-        positions = given["position_ids"] + n_rows
-        given["position_ids"] = torch.cat([front.expand(len(positions), -1), positions], 1)
-    if given.get("token_type_ids") is not None:
-        types = given["token_type_ids"]
-        given["token_type_ids"] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
-    return given
+        parts["attention_mask"] = widened(mask, n_rows, filled)
+        needs = positions is None and _needs_positions(model, mask, filled, takes)
+        if anatomy(model).kind == "encoder" and bool((mask[:, 0] == 0).any()):
+            order = _behind_padding(mask, n_rows, filled)
+            parts = {name: value.gather(1, _like(order, value)) for name, value in parts.items()}
+            at = order.argsort(1)[:, n_rows:]
+        if needs:
+            known = text_positions(parts["attention_mask"], 0, n_rows + n_tokens, text.device)
+            parts["position_ids"] = known + first_position(model)
+    return given | parts, at
+
+
+def _behind_padding(mask: Tensor, n_rows: int, filled: Tensor | None) -> Tensor:
+    """(batch, n_rows + tokens), the order of the joined columns in which a row's padding comes first."""
+    context = mask.new_ones(len(mask), n_rows) if filled is None else filled.to(mask)
+    is_left = mask.cumsum(1) == 0
+    return torch.cat([context, torch.where(is_left, 0, 2).to(mask)], 1).argsort(dim=1, stable=True)
+
+
+def _like(order: Tensor, value: Tensor) -> Tensor:
+    return order if value.dim() == 2 else order[..., None].expand(*order.shape, value.shape[-1])
+
+
+def _moved(positions: Tensor, n_rows: int, filled: Tensor | None, first: int) -> Tensor:
+    """(batch, n_rows + tokens), positions that were given for the text, and the context's in front of them."""
+    if filled is None:
+        front = torch.arange(n_rows, device=positions.device).expand(len(positions), -1)
+        return torch.cat([front + first, positions + n_rows], 1)
+    count = filled.to(positions.device).cumsum(1)
+    return torch.cat([(count - 1).clamp(min=0) + first, positions + count[:, -1:]], 1)
 
 
 def _needs_positions(model: PreTrainedModel, mask: Tensor, filled: Tensor | None, takes: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Whether text in front of a decoder can be had as its keys and values alone: tried, once a model.
+"""Whether text in front of a decoder can be had as its keys and values alone: tried, once a model, and on its twin.
 
 Layers that carry the past by other means (state space, convolution, linear attention) never see such a context, and
 masks that are made of the text's values know nothing of its own.
@@ -16,9 +16,13 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
+from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.context_keys import embedder, run_tokens
+from tunescope.attachment.proof import difference
 from tunescope.errors import UserError
-from tunescope.models.anatomy import Anatomy, anatomy
+from tunescope.methods.artifact import Context, TokenContext
+from tunescope.methods.contexts.prefix import WORDS
+from tunescope.models.anatomy import Anatomy, anatomy, argument_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,22 +31,58 @@ _FRONT, _TEXT = 2, 3  # tokens
 # of the largest state: more than another order of the same sums makes, some fifty times what was seen in 24 layers
 _ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
 _HALF = 0.05
+_UNSEEN = "some layers do not see it there (state space, convolution, linear attention, masks made of the values)"
 
-_EXACT: weakref.WeakKeyDictionary[Anatomy, bool] = weakref.WeakKeyDictionary()
+_WHY_NOT: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
 
 
-def check_seen(model: PreTrainedModel, context: object) -> None:
-    """UserError for a token context on a decoder with layers that it would not reach."""
+def check_seen(model: PreTrainedModel, context: Context) -> None:
+    """UserError for a context where not all that it is in the row, or before every layer, would be seen."""
+    if not isinstance(context, TokenContext):
+        _check_stacks(model, context)
+        return
     now = anatomy(model)
+    _check_takes_embeddings(model, context)
     if now.kind != "decoder" or now.device.type == "meta":
         return
-    if now not in _EXACT:
-        _EXACT[now] = _is_exact(model)
-    if not _EXACT[now]:
+    if now not in _WHY_NOT:
+        _WHY_NOT[now] = difference(model) if _is_exact(model) else _UNSEEN
+    if (why := _WHY_NOT[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
-            "in the row: some layers do not see it there (state space, convolution, linear attention, masks made of "
-            "the values). Use a prefix or an infix, or put the words into the input."
+            f"in the row: {why}. Use a prefix or an infix, or put the words into the input."
+        )
+
+
+def _check_stacks(model: PreTrainedModel, context: Context) -> None:
+    """UserError for keys and values before an encoder of which some layers compute attention by themselves."""
+    family, now = model.config.model_type, anatomy(model)
+    if not takes_tokens(model) and getattr(context, "init_from", None) in WORDS:
+        raise UserError(
+            f"{context}: family {family!r} takes {model.base_model.main_input_name!r} and no tokens, so a prefix there "
+            "begins as no words: use init_from='noise' or 'zero'."
+        )
+    if now.kind == "decoder" or getattr(context, "infix", False):
+        return
+    layers = next((one for one in now.entries["encoder"].modules() if isinstance(one, nn.ModuleList)), ())
+    found = {place.module for place in reached(model)}
+    alone = [index for index, layer in enumerate(layers) if found.isdisjoint(layer.modules())]
+    if alone:
+        raise UserError(
+            f"{context}: {len(alone)} of {len(layers)} encoder layers of family {family!r} compute attention by "
+            "themselves, so no keys and values can stand before them. Use text or soft."
+        )
+
+
+def _check_takes_embeddings(model: PreTrainedModel, context: Context) -> None:
+    """UserError where embeddings have no way in."""
+    stack = "decoder" if anatomy(model).kind == "decoder" else "encoder"
+    names = argument_names(anatomy(model).entries[stack])
+    if not takes_tokens(model) or "inputs_embeds" not in names:
+        what = str(model.base_model.main_input_name) if not takes_tokens(model) else "input_ids alone"
+        raise UserError(
+            f"{context}: the {stack} of family {model.config.model_type!r} takes {what}, and no embeddings, so text "
+            "and soft cannot stand in front. Use a prefix."
         )
 
 
@@ -52,7 +92,8 @@ def _is_exact(model: PreTrainedModel) -> bool:
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
     ids = torch.arange(2, 2 + _FRONT + _TEXT, device=anatomy(model).device)
     try:
-        with switched(model), resting(model), torch.no_grad():
+        what = "run on embeddings in front of a text, and on their keys and values"
+        with tried(model, what), switched(model), resting(model), torch.no_grad():
             whole = _states(model, ids, 0, places, {})[_FRONT:]
             none: dict[str, tuple[Extra, ...]] = dict.fromkeys(places, ())
             made = run_tokens(model, embedder(model)(ids[:_FRONT]), 0, none, places)

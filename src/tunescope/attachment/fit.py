@@ -12,6 +12,7 @@ from torch import Tensor
 from tunescope.attachment.attention.deltas import readers
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
+from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inputs, tried
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.site_hooks import SiteUse
@@ -51,7 +52,7 @@ def initialised(
         torch.manual_seed(seed)
         for given in artifacts:
             spec = given.spec if isinstance(given, Artifact) else given
-            if isinstance(spec, TokenContext):
+            if isinstance(spec, Context):
                 check_seen(model, spec)
             if isinstance(given, Artifact):
                 check_fits(model, given, tokenizer)
@@ -157,15 +158,14 @@ def at_site(artifact: Artifact, name: str) -> Params:
 def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = None) -> Base:
     """What a context may know of the model."""
     about = anatomy(model)
-    table = about.table
     return Base(
         kind=about.kind,
-        width=int(table.weight.shape[1]),
+        width=int(about.weight.shape[1] if takes_tokens(model) else model.config.hidden_size),
         layers={found.name: found.shape for found in reached(model)},
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
         input_width=lambda name: key_maps(model, name)[0].x.width,
-        vocabulary=int(getattr(model.config, "vocab_size", table.weight.shape[0])),
+        vocabulary=int(getattr(model.config, "vocab_size", about.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
         rotary=is_rotary(model),
         tokenizer=tokenizer,
@@ -188,11 +188,12 @@ def own_keys_values(model: PreTrainedModel, ids: Tensor) -> KeysValues:
     try:
         for place in found:
             place.module.__dict__[STATE] = LayerState(keep=keep)
-        with switched(model), resting(model), torch.no_grad():
+        what = "run for the keys and values that it makes of a text"
+        with tried(model, what), switched(model), resting(model), torch.no_grad():
+            given = {"input_ids": row} if takes_tokens(model) else trial_inputs(model)
             if anatomy(model).kind == "encoder-decoder":
-                model.base_model(input_ids=row, decoder_input_ids=row, use_cache=False)
-            else:
-                model.base_model(input_ids=row)
+                given |= {"decoder_input_ids": row.expand(len(next(iter(given.values()))), -1)}
+            model.base_model(**given, **({"use_cache": False} if anatomy(model).kind == "encoder-decoder" else {}))
     finally:
         for place, state in zip(found, before, strict=True):
             place.module.__dict__.pop(STATE, None)
@@ -236,7 +237,7 @@ def expected_shapes(model: PreTrainedModel, spec: Spec, tensors: Params) -> dict
 
 def _placed_like(model: PreTrainedModel, tensors: Params) -> Params:
     """On the model's device; floats in its precision, or in float32 where that is lower."""
-    weight = anatomy(model).table.weight
+    weight = anatomy(model).weight
     dtype = torch.promote_types(weight.dtype, torch.float32)
     return {
         name: value.detach().to(weight.device, dtype if value.is_floating_point() else value.dtype).clone()

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+TEXT_MASK = "_tunescope_text_mask"  # an encoder's mask as it was given, where a context stands within it
+
+
 class Acting(Protocol):
     """What stands at a site: a `SiteDelta`, or several of them that act as one."""
 
@@ -160,10 +163,11 @@ def pooled(model: PreTrainedModel, spec: Acting, tensors: Params) -> Iterator[No
     names = argument_names(model.base_model)
     made = _Made() if model.base_model is not model else None
 
-    def add(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    def add(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         refuse_tuple(output)
         states = output.last_hidden_state
         mask = (dict(zip(names, args, strict=False)) | kwargs).get("attention_mask")
+        mask = module.__dict__.get(TEXT_MASK, mask)
         if mask is None:
             first = torch.zeros(len(states), dtype=torch.long, device=states.device)
         else:

@@ -63,8 +63,14 @@ class Anatomy:
     @property
     def device(self) -> torch.device:
         """Where the model's inputs are, now: a model may be moved."""
-        found: torch.device = self.table.weight.device
-        return found
+        return self.weight.device
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """That of the embeddings, whose type the inputs have; where no tokens are embedded, the model's first."""
+        found = getattr(self.table, "weight", None)
+        weight: torch.Tensor = next(_held(self.of).parameters()) if found is None else found
+        return weight
 
     def stands(self, model: Any) -> bool:
         """Whether the model is still what it was: what its config says, its modules, the shapes of their weights."""

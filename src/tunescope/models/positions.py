@@ -44,7 +44,7 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: PreTrainedModel, t
     """
     if "position_ids" not in takes:
         raise UserError(f"Family {model.config.model_type!r} takes no positions: use Prefix(positions='same').")
-    text = given.get("inputs_embeds") if given.get("input_ids") is None else given["input_ids"]
+    text = text_of(given)
     assert text is not None
     seen = seen_by(given)
     positions = given.get("position_ids")
@@ -60,6 +60,56 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: PreTrainedModel, t
     elif limit is not None and given.get("position_ids") is not None and _is_free_to_read(positions):
         _check_given(model, positions, most, limit + first)
     return {**given, "position_ids": positions}
+
+
+def counted_by_mask(
+    given: dict[str, Any], model: PreTrainedModel, takes: Sequence[str], rows: Sequence[bool] | None = None
+) -> dict[str, Any]:
+    """The call with the positions of real tokens alone, where it has a mask and none, and the family takes them.
+
+    Left-padded rows are then what they are alone.
+
+    rows: those that have a context; in an encoder the others keep the positions that the bare model gives them.
+    """
+    mask, text = given.get("attention_mask"), text_of(given)
+    if "position_ids" not in takes or given.get("position_ids") is not None or text is None:
+        return given
+    if not isinstance(mask, Tensor) or mask.dim() != 2 or mask.shape[1] < text.shape[1]:
+        return given
+    positions = text_positions(mask, 0, text.shape[1], text.device)
+    if anatomy(model).kind == "encoder":
+        first = first_position(model)
+        if rows is not None and not first:
+            columns = torch.arange(text.shape[1], device=text.device)
+            positions = torch.where(torch.tensor(rows, device=text.device)[:, None], positions, columns)
+        positions = positions + first
+    return {**given, "position_ids": positions}
+
+
+def text_of(given: Mapping[str, Any]) -> Tensor | None:
+    """The ids of a call of a stack, or its embeddings; None for what is no text."""
+    found: Tensor | None = given.get("inputs_embeds") if given.get("input_ids") is None else given["input_ids"]
+    return found
+
+
+def check_chunk(model: PreTrainedModel, n_tokens: int) -> None:
+    """UserError where text and a context at positions reach past the part that a layer sees as a whole.
+
+    Chunks of such a layer are of columns of the text, which is given without the context, and so is the scale by which
+    some of them sharpen attention.
+    """
+    config = model.config.get_text_config()
+    limits = []
+    if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
+        limits.append(int(config.attention_chunk_size))
+        if getattr(config, "attn_temperature_tuning", False):
+            limits.append(int(config.floor_scale) - 1)
+    if limits and n_tokens > min(limits):
+        raise UserError(
+            f"Family {model.config.model_type!r} attends in chunks, and text and context together have {n_tokens} "
+            f"tokens, more than the {min(limits)} up to which a context is seen as in the row. Shorten them, use a "
+            "prefix, or put the words into the input."
+        )
 
 
 def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.device) -> Tensor:

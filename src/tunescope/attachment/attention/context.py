@@ -12,6 +12,20 @@ from tunescope.errors import UserError
 
 
 @dataclass(frozen=True)
+class Told:
+    """What one call of a stack says to all of its attention modules, whatever the family's layers hand on to them.
+
+    columns: of the text in this call; seen: those that earlier calls had. output_start: see `output`.
+    position_ids: (batch or 1, columns), None where they are not one number a column.
+    """
+
+    columns: int
+    seen: int = 0
+    output_start: int | Tensor | None = None
+    position_ids: Tensor | None = None
+
+
+@dataclass(frozen=True)
 class Extra:
     """A context's keys and values in one layer, the same for every row of the batch or each row's own.
 
@@ -67,19 +81,22 @@ def _in_window(extra: Extra, query: Tensor, kwargs: dict[str, Any]) -> Tensor | 
     if positions is None:
         raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
     at = extra.at.to(query.device).view(-1, 1, 1, extra.at.shape[-1])
-    near: Tensor = positions[:, None, :, None] - at < window
+    near: Tensor = positions[:, None, -query.shape[2] :, None] - at < window  # some layers cut queries to the last
     return near
 
 
 def output(length: int, kwargs: dict[str, Any], device: torch.device) -> Tensor | None:
     """(batch or 1, length), True from the last token of each row's input on; None where all of them are output.
 
+    length: of the queries, which are the call's last columns where a layer has fewer of them than the call.
     kwargs: of the call of attention. output_start, a number or (batch,), is the column of that token; seen, how many
-    columns earlier calls had. Without the first it is the last column of a text, and all that comes in later calls.
+    columns earlier calls had; columns, how many this one has. Without the first it is the last column of a text, and
+    all that comes in later calls.
     """
-    start, seen = kwargs.get("output_start"), kwargs.get("seen", 0)
+    start, seen, columns = kwargs.get("output_start"), kwargs.get("seen", 0), kwargs.get("columns", length)
     if start is None:
-        start = 0 if seen else length - 1
+        start = 0 if seen else columns - 1
+    seen += columns - length
     if isinstance(start, int):
         if seen >= start:
             return None

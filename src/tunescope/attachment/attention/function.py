@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from tunescope.attachment.attention.context import Extra, context_keys, context_visible, over_context
+from tunescope.attachment.attention.context import Extra, Told, context_keys, context_visible, over_context
 
 NAME = "tunescope"
 STATE = "_tunescope"
@@ -51,8 +51,7 @@ class LayerState:
     keep: Callable[[nn.Module, dict[str, Tensor | None]], None] | None = None
     keeps_weights: bool = True  # False: `keep` has no use for the attention weights, so they need not be made
     asked: bool = False  # the model was called with output_attentions, which some families do not pass on
-    seen: int = 0  # columns of the text that earlier calls had
-    output_start: int | None = None  # the column of the input's last token, where `generate` is what runs
+    told: Told | None = None  # what the stack was called with; None where it is run by itself
     edits: tuple[Edit, ...] = ()
 
 
@@ -74,9 +73,7 @@ def attention(
     """
     state: LayerState = module.__dict__.get(STATE) or LayerState()
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    if state.edits or any(extra.infix for extra in state.extras):  # the numbers change with every step of decoding
-        start = kwargs.get("output_start")
-        kwargs |= {"output_start": state.output_start if start is None else start, "seen": state.seen}
+    kwargs |= _told(state)
     bias, softcap, sink = kwargs.get("position_bias"), kwargs.get("softcap"), kwargs.get("s_aux")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
@@ -100,6 +97,18 @@ def attention(
         kept = {"query": query, "key": key, "value": value, **made}
         state.keep(module, kept)
     return out.transpose(1, 2).contiguous(), weights
+
+
+def _told(state: LayerState) -> dict[str, Any]:
+    """What the call says and is of use here: the numbers change with every step of decoding."""
+    told, found = state.told, {}
+    if told is None:
+        return {}
+    if state.edits or any(extra.infix for extra in state.extras):
+        found = {"output_start": told.output_start, "seen": told.seen, "columns": told.columns}
+    if told.position_ids is not None and any(extra.at is not None for extra in state.extras):
+        found["position_ids"] = told.position_ids
+    return found
 
 
 def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:

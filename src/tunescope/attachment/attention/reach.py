@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.own import find_own, reference, stood_in
+from tunescope.attachment.attention.trial_inputs import TARGET, trial_inputs, tried
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
@@ -22,8 +23,6 @@ from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_SOURCE, _TARGET = 3, 2  # lengths of the probe's texts: they tell self from cross attention
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,13 @@ def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
 
     modules = list(model.modules())
     own_words = reference(model)  # eager: sdpa may leave some out
-    with switched(model, own_words), resting(model), torch.no_grad():
+    what = "run on a short input to see which attention it calls"
+    with tried(model, what), switched(model, own_words), resting(model), torch.no_grad():
         own = run_tiny(model)
     try:
         for module in modules:
             module.__dict__[STATE] = LayerState(keep=keep)
-        with switched(model), resting(model), torch.no_grad():
+        with tried(model, what), switched(model), resting(model), torch.no_grad():
             ours = run_tiny(model)
     finally:
         for module in modules:
@@ -155,18 +155,14 @@ def rounding(states: Tensor) -> float:
 
 
 def run_tiny(model: PreTrainedModel) -> Tensor:
-    """The last states of a short text."""
-    device = anatomy(model).device
-    ids = torch.arange(2, 2 + _SOURCE, device=device)[None]
-    if anatomy(model).kind == "encoder-decoder":
-        out = model.base_model(input_ids=ids, decoder_input_ids=ids[:, :_TARGET], use_cache=False)
-    elif anatomy(model).kind == "decoder":
-        mask = torch.ones_like(ids)  # without one transformers reads the positions, and "meta" tensors hold none
-        out = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    else:
-        out = model.base_model(input_ids=ids)
+    """(n, width), the last states of a short input's real tokens."""
+    given = trial_inputs(model)
+    out = model.base_model(**given, **({} if anatomy(model).kind == "encoder" else {"use_cache": False}))
     states: Tensor = out[0]
-    return states
+    mask = given.get("attention_mask")
+    if mask is None or "decoder_input_ids" in given or states.device.type == "meta":
+        return states.flatten(0, 1)
+    return states[mask.bool()]
 
 
 def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
@@ -186,10 +182,10 @@ def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
     for module, queries, keys, shape, n_heads in calls:
         if which != "encoder-decoder":
             prefix, suffix = which, "self"
-        elif queries == _SOURCE:
+        elif queries != TARGET:
             prefix, suffix = "encoder", "self"
         else:
-            prefix, suffix = "decoder", "self" if keys == _TARGET else "cross"
+            prefix, suffix = "decoder", "self" if keys == TARGET else "cross"
         at = _layer_index(paths[module], lists)
         found.append(Reached(f"{prefix}.{at}.{suffix}", weakref.ref(module), shape, n_heads))
     told = {place.name for place in found if ".None." not in place.name}

@@ -15,7 +15,7 @@ from tunescope.attachment.bank.bank import Bank, Entry
 from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, keys_of
 from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
-from tunescope.attachment.contexts import check_output_start, entered, refuse_reentrant, tell_call
+from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
@@ -28,7 +28,7 @@ from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import shifted
+from tunescope.models.positions import text_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -156,8 +156,7 @@ class Banked(Held):
                 return None
             refuse_reentrant(self.model)
             given = dict(zip(names, args, strict=False)) | kwargs
-            text = given["inputs_embeds"] if given.get("input_ids") is None else given["input_ids"]
-            batch = self._batch = self._rows(len(text))
+            batch = self._batch = self._rows(_n_rows(given))
             now = batch.state()
             if now is None or now != made["for"]:
                 if not batch.has_keys(stack):
@@ -169,9 +168,10 @@ class Banked(Held):
             if now is None or now != self._acting_for:
                 self._act(batch)
                 self._acting_for = now
+            if any(rows := batch.has_contexts()):
+                given = moved(self.model, given, made["used"], names, rows)
             self._tell_states(places, given)
-            moves = isinstance(made["used"], Tensor)
-            return (), shifted(given, made["used"], self.model, takes=names) if moves else given
+            return (), given
 
         with entered(entry, enter, places):
             yield
@@ -242,3 +242,9 @@ class Banked(Held):
 
     def _check_trains(self) -> None:
         """All can: what was lowered is not among the parameters."""
+
+
+def _n_rows(given: dict[str, Any]) -> int:
+    """Of the text, or of what a stack takes instead: an image, sound."""
+    text = text_of(given)
+    return len(next(value for value in given.values() if isinstance(value, Tensor)) if text is None else text)

@@ -17,7 +17,7 @@ from tunescope.attachment.bank.rowwise import Rowwise, rowwise
 from tunescope.attachment.context_keys import Extras, extras_of
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.site_hooks import SiteUse, acting
-from tunescope.methods.artifact import Artifact, TokenContext
+from tunescope.methods.artifact import Artifact, Context, TokenContext
 from tunescope.models.anatomy import anatomy
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class Batch:
         """(batch,) the member of each row; one more than there are for a row that has none."""
         index = {id(entry): at for at, (entry, _) in enumerate(self.members)}
         return [len(self.members) if entry is None else index[id(entry)] for entry in self.entries]
+
+    def has_contexts(self) -> list[bool]:
+        """Of each row, whether it has any context."""
+        found = [any(isinstance(one.spec, Context) for one in ready.artifacts) for _, ready in self.members]
+        return [[*found, False][member] for member in self.which()]
 
     def rows(self) -> list[list[int]]:
         """The rows of each member."""
@@ -97,7 +102,7 @@ def _contexts(model: PreTrainedModel, artifacts: tuple[Artifact, ...]) -> list[A
 
 def embeddings_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor | None] | None:
     """(batch, n, width), every row's token contexts, zeros on the left of shorter ones; and where they are."""
-    like = anatomy(model).table.weight
+    like = anatomy(model).weight
     made = [
         [(a.spec, a.tensors) for a in ready.artifacts if isinstance(a.spec, TokenContext)] for _, ready in batch.members
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tunescope.errors import UserError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ATTACHED = "_tunescope_attached"
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 OUTPUT_START = "_tunescope_output_start"  # the column of the input's last token, while `generate` runs
+CALL_START = "_tunescope_call_start"  # the same, of each row, as the call of the model that is on says it
 
 
 def attached_to(model: PreTrainedModel) -> object:
@@ -24,6 +25,12 @@ def attached_to(model: PreTrainedModel) -> object:
 def wants_output_start(model: PreTrainedModel) -> bool:
     """Whether something is attached that acts from where the output starts, so that a call without a cache tells it."""
     return bool(getattr(model, WANTS_OUTPUT_START, False))
+
+
+def told_start(model: PreTrainedModel) -> Any:
+    """The column of each row's last input token, as the call says it, or `generate`; None where neither does."""
+    start = model.__dict__.get(CALL_START)
+    return model.__dict__.get(OUTPUT_START) if start is None else start
 
 
 @contextmanager
@@ -49,8 +56,31 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, OUTPUT_START: None, "__deepcopy__": deepcopy}
     own |= {} if in_weights else {"save_pretrained": save_pretrained}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
-    with standing_in(model, own):
+    with standing_in(model, own), _start_taken(model) if wants_output_start else nullcontext():
         yield
+
+
+@contextmanager
+def _start_taken(model: PreTrainedModel) -> Iterator[None]:
+    """`output_start` is read from the call of the model, and goes no further: not every family would hand it on."""
+
+    def before(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        model.__dict__[CALL_START] = kwargs.get("output_start")
+        return args, {name: value for name, value in kwargs.items() if name != "output_start"}
+
+    def after(*_: Any) -> None:
+        model.__dict__[CALL_START] = None
+
+    handles = [
+        model.register_forward_pre_hook(before, with_kwargs=True),
+        model.register_forward_hook(after, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        model.__dict__.pop(CALL_START, None)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import Reached, reached, resting, run_tiny, switched
+from tunescope.attachment.attention.trial_inputs import tried
 from tunescope.attachment.sites.layers import Layer, layers_of
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
@@ -84,28 +85,28 @@ def traced(model: PreTrainedModel) -> list[Seen]:
             stack.enter_context(context)
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # in a layer that is compiled hooks see nothing
         stack.enter_context(_watched(base, paths, seen, places))
-        try:
-            run_tiny(model)
-        except UserError:
-            raise
-        except Exception as problem:  # a model's own code, which raises anything
-            raise UserError(
-                f"Family {model.config.model_type!r} cannot be run on a short text to look for its sites: {problem}"
-            ) from problem
+        stack.enter_context(tried(model, "run on a short input to look for its sites"))
+        run_tiny(model)
     return list(seen.values())
 
 
 def idle(model: PreTrainedModel, seen: Collection[str]) -> set[str]:
     """Paths of linear maps where a delta would change nothing. seen: of those that layers called in a pass.
 
-    They are those whose weight the model takes without calling them, as Mamba's dt_proj, and those that are called
-    and do not count for the last states, as a pooler. An expert that no token of a short text was sent to is neither.
+    They are those whose weight the model takes without calling them, as Mamba's dt_proj, those that are called and do
+    not count for the last states, as a pooler, and those that give more than a tensor, as Llama 4's router. An expert
+    that no token of a short text was sent to is none of these.
     """
     named = model.base_model.named_modules()
     rest = {path: one for path, one in named if is_map(one) and path not in seen and one.weight.is_floating_point()}
     called: set[nn.Module] = set()
     before = {path: module.weight.requires_grad for path, module in rest.items()}
-    handles = [module.register_forward_pre_hook(lambda one, _: called.add(one)) for module in rest.values()]
+
+    def after(module: nn.Module, _args: Any, output: Any) -> None:
+        if isinstance(output, Tensor):
+            called.add(module)
+
+    handles = [module.register_forward_hook(after) for module in rest.values()]
     try:
         for module in rest.values():
             module.weight.requires_grad_(True)
@@ -150,7 +151,8 @@ def _watched(
         if x is None or h is None:
             return output
         call = Call(paths[module], module, x, h, next(turn))
-        (of(call.path).maps if is_map(module) else of(call.path).blocks).append(call)
+        is_one = is_map(module) and isinstance(output, Tensor)  # a router that is a map too gives more
+        (of(call.path).maps if is_one else of(call.path).blocks).append(call)
         return h.clone() if isinstance(output, Tensor) else output  # a write in place would be taken for the output
 
     handles = []

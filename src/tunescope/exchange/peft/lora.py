@@ -177,14 +177,14 @@ def _positive(value: Any, field: str) -> Any:
 
 
 def within(a: Tensor, b: Tensor) -> Factors:
-    """The same product at a rank that the map can have: a larger one says nothing more."""
+    """The same product at a rank that the map can have, in float64: a larger one says nothing more."""
     d_out, d_in = len(b), a.shape[1]
     if len(a) <= min(d_out, d_in):
         return a, b
-    product = (b.double() @ a.double()).to(a.dtype)
+    product = b.double() @ a.double()  # rounded to what it is given in, it would be less than the two were
     if d_out <= d_in:
-        return product, torch.eye(d_out, dtype=a.dtype)
-    return torch.eye(d_in, dtype=a.dtype), product
+        return product, torch.eye(d_out, dtype=product.dtype)
+    return torch.eye(d_in, dtype=product.dtype), product
 
 
 def _artifact(

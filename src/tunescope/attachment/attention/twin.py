@@ -1,0 +1,103 @@
+"""A small random model of the same class and kind of layers, on which what a large one would not show is cheap to try.
+
+Windows are of a few tokens there and numbers of float64, so that a text is longer than every window, and rounding hides
+nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+WINDOW, VOCABULARY, INNER, WIDEST = 4, 64, 64, 1024
+_TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_INNER = ("intermediate", "ffn", "n_inner", "dff")
+
+
+def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
+    """The fields of a config of the same layers, one of each type, narrow; None where it cannot be told.
+
+    Sizes of a head are kept, for rotary positions hang on them; so is a chunk, past which contexts are refused anyway.
+    """
+    if config.get_text_config() is not config:
+        return None
+    heads, width = int(config.num_attention_heads), int(config.hidden_size)
+    groups = int(getattr(config, "num_key_value_heads", None) or heads)
+    kv_heads = min(groups, 2) if 2 * width // groups <= WIDEST else 1
+    fewer = kv_heads * min(heads // groups, 2)
+    narrow = width * fewer // heads
+    if narrow > WIDEST or narrow * heads != width * fewer:
+        return None
+    told, names = _of_kept_layers(config), dict(config.attribute_map)
+    told = {name: _small(name, value, width, narrow) for name, value in told.items()}
+    told |= {name: token for name, token in _TOKENS.items() if name in told}
+    told[names.get("num_attention_heads", "num_attention_heads")] = fewer
+    if "num_key_value_heads" in told:
+        told["num_key_value_heads"] = kv_heads if groups < heads else fewer
+    return told
+
+
+def _of_kept_layers(config: PreTrainedConfig) -> dict[str, Any]:
+    """The config's fields with those that say something of each layer cut to the layers that are kept."""
+    told: dict[str, Any] = copy.deepcopy(config.to_dict())
+    depth = int(config.num_hidden_layers)
+    kept = _kept(config, depth)
+    for name in ("_name_or_path", "quantization_config", "dtype", "torch_dtype", "transformers_version"):
+        told.pop(name, None)
+    for name, value in told.items():
+        if isinstance(value, list) and len(value) == depth > len(kept):
+            told[name] = [value[index] for index in kept]
+    if told.get("per_layer_config"):
+        by_layer = {int(index): value for index, value in told["per_layer_config"].items()}
+        told["per_layer_config"] = {new: by_layer[old] for new, old in enumerate(kept) if old in by_layer}
+    if told.get("num_kv_shared_layers"):
+        told["num_kv_shared_layers"] = sum(index >= depth - int(told["num_kv_shared_layers"]) for index in kept)
+    told[dict(config.attribute_map).get("num_hidden_layers", "num_hidden_layers")] = len(kept)
+    return told
+
+
+def _kept(config: PreTrainedConfig, depth: int) -> list[int]:
+    """The first layer of each type, and two where there is one type; those that share keys are of their own type."""
+    types = list(getattr(config, "layer_types", None) or ["layer"] * depth)
+    shared = depth - int(getattr(config, "num_kv_shared_layers", None) or 0)
+    marked = [(kind, index >= shared) for index, kind in enumerate(types)]
+    first = sorted({kind: index for index, kind in reversed(list(enumerate(marked)))}.values())
+    return first if len(first) > 1 else list(range(min(depth, 2)))
+
+
+def _small(name: str, value: Any, width: int, narrow: int) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return value
+    if value == width and ("head" not in name):
+        return narrow
+    if name.endswith("vocab_size") or name.startswith("vocab_size"):
+        return VOCABULARY
+    if name in ("sliding_window", "local_attention"):
+        return min(value, WINDOW)
+    if name == "attention_chunk_size":
+        return max(value, VOCABULARY)
+    if any(part in name for part in _INNER):
+        return min(value, INNER)
+    if "experts" in name:
+        return min(value, 2 if "per_tok" in name else 4)
+    return value
+
+
+def twin(model: PreTrainedModel, told: dict[str, Any]) -> PreTrainedModel:
+    """The random model of such a config, in eval mode and float64, its weights away from 0 and 1."""
+    config = type(model.config).from_dict(dict(told))
+    with torch.random.fork_rng(), torch.device("cpu"):
+        torch.manual_seed(0)
+        made: PreTrainedModel = type(model)._from_config(config, attn_implementation="eager", dtype=torch.float32)
+        made = made.to(torch.float64).eval()
+        if hasattr(made, "set_experts_implementation"):
+            made.set_experts_implementation("eager")  # the others know no float64
+        with torch.no_grad():
+            for parameter in made.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+    return made

@@ -1,0 +1,99 @@
+"""A row padded on the left, without position_ids, is what it is alone, whatever stands before it."""
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers as tf
+from odd_families import close, model, padded, rows_of
+from unlisted import UNMAPPED, unlisted
+
+import tunescope as ts
+
+CONTEXTS = {
+    "same": "prefix:length=3,positions=same",
+    "after": "prefix:length=3,positions=after",
+    "infix": "infix:length=3",
+    "soft": "soft:length=3",
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("arm", CONTEXTS)
+@pytest.mark.parametrize("family", ["gpt2", "llama", "stablelm", "ctrl"])
+def test_a_left_padded_row_without_positions_is_what_it_is_alone(family: str, arm: str) -> None:
+    with tiny.Float64():
+        network, given = model(family), padded("left")
+        artifacts = tiny.away(network, CONTEXTS[arm])
+        decoding = {"max_new_tokens": 3, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+        with ts.attach(network, *artifacts):
+            alone = [network(ids).logits[0] for ids in rows_of(given)]
+            written = [network.generate(ids, **decoding) for ids in rows_of(given)]
+            together = network(**given).logits
+            for cached in (True, False):
+                out = network.generate(**given, **decoding, use_cache=cached)
+                for row, one in enumerate(written):
+                    close(torch.stack(out.logits)[:, row], torch.stack(one.logits)[:, 0])
+        with ts.attach(network, ts.Bank({"a": artifacts})):
+            in_bank = network(**given, rows=["a", "a"]).logits
+            mixed = network(**given, rows=[None, "a"]).logits
+        for row, one in enumerate(alone):
+            close(together[row, -len(one) :], one)
+            close(in_bank[row, -len(one) :], one)
+        close(mixed[1, -len(alone[1]) :], alone[1])
+
+
+def encoder(family: str) -> Any:
+    if family == "modernbert":
+        config = UNMAPPED[family]()
+        config.local_attention = 4
+        return tiny.build(tf.AutoModel, type(config)(**{**config.to_dict(), "local_attention": 4}))
+    return unlisted(family) if family in UNMAPPED else tiny.make(family)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("arm", ["prefix:length=3", "soft:length=3"])
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "electra", "modernbert"])
+def test_a_left_padded_row_of_an_encoder_is_what_it_is_alone(family: str, arm: str) -> None:
+    with tiny.Float64():
+        network, given = encoder(family), padded("left")
+        given["input_ids"] = given["input_ids"].where(given["attention_mask"].bool(), network.config.pad_token_id)
+        artifacts = tiny.away(network, arm)
+        with ts.attach(network, *artifacts):
+            alone = [network(ids).last_hidden_state[0] for ids in rows_of(given)]
+            out = network(**given, output_hidden_states=True)
+        with ts.attach(network, ts.Bank({"a": artifacts, "b": tiny.away(network, "soft:length=2")})):
+            in_bank = network(**given, rows=["a", "a"]).last_hidden_state
+            mixed = network(**given, rows=["b", "a"]).last_hidden_state
+        for row, one in enumerate(alone):
+            close(out.last_hidden_state[row, -len(one) :], one)
+            close(in_bank[row, -len(one) :], one)
+        close(mixed[1, -len(alone[1]) :], alone[1])
+        assert [states.shape for states in out.hidden_states] == [out.last_hidden_state.shape] * 3
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_a_soft_prompt_of_a_left_padded_encoder_is_the_same_embeddings_in_the_row(family: str) -> None:
+    with tiny.Float64():
+        network, given = encoder(family), padded("left")
+        (soft,) = tiny.away(network, "soft:length=3")
+        with ts.attach(network, soft):
+            got = network(**given).last_hidden_state
+        for row, ids in enumerate(rows_of(given)):
+            words = network.get_input_embeddings()(ids)
+            whole = network(inputs_embeds=torch.cat([soft.tensors["embeddings"][None], words], 1)).last_hidden_state
+            close(got[row, -ids.shape[1] :], whole[0, 3:])
+
+
+@torch.no_grad()
+def test_a_head_reads_the_first_token_of_a_left_padded_row_behind_a_soft_prompt() -> None:
+    with tiny.Float64():
+        network, given = encoder("bert"), padded("left")
+        artifacts = tiny.away(network, "soft:length=3+head:n_labels=2")
+        with ts.attach(network, *artifacts):
+            alone = [network(ids).logits for ids in rows_of(given)]
+            close(network(**given).logits, torch.cat(alone))
+        with ts.attach(network, ts.Bank({"a": artifacts})):
+            close(network(**given, rows=["a", "a"]).logits, torch.cat(alone))

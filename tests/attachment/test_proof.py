@@ -1,0 +1,96 @@
+"""A context is tried on a small twin before it is attached, by what a short text on the model does not show."""
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers as tf
+from odd_families import CONFIGS, model, text
+from unlisted import UNMAPPED, unlisted
+
+import tunescope as ts
+from tunescope.attachment import context_keys, proof
+from tunescope.attachment.attention import context
+from tunescope.attachment.attention.twin import twin, twin_config
+from tunescope.models import positions
+from tunescope.models.family import family_names, find_family
+
+DECODERS = [name for name in family_names() if find_family(name).kind == "decoder"]
+
+
+@pytest.mark.parametrize("family", [*DECODERS, "phi3", "stablelm", "olmo", "nemotron", "llama4_text", "ctrl"])
+def test_nothing_differs_on_the_twin_of_a_family_whose_contexts_are_exact(family: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    network = tiny.make(family) if family in DECODERS else unlisted(family) if family in UNMAPPED else model(family)
+    state, made, inner = torch.random.get_rng_state(), [], proof._tried
+    monkeypatch.setattr(proof, "_tried", lambda small: made.append(small) or inner(small))
+    assert proof.difference(network) is None
+    (small,) = made
+    assert len(proof._WAYS) == sum(proof._is_right(small, way, *rows_of(small)) for way in proof._WAYS)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@torch.no_grad()
+def rows_of(small: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    rows = [tiny.ids(1, 11)[0] % 64, tiny.ids(1, 7)[0] % 64]
+    return rows, proof._each(small, rows, True)
+
+
+def test_a_twin_is_narrow_and_has_a_layer_of_each_type() -> None:
+    config = tf.Gemma2Config(vocab_size=256_000)
+    with torch.device("meta"):
+        network = tf.Gemma2ForCausalLM(config)
+    small = twin(network, twin_config(config))
+    assert small.config.layer_types == ["sliding_attention", "full_attention"]
+    assert small.config.sliding_window == 4 and small.config.vocab_size == 64 and small.dtype == torch.float64
+    assert sum(value.numel() for value in small.parameters()) < 3e6
+    assert (config.vocab_size, config.sliding_window) == (256_000, 4096)
+
+
+def test_gemma4_is_refused_in_float32_too_where_the_words_alone_would_pass() -> None:
+    network = model("gemma4_text").float()
+    with pytest.raises(ts.UserError, match=r"in family 'gemma4_text' text put .*its own code fails \(Run"):
+        ts.attach(network, ts.Soft(length=2))
+
+
+def columns(_mask: Any, seen: int, length: int, device: Any) -> torch.Tensor:
+    return torch.arange(seen, seen + length, device=device)[None]
+
+
+def written(inner: Any) -> Any:
+    return lambda model, rows, *given: inner(model, rows.mul_(1.5), *given)
+
+
+FAULTS = {
+    "a window that hides no context": ("mistral", context, "_in_window", lambda _: lambda *_: None, "longer than the"),
+    "positions that count padding": ("gpt2", positions, "text_positions", lambda _: columns, "padded on the left"),
+    "a past that is not counted": ("llama", positions, "seen_by", lambda _: lambda _: 0, "read in two calls"),
+    "a write in place": ("llama", context_keys, "run_tokens", written, "written into|longer than the windows"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_goes_wrong_is_refused_in_one_line(fault: str, monkeypatch: Any) -> None:
+    family, where, name, broken, message = FAULTS[fault]
+    network = tiny.make(family)
+    if family == "mistral":
+        network.config.sliding_window = 64  # as far as a short text sees, there is none
+        for layer in network.model.layers:
+            layer.self_attn.sliding_window = 64
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    monkeypatch.setattr(where, name, broken(getattr(where, name)))
+    with pytest.raises(
+        ts.UserError, match=f"in family '{family}' text put in front .*({message}).* Use a prefix"
+    ) as caught:
+        ts.attach(network, text())
+    assert "\n" not in str(caught.value)
+
+
+def test_the_twins_of_equal_models_are_one(monkeypatch: Any) -> None:
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    for _ in range(2):
+        with ts.attach(tiny.make("llama"), ts.Soft(length=2)):
+            pass
+    assert len(proof._KNOWN) == 1
+    assert set(CONFIGS) >= {"gemma4_text", "llama4_text"}
