@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scripts import families_table
 from scripts.scale import TABLES
 from tunescope.reproduce.corpus_line import at_an_edge
 
@@ -111,6 +112,11 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(one[key] == other[key] for key in ("case", "quantity", "baseline"))
 
 
+def reach() -> str:
+    """On how many families each method works."""
+    return families_table.counts(json.loads((ROOT / "results" / "families.json").read_text("utf-8")))
+
+
 def papers() -> str:
     """The recipes' tables of scores, ours beside the paper's, and the identity of the first layer in a line."""
     paths = [ROOT / "results" / f"{name}.json" for name in PAPERS]
@@ -170,14 +176,14 @@ def _number(value: float) -> str:
 
 
 def filled(text: str) -> str:
-    marks = {"real": real, "papers": papers, "bench": bench, "thousands": thousands}
+    marks = {"real": real, "papers": papers, "bench": bench, "thousands": thousands, "reach": reach}
     for mark, making in marks.items():
         made = making()
         pattern = rf"<!-- {mark}:begin -->.*?<!-- {mark}:end -->"
-        around = "" if mark == "thousands" else "\n\n"  # within a sentence
+        around = "" if mark in ("thousands", "reach") else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
-    named = r"<!-- (table|search|scale|model|starts):(\S+):begin -->.*?<!-- \1:\2:end -->"
+    named = r"<!-- (table|search|scale|model|starts|families):(\S+):begin -->.*?<!-- \1:\2:end -->"
     return re.sub(named, _named, text, flags=re.DOTALL)
 
 
@@ -187,7 +193,8 @@ def _named(match: re.Match[str]) -> str:
     if kind == "scale":
         return f"<!-- scale:{name}:begin -->\n\n{TABLES[name]()}\n\n<!-- scale:{name}:end -->"
     result = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
-    made = {"table": _paper, "search": _search, "model": _model, "starts": _starts}[kind](result)
+    making = {"table": _paper, "search": _search, "model": _model, "starts": _starts, "families": families_table.table}
+    made = making[kind](result)
     return f"<!-- {kind}:{name}:begin -->\n\n{made}\n\n<!-- {kind}:{name}:end -->"
 
 

@@ -55,6 +55,7 @@ class _Front:
         self.model, self.made, self.names = model, made, names
         self.length = 0
         self.filled: Tensor | None = None
+        self.order: Tensor | None = None
         self.at: Tensor | None = None
 
     def enter(
@@ -62,12 +63,13 @@ class _Front:
     ) -> tuple[tuple[()], dict[str, Any]]:
         given, found = dict(zip(self.names, args, strict=False)) | kwargs, self.made()
         module.__dict__.pop(TEXT_MASK, None)
-        self.length, self.filled, self.at = 0, None, None
+        self.length, self.filled, self.order, self.at = 0, None, None, None
         if found is not None:
             mask = given.get("attention_mask")
             self.length, self.filled = found[0].shape[1], found[1]
-            given, self.at = _joined(given, *found, self.model, takes=self.names)
-            if self.at is not None:
+            given, self.order = _joined(given, *found, self.model, takes=self.names)
+            if self.order is not None:
+                self.at = self.order.argsort(1)[:, self.length :]
                 module.__dict__[TEXT_MASK] = mask
         return (), given
 
@@ -93,7 +95,10 @@ class _Front:
         if mask is None and states is not None and self.filled is not None:
             mask = states.new_ones(len(states), states.shape[1] - self.length, dtype=torch.long)
         if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
-            kwargs["encoder_attention_mask"] = widened(mask, states.shape[1] - mask.shape[1], self.filled)
+            whole = widened(mask, states.shape[1] - mask.shape[1], self.filled)
+            if self.order is not None:  # of each row of the text, which beams repeat
+                whole = whole.gather(1, self.order.repeat_interleave(len(whole) // len(self.order), 0))
+            kwargs["encoder_attention_mask"] = whole
         return args, kwargs
 
 
@@ -107,7 +112,7 @@ def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
 def _joined(
     given: dict[str, Any], rows: Tensor, filled: Tensor | None, model: PreTrainedModel, takes: list[str]
 ) -> tuple[dict[str, Any], Tensor | None]:
-    """The call with the context in it, and (batch, tokens), where the text's states come out; None for behind it all.
+    """The call with the context in it, and (batch, context + text), which comes where; None for one behind the other.
 
     In an encoder the context stands right before each row's text, behind its padding: windows are of columns.
     """
@@ -126,18 +131,17 @@ def _joined(
         parts["position_ids"] = _moved(positions.expand(batch, -1), n_rows, filled, first_position(model))
     if types is not None:
         parts["token_type_ids"] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
-    at = None
+    order = None
     if mask is not None:
         parts["attention_mask"] = widened(mask, n_rows, filled)
         needs = positions is None and _needs_positions(model, mask, filled, takes)
-        if anatomy(model).kind == "encoder" and bool((mask[:, 0] == 0).any()):
+        if bool((mask[:, 0] == 0).any()):
             order = _behind_padding(mask, n_rows, filled)
             parts = {name: value.gather(1, _like(order, value)) for name, value in parts.items()}
-            at = order.argsort(1)[:, n_rows:]
         if needs:
             known = text_positions(parts["attention_mask"], 0, n_rows + n_tokens, text.device)
             parts["position_ids"] = known + first_position(model)
-    return given | parts, at
+    return given | parts, order
 
 
 def _behind_padding(mask: Tensor, n_rows: int, filled: Tensor | None) -> Tensor:

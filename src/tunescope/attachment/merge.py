@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -40,7 +41,13 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                 "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
             )
     places = named_parameters(model)
+    holders = Counter(id(value) for module in model.modules() for value in module._parameters.values())
     for use in uses:
+        if holders[id(use.site.h.module.get_parameter("weight"))] > 1:
+            raise UserError(
+                f"{use.spec} cannot be merged into {use.site.name!r}, whose weight other modules of the model share, "
+                "which would change with it: keep it attached."
+            )
         if is_quantised(use.site.h.module.get_parameter("weight")):
             raise UserError(
                 f"{use.spec} cannot be merged into {use.site.name!r}, whose weight is quantised: keep it attached, or "

@@ -61,6 +61,9 @@ def _tried(small: PreTrainedModel) -> str | None:
         return _failing(problem)
     if not all(states.isfinite().all() for states in whole):  # random weights can be too much for a family
         return None
+    with switched(small):
+        if not _is_as(_each(small, rows, True), alone):
+            return "its attention gets something that tunescope does not know, and a text comes out otherwise"
     tried = [way for way in _WAYS if _is_right(small, way, rows, alone)]
     before = [value._version for value in (front, *small.parameters())]
     with placed(small, [Artifact(Soft(length=len(front)), {"embeddings": front})]):

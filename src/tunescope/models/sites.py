@@ -156,7 +156,8 @@ def select(sites: Mapping[str, Site], selectors: tuple[str, ...], asker: str, mo
             raise UserError(
                 f"{asker} asks for site {selector!r}, which family {model_type!r} does not have."
                 + (f" Did you mean {near[0]!r}?" if near else "")
-                + f" {model_type!r} has: {', '.join(have)} (attn = self and cross)."
+                + f" {model_type!r} has: {', '.join(have)} (attn = self and cross). Linear maps can be had by their "
+                "paths too: sites=all-linear, or sites=path:GLOB."
             )
         chosen.update(found)
     return list(chosen.values())

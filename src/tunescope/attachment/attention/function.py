@@ -77,6 +77,8 @@ def attention(
     bias, softcap, sink = kwargs.get("position_bias"), kwargs.get("softcap"), kwargs.get("s_aux")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
+    if kwargs.get("indices") is not None:
+        attention_mask = _chosen(attention_mask, kwargs["indices"], key.shape[2])
     wants_weights = state.asked or bool(kwargs.get("output_attentions"))
     wants_weights = wants_weights or bool(state.edits) or (state.keep is not None and state.keeps_weights)
     few = query.shape[1] // key.shape[1] * query.shape[2] < FEW * query.shape[3]
@@ -97,6 +99,15 @@ def attention(
         kept = {"query": query, "key": key, "value": value, **made}
         state.keep(module, kept)
     return out.transpose(1, 2).contiguous(), weights
+
+
+def _chosen(mask: Tensor | None, indices: Tensor, n_keys: int) -> Tensor:
+    """The mask without the keys that a layer did not choose. indices: (batch, query, chosen), as DeepSeek 3.2 gives."""
+    chosen = torch.zeros(*indices.shape[:2], n_keys, dtype=torch.bool, device=indices.device)
+    chosen = chosen.scatter(-1, indices.long(), True)[:, None]
+    if mask is None:
+        return chosen
+    return mask & chosen if mask.dtype == torch.bool else mask.masked_fill(~chosen, torch.finfo(mask.dtype).min)
 
 
 def _told(state: LayerState) -> dict[str, Any]:

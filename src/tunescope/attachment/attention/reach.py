@@ -144,7 +144,8 @@ def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
     if own.device.type != "meta" and (own - ours).abs().max() > rounding(own) * own.abs().max():
         raise UserError(
             f"Family {model.config.model_type!r} gives its attention something that tunescope does not know, and comes "
-            "out otherwise with tunescope's attention in place: contexts cannot be attached. Bias and full still can."
+            "out otherwise with tunescope's attention in place: contexts cannot be attached. LoRA at "
+            "sites=all-linear, bias and full still can."
         )
     return found
 
@@ -170,7 +171,8 @@ def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:
     if not calls:
         raise UserError(
             f"Family {family!r} computes attention by itself: transformers' attention interface does not reach it, so "
-            "text, soft, prefix and infix cannot be attached. What needs no attention still can: bias and full."
+            "text, soft, prefix and infix cannot be attached. What needs none still can: LoRA at sites=all-linear, "
+            "bias and full."
         )
     if any(count > 1 for count in Counter(id(call.module) for call in calls).values()):
         raise UserError(

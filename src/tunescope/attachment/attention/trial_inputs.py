@@ -52,7 +52,7 @@ def _shape(model: PreTrainedModel, name: str) -> tuple[int, ...]:
         return 1, int(config.num_mel_bins), 2 * int(config.max_source_positions)
     raise UserError(
         f"Family {config.model_type!r} takes {name!r}, which tunescope cannot make to try it on: contexts cannot be "
-        "attached. Bias and full still can."
+        "attached. LoRA and adapters at sites=all-linear, bias and full still can."
     )
 
 

@@ -77,7 +77,7 @@ def _small(name: str, value: Any, width: int, narrow: int) -> Any:
         return narrow
     if name.endswith("vocab_size") or name.startswith("vocab_size"):
         return VOCABULARY
-    if name in ("sliding_window", "local_attention"):
+    if name in ("sliding_window", "local_attention", "index_topk"):
         return min(value, WINDOW)
     if name == "attention_chunk_size":
         return max(value, VOCABULARY)

@@ -103,6 +103,8 @@ def check_places(model: PreTrainedModel, artifact: Artifact) -> None:
 
 def _by_path(model: PreTrainedModel, selector: str, asker: str) -> dict[str, Site]:
     maps = linear_maps(model)
+    if not maps:
+        raise UserError(f"{asker} asks for {selector!r}, and family {model.config.model_type!r} has no linear map.")
     if selector == ALL:
         return dict(maps)
     glob = selector.removeprefix(PATH)

@@ -66,9 +66,7 @@ def site_map(model: PreTrainedModel) -> SiteMap:
         attached: Any = attached_to(model)
         bare = nullcontext() if attached is None else attached.paused()
         with bare, torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
-            layers = traced(model)
-            called = {call.path for seen in layers for call in seen.maps}
-            _BY_SHAPE[shape] = replace(mapped(layers), idle=frozenset(idle(model, called)))
+            _BY_SHAPE[shape] = replace(mapped(traced(model)), idle=frozenset(idle(model)))
     return _BY_SHAPE[shape]
 
 

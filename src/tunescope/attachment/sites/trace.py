@@ -5,7 +5,7 @@ Each layer begins a graph of its own, so that a gradient asked of it stays withi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -90,15 +90,15 @@ def traced(model: PreTrainedModel) -> list[Seen]:
     return list(seen.values())
 
 
-def idle(model: PreTrainedModel, seen: Collection[str]) -> set[str]:
-    """Paths of linear maps where a delta would change nothing. seen: of those that layers called in a pass.
+def idle(model: PreTrainedModel) -> set[str]:
+    """Paths of linear maps where a delta would change nothing.
 
-    They are those whose weight the model takes without calling them, as Mamba's dt_proj, those that are called and do
-    not count for the last states, as a pooler, and those that give more than a tensor, as Llama 4's router. An expert
-    that no token of a short text was sent to is none of these.
+    They are those whose weight the model takes without calling them, as Mamba's dt_proj, those that do not count for
+    the last states of a text, as a pooler, and those that give more than a tensor, as Llama 4's router. One of several
+    like modules in a list within a layer, an expert that no token of a short text was sent to, is none of these.
     """
     named = model.base_model.named_modules()
-    rest = {path: one for path, one in named if is_map(one) and path not in seen and one.weight.is_floating_point()}
+    rest = {path: one for path, one in named if is_map(one) and one.weight.is_floating_point()}
     called: set[nn.Module] = set()
     before = {path: module.weight.requires_grad for path, module in rest.items()}
 
@@ -122,7 +122,14 @@ def idle(model: PreTrainedModel, seen: Collection[str]) -> set[str]:
     weights = [module.weight for module in rest.values()]
     found = torch.autograd.grad(out.sum(), weights, allow_unused=True)
     counts = {path: gradient is not None for path, gradient in zip(rest, found, strict=True)}
-    return {path for path, module in rest.items() if counts[path] != (module in called)}
+    return {
+        path for path, one in rest.items() if counts[path] != (one in called) or not (counts[path] or _listed(path))
+    }
+
+
+def _listed(path: str) -> bool:
+    """Whether it is in a list within a list."""
+    return sum(part.isdigit() for part in path.split(".")) > 1
 
 
 def _plain(device: torch.device) -> Any:
