@@ -5,6 +5,7 @@ import tiny
 import torch
 from probe_tools import FAMILIES
 from unlisted import unlisted
+from zoo import inputs, zoo
 
 import tunescope as ts
 from tunescope.probes.looks.pattern import between, pattern
@@ -197,3 +198,13 @@ def test_an_exception_inside_leaves_the_model_attached_as_it_was():
         with pytest.raises(IndexError):
             mechanism(model, tuned, {"input_ids": torch.full((1, 3), 999)})
         assert torch.equal(model(**batch).logits, expected)
+
+
+def test_a_prefix_that_moves_an_encoder_s_text_stands_beside_its_tokens_and_not_among_them():
+    """A word's prefix takes positions where they are rotary: more of them here than the text has tokens."""
+    model = zoo("modernbert")
+    given = inputs("modernbert", model, "right")
+    seen = see(model, tiny.away(model, "prefix:length=9,positions=after"), given)
+    for name, layer in seen.held.items():
+        assert layer.weights.shape[2] == given["input_ids"].shape[1]
+        assert layer.at_real(between(seen.bare[name], layer).total_variation).max() <= 1e-12, name

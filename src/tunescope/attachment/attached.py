@@ -31,6 +31,7 @@ from tunescope.methods.artifact import (
     PatchDelta,
     SiteDelta,
     Spec,
+    TokenContext,
 )
 from tunescope.models.anatomy import anatomy
 
@@ -53,7 +54,9 @@ class Attached(Held):
             and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
         self._beside = sum(value.numel() for value in model.parameters())
-        self.positions = sum(positions_of(model, artifact) for artifact in contexts)
+        taken = {index: positions_of(model, artifact) for index, artifact in enumerate(contexts)}
+        self.positions = sum(taken.values())
+        self.tokens = sum(taken[index] for index, one in enumerate(contexts) if isinstance(one.spec, TokenContext))
         self._enter_or_leave()
 
     def _enter(self) -> None:

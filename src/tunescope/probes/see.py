@@ -68,7 +68,7 @@ def see(
 def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of Seen that take running the model."""
     used = tuned.positions if tuned is not None else 0
-    joined = used if anatomy(model).kind != "decoder" else 0
+    joined = 0 if anatomy(model).kind == "decoder" or tuned is None else tuned.tokens
     given = _bare_inputs(model, used, batch)
     calls: dict[str, Call] = {}
     bare: Tensors = {}
