@@ -162,6 +162,8 @@ def test_linear_maps_are_had_by_their_paths() -> None:
     assert paths == {"layers.0.mixer.out_proj", "layers.1.mixer.out_proj", "layers.0.mixer.in_proj"}
     with pytest.raises(ts.UserError, match=r"'path:\*\.q_proj', which matches no linear map .* end in: .*out_proj"):
         sites_for(model, ts.LoRA(sites=("path:*.q_proj",)))
+    with pytest.raises(ts.UserError, match=r"layers\.0\.mlp\.experts\.\S+ is no linear map but the weights of several"):
+        sites_for(zoo("mixtral"), ts.LoRA(sites=("path:*.experts*",)))
     with pytest.raises(ts.UserError, match=r"'mamba' has: mixer .* had by their paths too: sites=all-linear"):
         sites_for(model, ts.LoRA())
 

@@ -123,16 +123,16 @@ class Site:
 
 
 def find_sites(model: PreTrainedModel, kind: str) -> dict[str, Site]:
-    """Every site of a model of that kind by name ("decoder.0.ffn.in"), in order of depth: ask `anatomy(model).sites`.
+    """Every site of a model of that kind by name ("decoder.0.ffn.in"), in order of depth, as its family's file says.
 
-    Raises UserError for a family that is not mapped.
+    Raises UserError for a family without a file, and for a model of another layout.
     """
     model_type = model.config.model_type
     family = find_family(model_type)
     if family is None:
         raise UserError(
-            f"Family {model_type!r} has no map of its sites. Mapped: {', '.join(family_names())}. "
-            "Without a map: bias and full, and text, soft and prefix where its attention is reached."
+            f"Family {model_type!r} has no file that says where its sites are, and without weights it cannot be run to "
+            f"look for them: load it with weights. With a file: {', '.join(family_names())}."
         )
     sites: dict[str, Site] = {}
     half = kind if family.kind == "encoder-decoder" else "encoder-decoder"

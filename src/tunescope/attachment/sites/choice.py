@@ -109,6 +109,11 @@ def _by_path(model: PreTrainedModel, selector: str, asker: str) -> dict[str, Sit
         return dict(maps)
     glob = selector.removeprefix(PATH)
     found = {path: site for path, site in maps.items() if fnmatch.fnmatchcase(path, glob)}
+    if not found and _stacked(model, glob):
+        raise UserError(
+            f"{asker} asks for {selector!r}: {_stacked(model, glob)} is no linear map but the weights of several in "
+            "one tensor. Tune the whole block (sites=ffn), or all weights (full)."
+        )
     if not found:
         have = sorted({path.rpartition(".")[2] for path in maps})
         raise UserError(
@@ -116,6 +121,13 @@ def _by_path(model: PreTrainedModel, selector: str, asker: str) -> dict[str, Sit
             f"paths end in: {', '.join(have)}; a * stands for anything, as in path:*.{have[0] if have else 'q_proj'}."
         )
     return found
+
+
+def _stacked(model: PreTrainedModel, glob: str) -> str:
+    """The first parameter of three axes whose path, or its module's, matches; "" for none."""
+    named = ((path, value) for path, value in model.base_model.named_parameters() if value.dim() == 3)
+    matches = (path for path, _ in named for one in (path, path.rpartition(".")[0]) if fnmatch.fnmatchcase(one, glob))
+    return next(matches, "")
 
 
 def parts_of_maps(model: PreTrainedModel) -> dict[nn.Module, list[Site]]:
