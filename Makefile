@@ -10,12 +10,15 @@ STAMP := .venv/.installed
 LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_plugins.py test_readme.py)  # they start Python again and again
 QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
   $(addprefix tests/,system/test_files.py system/test_machine.py methods/test_text_form.py methods/test_deltas.py \
-  models/test_sites.py models/test_positions.py attachment/test_bank_rows.py attachment/test_artifact_folder.py \
+  models/test_sites.py models/test_site_probe.py models/test_families.py models/test_positions.py attachment/test_bank_rows.py attachment/test_artifact_folder.py \
   data/test_corpus.py data/test_bleu.py data/test_scores.py report/test_verdict.py report/test_table.py \
   tasks/test_likelihood.py tasks/test_templates.py trial/test_train.py trial/test_open.py search/test_objective.py \
   probes/test_round.py probes/test_pattern.py exchange/test_peft_lora.py \
   comparison/test_pilot.py comparison/test_progress.py lab/test_world.py lab/test_lessons.py \
   reproduce/test_run.py theory/test_theorems.py)
+
+# Of the families that have no file, one of each build.
+TODAY := gemma3_text,phi3,olmo2,mixtral,jamba,modernbert,mt5,whisper
 
 .PHONY: setup demo quick test check rooms bench bench-gpu
 
@@ -32,7 +35,7 @@ demo: $(STAMP)
 	$(BIN)/tunescope demo
 
 quick: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --families gpt2,bert,t5 $(QUICK)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --families gpt2,bert,t5,$(TODAY) $(QUICK)
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
