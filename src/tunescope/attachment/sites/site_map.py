@@ -15,10 +15,11 @@ import torch
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.sites.attention_maps import around
+from tunescope.attachment.sites.idle_maps import idle_beside, idle_in
 from tunescope.attachment.sites.layers import shapes
 from tunescope.attachment.sites.places import Found, found_at
 from tunescope.attachment.sites.rest import others
-from tunescope.attachment.sites.trace import Call, Seen, idle, traced
+from tunescope.attachment.sites.trace import Call, Seen, traced
 from tunescope.errors import UserError
 from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
 from tunescope.models.family import find_family
@@ -66,25 +67,30 @@ def site_map(model: PreTrainedModel) -> SiteMap:
         attached: Any = attached_to(model)
         bare = nullcontext() if attached is None else attached.paused()
         with bare, torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
-            _BY_SHAPE[shape] = replace(mapped(traced(model)), idle=frozenset(idle(model)))
+            layers = traced(model)
+            found = mapped(layers)
+            beside = idle_beside(model, {call.path for seen in layers for call in seen.maps})
+            _BY_SHAPE[shape] = replace(found, idle=found.idle | beside)
     return _BY_SHAPE[shape]
 
 
 def mapped(layers: Sequence[Seen]) -> SiteMap:
     """The sites of all layers: of those that look the same, one is looked into."""
-    known: dict[object, tuple[Seen, list[Found], str]] = {}
+    known: dict[object, tuple[Seen, list[Found], str, set[str]]] = {}
     found: list[Found] = []
     notes: dict[str, str] = {}
+    still: set[str] = set()
     for seen in layers:
         name = f"{seen.layer.stack}.{seen.layer.index}"
         if seen.signature not in known:
-            known[seen.signature] = (seen, *_of_layer(seen, name))
-        like, sites, note = known[seen.signature]
+            known[seen.signature] = (seen, *_of_layer(seen, name), idle_in(seen))
+        like, sites, note, idle = known[seen.signature]
         cut = len(f"{like.layer.stack}.{like.layer.index}")
         found += [one.moved(name + one.name[cut:], like.layer.path, seen.layer.path) for one in sites]
+        still |= {seen.layer.path + path.removeprefix(like.layer.path) for path in idle}
         if note:
             notes[name] = note
-    return SiteMap(tuple(found), notes)
+    return SiteMap(tuple(found), notes, frozenset(still))
 
 
 def _of_layer(seen: Seen, name: str) -> tuple[list[Found], str]:

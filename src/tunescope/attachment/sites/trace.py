@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,12 +51,24 @@ class Attention:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A layer in the pass. maps: its linear maps in the order of their calls; blocks: its other modules."""
+    """A layer in the pass. maps: its linear maps in the order of their calls; blocks: its other modules.
+
+    outs: what left it. Of layers that look the same, the first alone keeps its tensors.
+    """
 
     layer: Layer
     maps: list[Call] = field(default_factory=list)
     blocks: list[Call] = field(default_factory=list)
     attention: list[Attention] = field(default_factory=list)
+    outs: list[Tensor] = field(default_factory=list)
+
+    def forget(self) -> None:
+        """Lose the tensors, and with them the graph, of which a large model has many."""
+        none = torch.empty(0)
+        self.maps[:] = [replace(one, x=none, h=none) for one in self.maps]
+        self.attention[:] = [replace(one, query=none, key=none, value=none, output=none) for one in self.attention]
+        self.blocks.clear()
+        self.outs.clear()
 
     @property
     def signature(self) -> object:
@@ -90,48 +102,6 @@ def traced(model: PreTrainedModel) -> list[Seen]:
     return list(seen.values())
 
 
-def idle(model: PreTrainedModel) -> set[str]:
-    """Paths of linear maps where a delta would change nothing.
-
-    They are those whose weight the model takes without calling them, as Mamba's dt_proj, those that do not count for
-    the last states of a text, as a pooler, and those that give more than a tensor, as Llama 4's router. One of several
-    like modules in a list within a layer, an expert that no token of a short text was sent to, is none of these.
-    """
-    named = model.base_model.named_modules()
-    rest = {path: one for path, one in named if is_map(one) and one.weight.is_floating_point()}
-    called: set[nn.Module] = set()
-    before = {path: module.weight.requires_grad for path, module in rest.items()}
-
-    def after(module: nn.Module, _args: Any, output: Any) -> None:
-        if isinstance(output, Tensor):
-            called.add(module)
-
-    handles = [module.register_forward_hook(after) for module in rest.values()]
-    try:
-        for module in rest.values():
-            module.weight.requires_grad_(True)
-        with resting(model), torch.compiler.set_stance("force_eager"):
-            out = run_tiny(model) if rest else torch.zeros(1)
-    finally:
-        for path, module in rest.items():
-            module.weight.requires_grad_(before[path])
-        for handle in handles:
-            handle.remove()
-    if not out.requires_grad:
-        return set()
-    weights = [module.weight for module in rest.values()]
-    found = torch.autograd.grad(out.sum(), weights, allow_unused=True)
-    counts = {path: gradient is not None for path, gradient in zip(rest, found, strict=True)}
-    return {
-        path for path, one in rest.items() if counts[path] != (one in called) or not (counts[path] or _listed(path))
-    }
-
-
-def _listed(path: str) -> bool:
-    """Whether it is in a list within a list."""
-    return sum(part.isdigit() for part in path.split(".")) > 1
-
-
 def _plain(device: torch.device) -> Any:
     return torch.autocast(device.type, enabled=False)
 
@@ -162,11 +132,24 @@ def _watched(
         (of(call.path).maps if is_one else of(call.path).blocks).append(call)
         return h.clone() if isinstance(output, Tensor) else output  # a write in place would be taken for the output
 
+    known: dict[object, Seen] = {}
+
+    def end(layer: nn.Module, _args: Any, output: Any) -> None:
+        one = seen[paths[layer]]
+        given = output if isinstance(output, tuple) else (output,)
+        one.outs.extend(part for part in given if isinstance(part, Tensor) and part.is_floating_point())
+        like = known.setdefault(one.signature, one)
+        if like is not one and like.signature == one.signature:  # else it was gone through again since
+            one.forget()
+        else:
+            known[one.signature] = one
+
     handles = []
     try:
         for at in seen:
             layer = base.get_submodule(at)
             handles.append(layer.register_forward_pre_hook(_begin, with_kwargs=True))
+            handles.append(layer.register_forward_hook(end))
             for module in layer.modules():
                 if module is not layer and module not in names and not isinstance(module, nn.ModuleList):
                     handles.append(module.register_forward_hook(after, with_kwargs=True))
