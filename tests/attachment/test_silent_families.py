@@ -36,13 +36,12 @@ def layers_of(network: Any) -> dict[str, Any]:
     """ "encoder.0.self" -> the module that computes it, by transformers' own names."""
     found = {}
     for stack in ("encoder", "decoder") if network.config.is_encoder_decoder else ("",):
-        seen = {"self": 0, "cross": 0}
         for path, one in network.named_modules():
             if type(one).__name__.endswith("Attention") and (not stack or f"{stack}.layers" in path):
                 which = "cross" if path.endswith("encoder_attn") else "self"
                 kind = stack or ("decoder" if "CausalLM" in type(network).__name__ else "encoder")
-                found[f"{kind}.{seen[which]}.{which}"] = one
-                seen[which] += 1
+                layer = next(part for part in path.split(".") if part.isdigit())
+                found[f"{kind}.{layer}.{which}"] = one
     return found
 
 

@@ -32,9 +32,10 @@ def trial_inputs(model: PreTrainedModel) -> dict[str, Tensor]:
     ids = torch.arange(2, 2 + SOURCE, device=device).expand(2, -1)
     given: dict[str, Tensor] = {}
     if takes_tokens(model):
-        mask = torch.ones_like(ids)  # without one transformers reads the positions, and "meta" tensors hold none
+        mask = torch.ones_like(ids)
         mask[1, -1:] = 0
-        given = {"input_ids": ids, "attention_mask": mask}
+        is_read = device.type != "meta" or anatomy(model).kind == "decoder"  # "meta" tensors hold no padding to read,
+        given = {"input_ids": ids} | ({"attention_mask": mask} if is_read else {})  # nor positions, without a mask
     else:
         name = str(model.base_model.main_input_name)
         given = {name: _waves(_shape(model, name), anatomy(model).weight)}

@@ -75,6 +75,8 @@ def _small(name: str, value: Any, width: int, narrow: int) -> Any:
         return value
     if value == width and ("head" not in name):
         return narrow
+    if name in ("max_position_embeddings", "n_positions"):
+        return max(value, VOCABULARY)
     if name.endswith("vocab_size") or name.startswith("vocab_size"):
         return VOCABULARY
     if name in ("sliding_window", "local_attention", "index_topk"):

@@ -29,6 +29,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import text_of
+from tunescope.models.quantised import check_readable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -63,6 +64,7 @@ class Banked(Held):
         self._uses: list[SiteUse[Rowwise]] = []
         self._acting = ExitStack()
         with suppress(UserError):  # of who asks for a site, when somebody does
+            check_readable(model)
             sites_of(model)  # looked for while nothing is attached
         self._enter_or_leave()
 

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def idle_in(seen: Seen) -> set[str]:
-    """Paths, of the maps that a layer called."""
+    """Paths, of the maps that a layer called; none where nothing is known of what leaves it."""
+    if not seen.outs:
+        return set()
     counts = {call.path: False for call in seen.maps}
     for out in seen.outs:
         for call, gradient in zip(seen.maps, gradients(out, [call.h for call in seen.maps]), strict=True):

@@ -136,7 +136,7 @@ def _watched(
 
     def end(layer: nn.Module, _args: Any, output: Any) -> None:
         one = seen[paths[layer]]
-        given = output if isinstance(output, tuple) else (output,)
+        given = output if isinstance(output, tuple | list) else (output,)
         one.outs.extend(part for part in given if isinstance(part, Tensor) and part.is_floating_point())
         like = known.setdefault(one.signature, one)
         if like is not one and like.signature == one.signature:  # else it was gone through again since
