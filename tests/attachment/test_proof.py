@@ -8,10 +8,11 @@ import torch
 import transformers as tf
 from odd_families import CONFIGS, model, text
 from unlisted import UNMAPPED, unlisted
+from zoo import ZOO, zoo
 
 import tunescope as ts
 from tunescope.attachment import context_keys, proof
-from tunescope.attachment.attention import context
+from tunescope.attachment.attention import context, function
 from tunescope.attachment.attention.twin import twin, twin_config
 from tunescope.models import positions
 from tunescope.models.family import family_names, find_family
@@ -25,7 +26,7 @@ def test_nothing_differs_on_the_twin_of_a_family_whose_contexts_are_exact(family
     network = tiny.make(family) if family in DECODERS else unlisted(family) if family in UNMAPPED else model(family)
     state, made, inner = torch.random.get_rng_state(), [], proof._tried
     monkeypatch.setattr(proof, "_tried", lambda small: made.append(small) or inner(small))
-    assert proof.difference(network) is None
+    assert proof.difference(network, of_words=True) is None
     (small,) = made
     assert len(proof._WAYS) == sum(proof._is_right(small, way, *rows_of(small)) for way in proof._WAYS)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -94,3 +95,42 @@ def test_the_twins_of_equal_models_are_one(monkeypatch: Any) -> None:
             pass
     assert len(proof._KNOWN) == 1
     assert set(CONFIGS) >= {"gemma4_text", "llama4_text"}
+
+
+FREE_FAULTS = {
+    "positions that count padding": ("llama", positions, "text_positions", lambda _: columns, "padded on the left"),
+    "a mask that is lost": ("gpt2", function, "_joined_mask", lambda _: lambda *_: None, "padded on the right"),
+    "a choice of keys that is lost": (
+        "deepseek_v32",
+        function,
+        "_chosen",
+        lambda _: lambda mask, *_: mask,
+        "gets something that tunescope does not know",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FREE_FAULTS)
+def test_keys_and_values_that_do_not_come_out_right_are_refused_in_one_line(fault: str, monkeypatch: Any) -> None:
+    family, where, name, broken, message = FREE_FAULTS[fault]
+    network = zoo(family) if family in ZOO else tiny.make(family)
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    monkeypatch.setattr(function, "FEW", 0.0)  # a short text on torch's kernel too
+    monkeypatch.setattr(where, name, broken(getattr(where, name)))
+    said = f"in family '{family}' keys and values before the text do not come out right: .*{message}.* Use LoRA"
+    with pytest.raises(ts.UserError, match=said) as caught:
+        ts.attach(network, ts.Prefix(length=2))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("family", [*DECODERS, "phi3", "stablelm", "deepseek_v32", "llama4_text", "qwen3_next"])
+def test_all_ways_to_read_are_tried_with_keys_and_values_in_front(family: str, monkeypatch: Any) -> None:
+    network = tiny.make(family) if family in DECODERS else zoo(family)
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    made, inner = [], proof._tried_free
+    monkeypatch.setattr(proof, "_tried_free", lambda small: made.append(small) or inner(small))
+    assert proof.difference(network, of_words=False) is None
+    (small,) = made
+    right = {way for way in proof._WAYS if proof._is_right(small, way, *rows_of(small))}
+    missing = {"a row padded on the left differs from the row alone"} if family == "deepseek_v32" else set()
+    assert right == set(proof._WAYS) - missing

@@ -34,23 +34,40 @@ _HALF = 0.05
 _UNSEEN = "some layers do not see it there (state space, convolution, linear attention, masks made of the values)"
 
 _WHY_NOT: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
+_NOT_FREE: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
 
 
 def check_seen(model: PreTrainedModel, context: Context) -> None:
     """UserError for a context where not all that it is in the row, or before every layer, would be seen."""
+    now = anatomy(model)
     if not isinstance(context, TokenContext):
         _check_stacks(model, context)
+        _check_free(model, context)
         return
-    now = anatomy(model)
     _check_takes_embeddings(model, context)
     if now.kind != "decoder" or now.device.type == "meta":
         return
     if now not in _WHY_NOT:
-        _WHY_NOT[now] = difference(model) if _is_exact(model) else _UNSEEN
+        _WHY_NOT[now] = difference(model, of_words=True) if _is_exact(model) else _UNSEEN
     if (why := _WHY_NOT[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
             f"in the row: {why}. Use a prefix or an infix, or put the words into the input."
+        )
+
+
+def _check_free(model: PreTrainedModel, context: Context) -> None:
+    """UserError for keys and values before a decoder's text with which a padded row is not what it is alone."""
+    now = anatomy(model)
+    if now.kind != "decoder" or now.device.type == "meta":
+        return
+    reached(model)  # who cannot have any says so
+    if now not in _NOT_FREE:
+        _NOT_FREE[now] = difference(model, of_words=False)
+    if (why := _NOT_FREE[now]) is not None:
+        raise UserError(
+            f"{context}: in family {model.config.model_type!r} keys and values before the text do not come out right: "
+            f"{why}. Use LoRA, an adapter, or put the words into the input."
         )
 
 

@@ -1,6 +1,7 @@
-"""Whether text in front of a decoder, as keys and values, is what it is in the row: proved on a small twin.
+"""Whether what stands in front of a decoder's text is what it should be: proved on a small twin.
 
-By rows longer than every window, padded on either side, and read in two calls, against the rows alone.
+By rows longer than every window, padded on either side, and read in two calls, against the rows alone; words in front
+against the same words in the row.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tunescope.attachment.attention.reach import switched
+from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.attention.twin import VOCABULARY, twin, twin_config
 from tunescope.attachment.contexts import placed
-from tunescope.methods.artifact import Artifact
+from tunescope.methods.artifact import Artifact, Params
+from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.models.anatomy import anatomy
 
@@ -22,25 +24,26 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _LENGTHS, _CUT = (11, 7), 5  # of the rows, and of the first of two calls
+_UNKNOWN = "its attention gets something that tunescope does not know, and a text comes out otherwise"
 _ALLOWED = 1e-4  # of the largest state: norms and softmax are in float32 even there
 
-_KNOWN: dict[tuple[type, str], str | None] = {}
+_KNOWN: dict[tuple[type, str, bool], str | None] = {}
 
 
-def difference(model: PreTrainedModel) -> str | None:
-    """What is otherwise than in the row, for a person to read; None for nothing, or where no twin can be made.
+def difference(model: PreTrainedModel, *, of_words: bool) -> str | None:
+    """What is otherwise than it should be, for a person to read; None for nothing, or where no twin can be made.
 
-    Found out once for a class and what its layers are.
+    of_words: in front are words, and else free keys and values. Found out once for a class and what its layers are.
     """
     try:
         told = twin_config(model.config)
         if told is None:
             return None
-        key = (type(model), json.dumps(told, sort_keys=True, default=str))
+        key = (type(model), json.dumps(told, sort_keys=True, default=str), of_words)
         if key not in _KNOWN:
             _KNOWN[key] = None
             with torch.device("cpu"), torch.autocast("cpu", enabled=False):
-                _KNOWN[key] = _tried(twin(model, told))
+                _KNOWN[key] = (_tried if of_words else _tried_free)(twin(model, told))
     except Exception:  # the twin is ours: what it cannot do says nothing of the model
         return None
     return _KNOWN[key]
@@ -63,7 +66,7 @@ def _tried(small: PreTrainedModel) -> str | None:
         return None
     with switched(small):
         if not _is_as(_each(small, rows, True), alone):
-            return "its attention gets something that tunescope does not know, and a text comes out otherwise"
+            return _UNKNOWN
     tried = [way for way in _WAYS if _is_right(small, way, rows, alone)]
     before = [value._version for value in (front, *small.parameters())]
     with placed(small, [Artifact(Soft(length=len(front)), {"embeddings": front})]):
@@ -76,6 +79,33 @@ def _tried(small: PreTrainedModel) -> str | None:
     if before != [value._version for value in (front, *small.parameters())]:
         return "the embeddings are written into"
     return None
+
+
+@torch.no_grad()
+def _tried_free(small: PreTrainedModel) -> str | None:
+    """The first thing that differs with free keys and values in place and not without any."""
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(3, VOCABULARY, (len(_LENGTHS), max(_LENGTHS)), generator=draw)
+    rows = [ids[row, :length] for row, length in enumerate(_LENGTHS)]
+    alone = _each(small, rows, True)
+    if not all(states.isfinite().all() for states in alone):
+        return None
+    with switched(small):
+        if not _is_as(_each(small, rows, True), alone):
+            return _UNKNOWN
+    tried = [way for way in _WAYS if _is_right(small, way, rows, alone)]
+    with placed(small, [Artifact(Prefix(length=2, positions="same"), _drawn(small, draw))]):
+        whole = _each(small, rows, False)
+        return next((way for way in tried if not _is_as(_WAYS[way](small, rows, False), whole)), None)
+
+
+def _drawn(small: PreTrainedModel, draw: torch.Generator) -> Params:
+    tensors = {}
+    for place in reached(small):
+        heads, key, value = place.shape
+        for kind, width in (("key", key), ("value", value)):
+            tensors[f"{place.name}.{kind}"] = torch.randn(heads, 2, width, generator=draw, dtype=torch.float64)
+    return tensors
 
 
 def _failing(problem: Exception) -> str:
