@@ -19,12 +19,13 @@ def test_contexts_and_deltas_are_compared(name: str, tmp_path: Path) -> None:
     zoo(name, dtype=torch.float32).save_pretrained(tmp_path / "today")
     tinyrun.tokenizer().save_pretrained(tmp_path / "today")
     arms = ("head", "prefix") if name == "modernbert" else ("zero-shot", "soft", "prefix", "infix")
+    arms += ("lora", "adapter", "full")
     asked = plan.check(
         plan.Plan(
             model=str(tmp_path / "today"),
             data=data,
             task={"kind": "classification"},
-            arms=(*arms, "lora", "adapter", "full"),
+            arms=arms,
             budgets=(512,),
             seeds=(0,),
             trials=1,
