@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import tiny
 import torch
-import transformers as tf
 from odd_families import close, model, padded, rows_of
 from unlisted import UNMAPPED, unlisted
 
@@ -45,10 +44,6 @@ def test_a_left_padded_row_without_positions_is_what_it_is_alone(family: str, ar
 
 
 def encoder(family: str) -> Any:
-    if family == "modernbert":
-        config = UNMAPPED[family]()
-        config.local_attention = 4
-        return tiny.build(tf.AutoModel, type(config)(**{**config.to_dict(), "local_attention": 4}))
     return unlisted(family) if family in UNMAPPED else tiny.make(family)
 
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from traces import assert_no_trace, trace
 from transformers.models.bloom import modeling_bloom
 from transformers.models.falcon import modeling_falcon
-from unlisted import LAYERS, OWN_ATTENTION
+from unlisted import OWN_ATTENTION
+from zoo import ZOO
 
 import tunescope as ts
 from tunescope.attachment.attention.own import FOLDER, find_own
@@ -24,7 +25,7 @@ from tunescope.system import plugins
 FALCON = {**tiny.DECODER, "hidden_size": 24, "num_hidden_layers": 2}
 # 12 heads: slopes that are no powers of two, so biases are rounded
 FAMILIES: dict[str, Callable[[], Any]] = {
-    **OWN_ATTENTION,
+    **{name: ZOO[name] for name in OWN_ATTENTION},
     "bloom": lambda: tf.BloomConfig(**tiny.DECODER, hidden_size=24, n_layer=2, n_head=12),
     "bloom-slices": lambda: tf.BloomConfig(
         **tiny.DECODER, hidden_size=24, n_layer=2, n_head=3, pretraining_tp=2, slow_but_exact=True
@@ -427,4 +428,3 @@ def test_every_file_is_tried_here_and_found_by_its_name() -> None:
     assert all(find_own(name) is not None for name in OWN_ATTENTION)
     assert find_own("llama") is None
     assert all(len(reached(make(name))) == 2 for name in FAMILIES)
-    assert LAYERS["num_hidden_layers"] == 2

@@ -7,7 +7,7 @@ import tiny
 import torch
 import transformers as tf
 from traces import assert_no_trace, trace
-from unlisted import UNMAPPED, UNREACHED, albert, unlisted  # noqa: F401
+from unlisted import UNMAPPED, UNREACHED, unlisted
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached

@@ -25,7 +25,7 @@ ARMS = {
     "prefix": "prefix:length=3",
     "infix": "infix:length=2",
     "lora": "lora:rank=2",
-    "lora, all-linear": "lora:rank=2,sites=all-linear",
+    "lora at all-linear": "lora:rank=2,sites=all-linear",
     "adapter": "adapter:bottleneck=3,activation=gelu",
     "bias": "bias",
     "full": "full",

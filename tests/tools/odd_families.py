@@ -6,6 +6,7 @@ import tiny
 import torch
 import transformers as tf
 from torch import Tensor
+from zoo import ZOO
 
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
@@ -111,14 +112,11 @@ CONFIGS = {
     "whisper": whisper,
     "longt5": longt5,
     "clip_text_model": clip,
-    "bigbird_pegasus": lambda: tf.BigBirdPegasusConfig(**tiny.BART_LIKE, attention_type="original_full"),
-    "stablelm": lambda: tf.StableLmConfig(**tiny.LLAMA_LIKE),
-    "nemotron": lambda: tf.NemotronConfig(**tiny.LLAMA_LIKE),
-    "llama": lambda: tf.LlamaConfig(**tiny.LLAMA_LIKE),
-    "gpt2": lambda: tf.GPT2Config(**tiny.DECODER, n_embd=24, n_layer=2, n_head=3, n_positions=64),
+    **{name: ZOO[name] for name in ("bigbird_pegasus", "stablelm", "nemotron", "ctrl")},
+    "llama": lambda: tiny.configs()["llama"],
+    "gpt2": lambda: tiny.configs()["gpt2"],
     "gemma4_text": gemma4,
     "llama4_text": llama4,
-    "ctrl": lambda: tf.CTRLConfig(**tiny.DECODER, n_positions=64, n_embd=24, dff=40, n_layer=2, n_head=3),
 }
 
 

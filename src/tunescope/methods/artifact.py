@@ -19,6 +19,7 @@ from tunescope.methods.form import Form
 Params = dict[str, Tensor]
 KeysValues = dict[str, tuple[Tensor, Tensor]]
 Project = Callable[[str, Tensor], tuple[Tensor, Tensor]]  # module name, inputs (n, width) -> its key and value of them
+ALL_LINEAR = "all-linear"  # among a delta's sites: every linear map of the base model
 
 
 class SiteShape(NamedTuple):

@@ -2,9 +2,11 @@
 
 In every layer: ``self.q .k .v .o`` and ``cross.q .k .v .o`` (linear maps; a part of one where the model fuses them),
 ``self`` and ``cross`` (the whole attention block, after its output projection), ``self.heads`` and ``cross.heads``
-(the concatenated heads before it), ``ffn.in .gate .out`` (linear maps) and ``ffn`` (the whole block).
+(the concatenated heads before it), ``ffn.in .gate .out`` (linear maps) and ``ffn`` (the whole block); ``mixer`` where a
+layer takes tokens together and no attention can be seen. Which of them there are depends on the model.
 ``attn`` and ``attn.X`` stand for ``self`` and ``cross`` alike; ``encoder.`` or ``decoder.`` in front keeps to a stack,
-and a whole name, ``decoder.3.self.q``, to a layer.
+and a whole name, ``decoder.3.self.q``, to a layer. Linear maps are sites by their paths from the base model too:
+``path:*.query_key_value``, or ``all-linear`` (`tunescope.attachment.sites.choice`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from torch import nn
 from tunescope.attachment.sites.places import as_columns, found_at
 from tunescope.attachment.sites.site_map import site_map, sites_of
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact, SiteDelta, Spec
+from tunescope.methods.artifact import ALL_LINEAR, Artifact, SiteDelta, Spec
 from tunescope.models.anatomy import Anatomy, anatomy
 from tunescope.models.sites import Site, Tap, is_map, select, weight_shape
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-ALL = "all-linear"
 PATH = "path:"
 _MAPS: weakref.WeakKeyDictionary[Anatomy, Mapping[str, Site]] = weakref.WeakKeyDictionary()
 
@@ -66,7 +65,7 @@ def sites_for(model: PreTrainedModel, spec: SiteDelta) -> list[Site]:
     """
     family, found = model.config.model_type, dict[str, Site]()
     for selector in spec.sites:
-        if selector == ALL or selector.startswith(PATH):
+        if selector == ALL_LINEAR or selector.startswith(PATH):
             found |= _by_path(model, selector, str(spec))
         else:
             sites = sites_of(model)
@@ -105,7 +104,7 @@ def _by_path(model: PreTrainedModel, selector: str, asker: str) -> dict[str, Sit
     maps = linear_maps(model)
     if not maps:
         raise UserError(f"{asker} asks for {selector!r}, and family {model.config.model_type!r} has no linear map.")
-    if selector == ALL:
+    if selector == ALL_LINEAR:
         return dict(maps)
     glob = selector.removeprefix(PATH)
     found = {path: site for path, site in maps.items() if fnmatch.fnmatchcase(path, glob)}

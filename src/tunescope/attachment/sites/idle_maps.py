@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.reach import resting, run_tiny
-from tunescope.attachment.sites.gradients import gradients
+from tunescope.attachment.sites.gradients import is_linked
 from tunescope.attachment.sites.trace import Seen
 from tunescope.models.sites import is_map
 
@@ -28,8 +28,8 @@ def idle_in(seen: Seen) -> set[str]:
         return set()
     counts = {call.path: False for call in seen.maps}
     for out in seen.outs:
-        for call, gradient in zip(seen.maps, gradients(out, [call.h for call in seen.maps]), strict=True):
-            counts[call.path] |= gradient is not None
+        for call, leads in zip(seen.maps, is_linked(out, [call.h for call in seen.maps]), strict=True):
+            counts[call.path] |= leads
     return {path for path, does in counts.items() if not does}
 
 

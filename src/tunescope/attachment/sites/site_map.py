@@ -65,6 +65,8 @@ def site_map(model: PreTrainedModel) -> SiteMap:
     shape = _shape(model)
     if shape not in _BY_SHAPE:
         attached: Any = attached_to(model)
+        if attached is not None and not hasattr(attached, "paused"):
+            raise UserError("A bank is attached, and sites are looked for while nothing is: detach() first.")
         bare = nullcontext() if attached is None else attached.paused()
         with bare, torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             layers = traced(model)

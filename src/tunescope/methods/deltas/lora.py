@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Counted, Params, SiteDelta, SiteShape
+from tunescope.methods.artifact import ALL_LINEAR, Counted, Params, SiteDelta, SiteShape
 from tunescope.methods.form import Form
 
 
@@ -44,7 +44,7 @@ class LoRA(SiteDelta):
 
     def init(self, shape: SiteShape) -> Params:
         most = min(shape.d_in, shape.d_out)
-        rank = min(self.rank, most) if "all-linear" in self.sites else self.rank
+        rank = min(self.rank, most) if ALL_LINEAR in self.sites else self.rank
         if not 1 <= rank <= most:
             raise UserError(f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in [1, {most}].")
         a = (2 * torch.rand(rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
