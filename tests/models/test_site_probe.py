@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import transformers as tf
 from extension import forget, plugin_folder  # noqa: F401
 from torch import Tensor
 from traces import assert_no_trace, trace
-from zoo import inputs, zoo
+from zoo import ZOO, inputs, zoo
 
 import tunescope as ts
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
-from tunescope.attachment.sites.choice import linear_maps, sites_for
+from tunescope.attachment.sites.choice import linear_maps, parts_of_maps, sites_for
 from tunescope.attachment.sites.site_map import site_map, sites_of
 from tunescope.models.family import family_names
 from tunescope.models.sites import find_sites
@@ -221,3 +222,26 @@ def test_a_model_that_cannot_be_run_is_one_line() -> None:
     del model.model.layers[0].mlp.up_proj
     with pytest.raises(ts.UserError, match=r"Family 'olmo2', run on .*: its own code fails \(AttributeError"):
         sites_of(model)
+
+
+def test_a_weight_of_zeros_hides_no_map() -> None:
+    """Blocks that are put in to be tuned begin with output maps of zeros (LLaMA Pro)."""
+    config = ZOO["olmo2"]()
+    config.max_position_embeddings = 77  # no other model's: sites are kept by config, and weights do not count
+    model = tiny.build(tf.AutoModelForCausalLM, config)
+    with torch.no_grad():
+        model.model.layers[1].self_attn.o_proj.weight.zero_()
+        model.model.layers[1].mlp.down_proj.weight.zero_()
+    maps = [f"self_attn.{name}_proj" for name in "qkvo"] + [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
+    assert set(linear_maps(model)) == {f"layers.{index}.{path}" for index in range(2) for path in maps}
+
+
+def test_a_map_that_no_sites_have_in_whole_is_one_by_its_path() -> None:
+    """Qwen 3.5 gives a gate beside the query: LoRA of peft's on the map must not lose its rows."""
+    model = zoo("qwen3_5_text")
+    name = next(one.name for one in reached(model))
+    module = sites_of(model)[f"{name}.q"].h.module
+    (one,) = parts_of_maps(model)[module]
+    assert (
+        one.name.endswith("q_proj") and one.h.width == module.out_features == 2 * sites_of(model)[f"{name}.q"].h.width
+    )
