@@ -11,9 +11,10 @@ from unlisted import UNMAPPED, unlisted
 from zoo import ZOO, zoo
 
 import tunescope as ts
-from tunescope.attachment import context_keys, proof
+from tunescope.attachment import context_keys, embeddings, proof
 from tunescope.attachment.attention import context, function
 from tunescope.attachment.attention.twin import twin, twin_config
+from tunescope.attachment.ways_to_read import each, ways
 from tunescope.models import positions
 from tunescope.models.family import family_names, find_family
 
@@ -28,14 +29,14 @@ def test_nothing_differs_on_the_twin_of_a_family_whose_contexts_are_exact(family
     monkeypatch.setattr(proof, "_tried", lambda small: made.append(small) or inner(small))
     assert proof.difference(network, of_words=True) is None
     (small,) = made
-    assert len(proof._WAYS) == sum(proof._is_right(small, way, *rows_of(small)) for way in proof._WAYS)
+    assert set(proof.right_ways(small, *rows_of(small))) == set(ways(small))
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 @torch.no_grad()
 def rows_of(small: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     rows = [tiny.ids(1, 11)[0] % 64, tiny.ids(1, 7)[0] % 64]
-    return rows, proof._each(small, rows, True)
+    return rows, each(small, rows, True)
 
 
 def test_a_twin_is_narrow_and_has_a_layer_of_each_type() -> None:
@@ -131,7 +132,60 @@ def test_all_ways_to_read_are_tried_with_keys_and_values_in_front(family: str, m
     monkeypatch.setattr(proof, "_tried_free", lambda small: made.append(small) or inner(small))
     assert proof.difference(network, of_words=False) is None
     (small,) = made
-    right = {way for way in proof._WAYS if proof._is_right(small, way, *rows_of(small))}
+    right = set(proof.right_ways(small, *rows_of(small)))
     by_column = family in ("deepseek_v32", "llama4_text")  # the bare model itself counts padding
     missing = {"a row padded on the left differs from the row alone"} if by_column else set()
-    assert right == set(proof._WAYS) - missing
+    assert right == set(ways(small)) - missing
+
+
+TEXT_KINDS = {"bert": "left", "modernbert": "left", "roberta": "left", "t5": "left", "bart": "right", "longt5": "left"}
+
+
+@pytest.mark.parametrize("family", TEXT_KINDS)
+def test_nothing_differs_on_the_twin_of_an_encoder_or_encoder_decoder(family: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    network = zoo(family) if family in ZOO else tiny.make(family)
+    told = twin_config(network.config)
+    assert told is not None
+    small = twin(network, told)
+    with torch.no_grad():
+        right = proof.right_ways(small, *rows_of(small))
+    assert any("padded on the left" in way for way in right) == (TEXT_KINDS[family] == "left")
+    assert any("padded on the right" in way for way in right)
+    assert proof._tried(small) is None and proof._tried_free(small) is None
+    assert proof.difference(network, of_words=True) is None and len(proof._KNOWN) == 1
+
+
+def unmasked(mask: torch.Tensor, by: int, _filled: Any = None) -> torch.Tensor:
+    return torch.ones(len(mask), mask.shape[1] + by, dtype=mask.dtype)
+
+
+ENCODER_FAULTS = {
+    "padding that is seen": ("bart", embeddings, "widened", lambda _: unmasked, "padded on the right"),
+    "positions that count padding": ("bert", embeddings, "text_positions", lambda _: columns, "padded on the left"),
+    "words a window away from the text": (
+        "modernbert",
+        embeddings,
+        "_behind_padding",
+        lambda _: lambda mask, n, _filled: torch.arange(mask.shape[1] + n).expand(len(mask), -1),
+        "padded on the left",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", ENCODER_FAULTS)
+def test_words_in_front_of_an_encoder_that_come_out_wrong_are_refused(fault: str, monkeypatch: Any) -> None:
+    family, where, name, broken, message = ENCODER_FAULTS[fault]
+    network = zoo(family) if family in ZOO else tiny.make(family)
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    monkeypatch.setattr(where, name, broken(getattr(where, name)))
+    with pytest.raises(ts.UserError, match=f"in family '{family}' text put in front .*{message}"):
+        ts.attach(network, ts.Soft(length=2))
+
+
+def test_keys_and_values_in_front_of_an_encoder_that_come_out_wrong_are_refused(monkeypatch: Any) -> None:
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    monkeypatch.setattr(function, "FEW", 0.0)
+    monkeypatch.setattr(function, "_joined_mask", lambda *_: None)
+    with pytest.raises(ts.UserError, match=r"in family 'bert' keys and values .*padded on the right"):
+        ts.attach(tiny.make("bert"), ts.Prefix(length=2))

@@ -230,8 +230,8 @@ def test_a_weight_of_zeros_hides_no_map() -> None:
     config.max_position_embeddings = 77  # no other model's: sites are kept by config, and weights do not count
     model = tiny.build(tf.AutoModelForCausalLM, config)
     with torch.no_grad():
-        model.model.layers[1].self_attn.o_proj.weight.zero_()
-        model.model.layers[1].mlp.down_proj.weight.zero_()
+        model.model.layers[0].self_attn.o_proj.weight.zero_()
+        model.model.layers[0].mlp.down_proj.weight.zero_()
     maps = [f"self_attn.{name}_proj" for name in "qkvo"] + [f"mlp.{name}_proj" for name in ("gate", "up", "down")]
     assert set(linear_maps(model)) == {f"layers.{index}.{path}" for index in range(2) for path in maps}
 

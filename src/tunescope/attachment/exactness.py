@@ -45,21 +45,23 @@ def check_seen(model: PreTrainedModel, context: Context) -> None:
         _check_free(model, context)
         return
     _check_takes_embeddings(model, context)
-    if now.kind != "decoder" or now.device.type == "meta":
+    if now.device.type == "meta":
         return
+    reached(model)  # who cannot have any says so
     if now not in _WHY_NOT:
-        _WHY_NOT[now] = difference(model, of_words=True) if _is_exact(model) else _UNSEEN
+        is_exact = now.kind != "decoder" or _is_exact(model)
+        _WHY_NOT[now] = difference(model, of_words=True) if is_exact else _UNSEEN
     if (why := _WHY_NOT[now]) is not None:
         raise UserError(
-            f"{context}: in family {model.config.model_type!r} text put in front as keys and values is not what it is "
-            f"in the row: {why}. Use a prefix or an infix, or put the words into the input."
+            f"{context}: in family {model.config.model_type!r} text put in front is not what it is in the row: "
+            f"{why}. Use a prefix or an infix, or put the words into the input."
         )
 
 
 def _check_free(model: PreTrainedModel, context: Context) -> None:
-    """UserError for keys and values before a decoder's text with which a padded row is not what it is alone."""
+    """UserError for keys and values before the text with which a padded row is not what it is alone."""
     now = anatomy(model)
-    if now.kind != "decoder" or now.device.type == "meta":
+    if now.device.type == "meta" or not takes_tokens(model):
         return
     reached(model)  # who cannot have any says so
     if now not in _NOT_FREE:

@@ -1,4 +1,4 @@
-"""Whether what stands in front of a decoder's text is what it should be: proved on a small twin.
+"""Whether what stands in front of a text is what it should be: proved on a small twin of the model.
 
 By rows longer than every window, padded on either side, and read in two calls, against the rows alone; words in front
 against the same words in the row.
@@ -15,6 +15,8 @@ from torch import Tensor
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.attention.twin import VOCABULARY, twin, twin_config
 from tunescope.attachment.contexts import placed
+from tunescope.attachment.ways_to_read import Way, each, joined, ways
+from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
@@ -23,7 +25,7 @@ from tunescope.models.anatomy import anatomy
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_LENGTHS, _CUT = (11, 7), 5  # of the rows, and of the first of two calls
+_LENGTHS = (11, 7)  # of the rows
 _UNKNOWN = "its attention gets something that tunescope does not know, and a text comes out otherwise"
 _ALLOWED = 1e-4  # of the largest state: norms and softmax are in float32 even there
 
@@ -51,52 +53,47 @@ def difference(model: PreTrainedModel, *, of_words: bool) -> str | None:
 
 @torch.no_grad()
 def _tried(small: PreTrainedModel) -> str | None:
-    """The first thing that differs with a context in place and not without one."""
+    """The first thing that differs with words in front and not without."""
     draw = torch.Generator().manual_seed(0)
-    ids = torch.randint(3, VOCABULARY, (len(_LENGTHS), max(_LENGTHS)), generator=draw)
-    rows = [ids[row, :length] for row, length in enumerate(_LENGTHS)]
+    rows = _rows(draw)
     table = anatomy(small).table
     front = table(torch.randint(3, VOCABULARY, (3,), generator=draw)).flip(-1).clone()  # no token's
-    alone = _each(small, rows, True)
+    alone = each(small, rows, True)
     try:
-        whole = [_states(small, inputs_embeds=torch.cat([front, table(one)])[None])[0, len(front) :] for one in rows]
+        whole = [joined(small, front, one) for one in rows]
     except Exception as problem:
         return _failing(problem)
     if not all(states.isfinite().all() for states in whole):  # random weights can be too much for a family
         return None
-    with switched(small):
-        if not _is_as(_each(small, rows, True), alone):
-            return _UNKNOWN
-    tried = [way for way in _WAYS if _is_right(small, way, rows, alone)]
+    if not _is_switched_alike(small, rows, alone):
+        return _UNKNOWN
+    tried = right_ways(small, rows, alone)
     before = [value._version for value in (front, *small.parameters())]
     with placed(small, [Artifact(Soft(length=len(front)), {"embeddings": front})]):
-        for way in tried:
-            try:
-                if not _is_as(_WAYS[way](small, rows, False), whole):
-                    return way
-            except Exception as problem:
-                return _failing(problem)
-    if before != [value._version for value in (front, *small.parameters())]:
+        why = _first_wrong(small, tried, rows, whole)
+    if why is None and before != [value._version for value in (front, *small.parameters())]:
         return "the embeddings are written into"
-    return None
+    return why
 
 
 @torch.no_grad()
 def _tried_free(small: PreTrainedModel) -> str | None:
     """The first thing that differs with free keys and values in place and not without any."""
     draw = torch.Generator().manual_seed(0)
-    ids = torch.randint(3, VOCABULARY, (len(_LENGTHS), max(_LENGTHS)), generator=draw)
-    rows = [ids[row, :length] for row, length in enumerate(_LENGTHS)]
-    alone = _each(small, rows, True)
+    rows = _rows(draw)
+    alone = each(small, rows, True)
     if not all(states.isfinite().all() for states in alone):
         return None
-    with switched(small):
-        if not _is_as(_each(small, rows, True), alone):
-            return _UNKNOWN
-    tried = [way for way in _WAYS if _is_right(small, way, rows, alone)]
+    if not _is_switched_alike(small, rows, alone):
+        return _UNKNOWN
+    tried = right_ways(small, rows, alone)
     with placed(small, [Artifact(Prefix(length=2, positions="same"), _drawn(small, draw))]):
-        whole = _each(small, rows, False)
-        return next((way for way in tried if not _is_as(_WAYS[way](small, rows, False), whole)), None)
+        return _first_wrong(small, tried, rows, each(small, rows, False))
+
+
+def _rows(draw: torch.Generator) -> list[Tensor]:
+    ids = torch.randint(3, VOCABULARY, (len(_LENGTHS), max(_LENGTHS)), generator=draw)
+    return [ids[row, :length] for row, length in enumerate(_LENGTHS)]
 
 
 def _drawn(small: PreTrainedModel, draw: torch.Generator) -> Params:
@@ -108,17 +105,38 @@ def _drawn(small: PreTrainedModel, draw: torch.Generator) -> Params:
     return tensors
 
 
+def right_ways(small: PreTrainedModel, rows: list[Tensor], alone: list[Tensor]) -> dict[str, Way]:
+    """The ways in which the bare model does what it should: of the others a context is not to blame."""
+    found = {}
+    for name, way in ways(small).items():
+        try:
+            with switched(small):  # the family's own eager attention makes NaN of padding in float64
+                if _is_as(way(small, rows, True), alone):
+                    found[name] = way
+        except Exception:
+            continue
+    return found
+
+
+def _first_wrong(small: PreTrainedModel, tried: dict[str, Way], rows: list[Tensor], whole: list[Tensor]) -> str | None:
+    for name, way in tried.items():
+        try:
+            if not _is_as(way(small, rows, False), whole):
+                return name
+        except UserError:  # refused when it is called, by name
+            continue
+        except Exception as problem:
+            return _failing(problem)
+    return None
+
+
+def _is_switched_alike(small: PreTrainedModel, rows: list[Tensor], alone: list[Tensor]) -> bool:
+    with switched(small):
+        return _is_as(each(small, rows, True), alone)
+
+
 def _failing(problem: Exception) -> str:
     return f"its own code fails ({type(problem).__name__}: {' '.join(str(problem).split())[:200]})"
-
-
-def _is_right(small: PreTrainedModel, way: str, rows: list[Tensor], alone: list[Tensor]) -> bool:
-    """Whether the bare model does so what it should: else a context is not to blame."""
-    try:
-        with switched(small):  # the family's own eager attention makes NaN of padding in float64
-            return _is_as(_WAYS[way](small, rows, True), alone)
-    except Exception:
-        return False
 
 
 def _is_as(got: list[Tensor], expected: list[Tensor]) -> bool:
@@ -126,50 +144,3 @@ def _is_as(got: list[Tensor], expected: list[Tensor]) -> bool:
         bool((one - other).abs().max() <= _ALLOWED * other.abs().max())
         for one, other in zip(got, expected, strict=True)
     )
-
-
-def _states(small: PreTrainedModel, **given: Tensor) -> Tensor:
-    states: Tensor = small.base_model(**given, use_cache=False)[0]
-    return states
-
-
-def _each(small: PreTrainedModel, rows: list[Tensor], _told: bool) -> list[Tensor]:
-    return [_states(small, input_ids=one[None])[0] for one in rows]
-
-
-def _on_right(small: PreTrainedModel, rows: list[Tensor], told: bool) -> list[Tensor]:
-    return _padded(small, rows, told, on_left=False)
-
-
-def _on_left(small: PreTrainedModel, rows: list[Tensor], told: bool) -> list[Tensor]:
-    return _padded(small, rows, told, on_left=True)
-
-
-def _padded(small: PreTrainedModel, rows: list[Tensor], told: bool, on_left: bool) -> list[Tensor]:
-    """told: whether positions are given; the bare model needs them, and with a context the mask is enough."""
-    most = max(map(len, rows))
-    columns = [slice(most - len(one), None) if on_left else slice(len(one)) for one in rows]
-    ids = torch.zeros(len(rows), most, dtype=torch.long)
-    mask = ids.clone()
-    for row, (one, at) in enumerate(zip(rows, columns, strict=True)):
-        ids[row, at], mask[row, at] = one, 1
-    positions = {"position_ids": (mask.cumsum(1) - 1).clamp(min=0)} if told else {}
-    states = _states(small, input_ids=ids, attention_mask=mask, **positions)
-    return [states[row, at] for row, at in enumerate(columns)]
-
-
-def _in_two(small: PreTrainedModel, rows: list[Tensor], _told: bool) -> list[Tensor]:
-    found = []
-    for one in rows:
-        first = small.base_model(input_ids=one[None, :_CUT], use_cache=True)
-        rest = small.base_model(input_ids=one[None, _CUT:], past_key_values=first.past_key_values, use_cache=True)
-        found.append(torch.cat([first[0][0], rest[0][0]]))
-    return found
-
-
-_WAYS = {
-    "a text longer than the windows of its layers differs": _each,
-    "a row padded on the right differs from the row alone": _on_right,
-    "a row padded on the left differs from the row alone": _on_left,
-    "a text that is read in two calls differs": _in_two,
-}

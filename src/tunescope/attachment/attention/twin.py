@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 WINDOW, VOCABULARY, INNER, WIDEST = 4, 64, 64, 1024
 _TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_INNER = ("intermediate", "ffn", "n_inner", "dff")
+_INNER = ("intermediate", "ffn", "n_inner", "dff", "d_ff")
+_DECODERS_LAYERS = ("num_decoder_layers", "decoder_layers")  # of an encoder-decoder
 
 
 def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
@@ -36,7 +37,9 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
     told, names = _of_kept_layers(config), dict(config.attribute_map)
     told = {name: _small(name, value, width, narrow) for name, value in told.items()}
     told |= {name: token for name, token in _TOKENS.items() if name in told}
-    told[names.get("num_attention_heads", "num_attention_heads")] = fewer
+    for name in (names.get("num_attention_heads", "num_attention_heads"), "decoder_attention_heads"):
+        if name in told:
+            told[name] = fewer
     if "num_key_value_heads" in told:
         told["num_key_value_heads"] = kv_heads if groups < heads else fewer
     return told
@@ -58,6 +61,9 @@ def _of_kept_layers(config: PreTrainedConfig) -> dict[str, Any]:
     if told.get("num_kv_shared_layers"):
         told["num_kv_shared_layers"] = sum(index >= depth - int(told["num_kv_shared_layers"]) for index in kept)
     told[dict(config.attribute_map).get("num_hidden_layers", "num_hidden_layers")] = len(kept)
+    for name in _DECODERS_LAYERS:
+        if name in told:
+            told[name] = min(told[name], 2)
     return told
 
 
@@ -79,7 +85,7 @@ def _small(name: str, value: Any, width: int, narrow: int) -> Any:
         return max(value, VOCABULARY)
     if name.endswith("vocab_size") or name.startswith("vocab_size"):
         return VOCABULARY
-    if name in ("sliding_window", "local_attention", "index_topk"):
+    if name in ("sliding_window", "local_attention", "local_radius", "index_topk"):
         return min(value, WINDOW)
     if name == "attention_chunk_size":
         return max(value, VOCABULARY)
