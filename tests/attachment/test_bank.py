@@ -17,6 +17,7 @@ from tunescope.attachment.attention.function import STATE
 from tunescope.attachment.bank.bank import Entry
 from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.bank.hot import Hot, Ready
+from tunescope.attachment.sites import site_map
 from tunescope.methods.artifact import Artifact
 
 ARMS = {
@@ -346,6 +347,22 @@ def test_names_come_and_go_while_batches_run() -> None:
         stop.set()
         thread.join()
     assert not problems
+
+
+def test_a_delta_may_come_to_a_bank_of_contexts_on_a_model_whose_sites_nobody_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(site_map, "_BY_SHAPE", {})
+    model, bank = tiny.make("gpt2"), ts.Bank({"context": ts.Prefix(length=2)})
+    given, delta = tiny.batch(model), tiny.away(tiny.make("gpt2"), "lora:rank=2", 0)
+    with ts.attach(model, *delta):
+        wanted = model(**given).logits
+    with ts.attach(model, bank):
+        bank.add("delta", delta)
+        torch.testing.assert_close(model(**given, rows=["delta"] * 2).logits, wanted, rtol=0, atol=1e-12)
+        site_map._BY_SHAPE.clear()
+        with pytest.raises(ts.UserError, match=r"A bank is attached, and sites are looked for while nothing is: det"):
+            site_map.site_map(model)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "t5", "bert"])

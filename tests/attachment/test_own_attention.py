@@ -177,6 +177,18 @@ def test_a_text_in_front_is_the_same_tokens_in_the_row(name: str, padding: str) 
     assert_no_trace(model, before)
 
 
+@pytest.mark.parametrize("name", ["gptj", "codegen"])
+def test_a_prefix_that_begins_as_words_is_these_words_in_front(name: str) -> None:
+    """Rotary positions that each layer turns by itself: the text moves on, as behind words."""
+    model, given = make(name), text(make(name), "none")
+    front = torch.tensor([5, 6])
+    with torch.no_grad():
+        wanted = model(**joined(given, front)).logits[:, len(front) :]
+        with ts.attach(model, ts.Prefix(length=2, init_from="text", text="w5 w6"), tokenizer=tiny.tokenizer()):
+            found = model(**given).logits
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-11)
+
+
 @every
 @pytest.mark.parametrize("padding", ["left", "right"])
 def test_positions_that_are_not_given_are_those_of_the_mask(name: str, padding: str) -> None:
