@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("families", nargs="*", help="of the table; all where none is named")
     asked = parser.parse_args().families
     sys.path.insert(0, str(ROOT / "tests" / "tools"))
-    from family_trials import ARMS, FAMILIES, trials
+    from family_trials import ARMS, FAMILIES, build, trials
 
     from tunescope.system import machine
 
@@ -36,7 +36,10 @@ def main() -> None:
         known[name] = trials(name)
         print(name, ", ".join(arm for arm, reason in known[name].items() if not reason), flush=True)
     found = {name: known[name] for name in FAMILIES if name in known}
-    told = {"command": "python -m scripts.families", "versions": machine.versions(), "methods": ARMS, "families": found}
+    first: dict[str, str] = {}
+    alike = {name: first.setdefault(build(name, found[name]), name) for name in found}
+    told = {"command": "python -m scripts.families", "versions": machine.versions(), "methods": ARMS}
+    told |= {"families": found, "built_as": alike}
     RESULT.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from zoo import ZOO, inputs, kind_of, paddings, zoo
 
 import tunescope as ts
 from tunescope.attachment.merge import can_merge
+from tunescope.attachment.sites.site_map import site_map, sites_of
 from tunescope.methods.artifact import Artifact, Context, TokenContext
+from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
+from tunescope.models.positions import is_rotary
 
 ARMS = {
     "text": "text:text=w5 w6 w7 w8",
@@ -51,6 +55,30 @@ def _inputs(name: str, model: Any, padding: str = "none") -> dict[str, Tensor]:
 
 def _paddings(name: str) -> tuple[str, ...]:
     return paddings(name) if name in ZOO else ("none", "left", "right")
+
+
+def build(name: str, found: Mapping[str, str]) -> str:
+    """How it is built, as far as a method can tell: families of one build have the same sites, positions and refusals.
+
+    found: what `trials` gives.
+    """
+    model = made(name)
+    try:
+        sites = {
+            site.partition(".")[2].partition(".")[2]: type(one.h.module).__name__
+            for site, one in sites_of(model).items()
+        }
+        seen = site_map(model)
+        notes = sorted(set(seen.notes.values())), bool(seen.idle)
+    except ts.UserError:
+        sites, notes = {}, ([], False)
+    told = model.config.to_dict()
+    types = sorted(set(told.get("layer_types") or ()))
+    windows = [
+        bool(told.get(key)) for key in ("sliding_window", "num_experts", "num_local_experts", "n_routed_experts")
+    ]
+    which = anatomy(model).kind, is_rotary(model), types, windows
+    return repr((which, sorted(sites.items()), notes, [bool(reason) for reason in found.values()]))
 
 
 def trials(name: str) -> dict[str, str]:

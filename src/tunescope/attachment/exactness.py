@@ -18,7 +18,7 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.context_keys import embedder, run_tokens
-from tunescope.attachment.proof import difference
+from tunescope.attachment.proof import differences
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, TokenContext
 from tunescope.methods.contexts.prefix import WORDS
@@ -50,7 +50,7 @@ def check_seen(model: PreTrainedModel, context: Context) -> None:
     reached(model)  # who cannot have any says so
     if now not in _WHY_NOT:
         is_exact = now.kind != "decoder" or _is_exact(model)
-        _WHY_NOT[now] = difference(model, of_words=True) if is_exact else _UNSEEN
+        _WHY_NOT[now] = differences(model).of_words if is_exact else _UNSEEN
     if (why := _WHY_NOT[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front is not what it is in the row: "
@@ -65,7 +65,7 @@ def _check_free(model: PreTrainedModel, context: Context) -> None:
         return
     reached(model)  # who cannot have any says so
     if now not in _NOT_FREE:
-        _NOT_FREE[now] = difference(model, of_words=False)
+        _NOT_FREE[now] = differences(model).of_free
     if (why := _NOT_FREE[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} keys and values before the text do not come out right: "

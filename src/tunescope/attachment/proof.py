@@ -7,6 +7,7 @@ against the same words in the row.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,66 +30,72 @@ _LENGTHS = (11, 7)  # of the rows
 _UNKNOWN = "its attention gets something that tunescope does not know, and a text comes out otherwise"
 _ALLOWED = 1e-4  # of the largest state: norms and softmax are in float32 even there
 
-_KNOWN: dict[tuple[type, str, bool], str | None] = {}
+
+@dataclass(frozen=True)
+class Differences:
+    """What is otherwise than it should be with words in front, and with free keys and values; None for nothing."""
+
+    of_words: str | None = None
+    of_free: str | None = None
 
 
-def difference(model: PreTrainedModel, *, of_words: bool) -> str | None:
-    """What is otherwise than it should be, for a person to read; None for nothing, or where no twin can be made.
+_KNOWN: dict[tuple[type, str], Differences] = {}
 
-    of_words: in front are words, and else free keys and values. Found out once for a class and what its layers are.
-    """
+
+def differences(model: PreTrainedModel) -> Differences:
+    """For a person to read; none where no twin can be made. Found out once for a class and what its layers are."""
     try:
         told = twin_config(model.config)
         if told is None:
-            return None
-        key = (type(model), json.dumps(told, sort_keys=True, default=str), of_words)
+            return Differences()
+        key = (type(model), json.dumps(told, sort_keys=True, default=str))
         if key not in _KNOWN:
-            _KNOWN[key] = None
+            _KNOWN[key] = Differences()
             with torch.device("cpu"), torch.autocast("cpu", enabled=False):
-                _KNOWN[key] = (_tried if of_words else _tried_free)(twin(model, told))
+                _KNOWN[key] = tried(twin(model, told))
     except Exception:  # the twin is ours: what it cannot do says nothing of the model
-        return None
+        return Differences()
     return _KNOWN[key]
 
 
 @torch.no_grad()
-def _tried(small: PreTrainedModel) -> str | None:
-    """The first thing that differs with words in front and not without."""
+def tried(small: PreTrainedModel) -> Differences:
+    """What differs on this model, tried out in every way in which it is right with nothing in front."""
     draw = torch.Generator().manual_seed(0)
     rows = _rows(draw)
+    alone = each(small, rows, True)
+    if not all(states.isfinite().all() for states in alone):  # random weights can be too much for a family
+        return Differences()
+    if not _is_switched_alike(small, rows, alone):
+        return Differences(_UNKNOWN, _UNKNOWN)
+    right = right_ways(small, rows, alone)
+    return Differences(_with_words(small, right, rows, draw), _with_free(small, right, rows, draw))
+
+
+def _with_words(small: PreTrainedModel, right: dict[str, Way], rows: list[Tensor], draw: torch.Generator) -> str | None:
     table = anatomy(small).table
     front = table(torch.randint(3, VOCABULARY, (3,), generator=draw)).flip(-1).clone()  # no token's
-    alone = each(small, rows, True)
     try:
         whole = [joined(small, front, one) for one in rows]
     except Exception as problem:
         return _failing(problem)
-    if not all(states.isfinite().all() for states in whole):  # random weights can be too much for a family
+    if not all(states.isfinite().all() for states in whole):
         return None
-    if not _is_switched_alike(small, rows, alone):
-        return _UNKNOWN
-    tried = right_ways(small, rows, alone)
     before = [value._version for value in (front, *small.parameters())]
     with placed(small, [Artifact(Soft(length=len(front)), {"embeddings": front})]):
-        why = _first_wrong(small, tried, rows, whole)
+        why = _first_wrong(small, right, rows, whole)
     if why is None and before != [value._version for value in (front, *small.parameters())]:
         return "the embeddings are written into"
     return why
 
 
-@torch.no_grad()
-def _tried_free(small: PreTrainedModel) -> str | None:
-    """The first thing that differs with free keys and values in place and not without any."""
-    draw = torch.Generator().manual_seed(0)
-    rows = _rows(draw)
-    alone = each(small, rows, True)
-    if not all(states.isfinite().all() for states in alone):
-        return None
-    if not _is_switched_alike(small, rows, alone):
-        return _UNKNOWN
-    tried = right_ways(small, rows, alone)
+def _with_free(small: PreTrainedModel, right: dict[str, Way], rows: list[Tensor], draw: torch.Generator) -> str | None:
     with placed(small, [Artifact(Prefix(length=2, positions="same"), _drawn(small, draw))]):
-        return _first_wrong(small, tried, rows, each(small, rows, False))
+        try:
+            whole = each(small, rows, False)
+        except UserError:
+            return None
+        return _first_wrong(small, right, rows, whole)
 
 
 def _rows(draw: torch.Generator) -> list[Tensor]:
