@@ -10,6 +10,7 @@ import torch
 
 from tunescope.data.splits import Splits
 from tunescope.errors import UserError
+from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.tasks.task import Encoded, Task
 from tunescope.tasks.windows import Windows
@@ -85,12 +86,22 @@ class Bench:
             self.means[part, ""] = mean_states(self.model, rows, self.tokenizer)
             return self.means[part, ""]
         model, tokenizer = load_model(encoder)
+        self._check_encoder(encoder, fingerprint(model))
         for name in PARTS:
             if (name, encoder) in self.means:
                 continue
             texts = [row.source.replace("\t", " ") for row in self.encoded(name, bos=True, room=left)]
             self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
         return self.means[part, encoder]
+
+    def _check_encoder(self, encoder: str, found: str) -> None:
+        """UserError where another encoder has other weights than those that runs were named by."""
+        known = self.encoders.setdefault(encoder, found)
+        if found != known:
+            raise UserError(
+                f"{encoder} was changed while the run reads it: its weights had the hash {known[:12]} and have "
+                f"{found[:12]}. Put it back and go on, with tunescope resume."
+            )
 
 
 def room(bench: Bench, taken: int) -> int | None:

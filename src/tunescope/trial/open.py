@@ -11,7 +11,7 @@ import torch
 
 from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
-from tunescope.data.read import read, sha256
+from tunescope.data.read import read_hashed
 from tunescope.data.row import value
 from tunescope.data.splits import split
 from tunescope.errors import UserError
@@ -41,8 +41,8 @@ def open_bench(
     Raises:
         UserError: the model, a file, a row or the task cannot be used.
     """
-    parts = {part: read(path) for part, path in plan.data.items()}
-    hashes = {part: sha256(path) for part, path in plan.data.items()}
+    found = {part: read_hashed(path) for part, path in plan.data.items()}
+    parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
         model, tokenizer = load_model(plan.model, in_words=by == "words")
