@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,13 +15,14 @@ from tunescope.trial.identity import asked_with
 
 OF_MODEL = {"weights": "weights", "tokenizer": "tokenizer", "config": "configuration", "behind": "layers behind"}
 SHOWN = 12  # digits of a hash
+OLDER_CUT = re.compile(r"cut from the training file by a hash of the content .* stay together\.$")
 
 
 def as_read(bench: Bench) -> dict[str, str]:
     """What was read -> its hash: data.PART, model.weights and so on, encoder.NAME for each other encoder that is."""
     model = {"weights": bench.fingerprint, **asked_with(bench)}
     found = {f"data.{part}": digest for part, digest in bench.sha256.items()}
-    found |= {f"model.{name}": digest for name, digest in model.items()}
+    found |= {"cut" if name == "cut" else f"model.{name}": digest for name, digest in model.items()}
     return found | {f"encoder.{name}": digest for name, digest in bench.encoders.items()}
 
 
@@ -62,13 +64,16 @@ def _kept(folder: Path) -> dict[str, str]:
         results = files.read_json(folder / "results.json")
         data, model = results["data"], results["model"]
         found = {f"data.{part}": data[part]["sha256"] for part in ("train", "dev", "test") if part in data}
-        return found | {"model.weights": model["fingerprint"]}
+        older = {"cut": "none"} if any(map(OLDER_CUT.search, data.get("notes") or ())) else {}
+        return found | {"model.weights": model["fingerprint"]} | older
     except (UserError, OSError, KeyError, TypeError):
         return {}
 
 
 def _named(bench: Bench, what: str) -> str:
     """data.dev as the dev file's name, model.tokenizer as the model's tokenizer."""
+    if what == "cut":  # which has words for a hash
+        return "what cuts dev and test rows out of the training file, so that labels have their share of each,"
     kind, _, name = what.partition(".")
     if kind == "data":
         return f"{shown(bench.plan.data[name])} ({name})"

@@ -56,7 +56,8 @@ def open_bench(
     same = task.fields()  # rows of one input go to one part, whatever else they hold
     for rows in parts.values():
         _check_fields(rows, same)
-    cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
+    label_of = labelled(task).label_of if task.is_labelled else None
+    cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
     splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _with_notes(splits, parts), {seed: _with_notes(drawn, parts) for seed, drawn in draws.items()}
     tokenizer = languages.with_languages(tokenizer, task)
