@@ -16,8 +16,7 @@ from torch import Tensor
 import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.exchange import convert
-from tunescope.exchange.peft.config import checked
-from tunescope.exchange.peft.config import TENSORS
+from tunescope.exchange.peft.config import TENSORS, checked
 from tunescope.methods.artifact import Artifact
 
 LABELS = 5

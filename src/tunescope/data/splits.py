@@ -90,20 +90,6 @@ def _by_hash(groups: Sequence[tuple[str, int]], wanted: Sequence[str], rows: int
     return part_of
 
 
-def overlaps(parts: Mapping[str, Rows], by: Sequence[str] | None = None) -> tuple[str, ...]:
-    """How many rows of every part beside train are also there, and how many have the fields `by` of one of its rows."""
-    notes = []
-    for name, rows in ((name, rows) for name, rows in parts.items() if name != "train"):
-        found, alike = shared(parts["train"], rows), shared(parts["train"], rows, by)
-        if found:
-            notes.append(f"{len(found)} of {len(rows)} {name} rows are also in train, exactly.")
-        if len(alike) > len(found):  # the same input with another answer
-            notes.append(
-                f"{len(alike)} of {len(rows)} {name} rows have the {' and '.join(by or ())} of a row of train."
-            )
-    return tuple(notes)
-
-
 def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
     """Lines of the rows that are equal, in the fields ``by``, to an earlier one."""
     seen: set[str] = set()

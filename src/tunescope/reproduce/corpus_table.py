@@ -156,11 +156,7 @@ def parts(settings: Settings) -> "dict[str, Rows]":
     found = {part: read(spec) for part, spec in specs.items() if spec is not None}
     if "dev" not in found:
         cut = splits.split(found["train"], None, found["test"], by=("input",))
-        notes = (
-            *found["train"].notes,
-            *cut.notes,
-            *splits.overlaps({"train": cut.train, "test": cut.test}, ("input",)),
-        )
+        notes = (*found["train"].notes, *cut.notes)
         found |= {"train": Rows(cut.train, notes), "dev": Rows(cut.dev, ())}
     most = settings["rows"]
     some = {part: reduced(rows, most.get(part), part, choose=settings["choose"]) for part, rows in found.items()}
