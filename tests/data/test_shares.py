@@ -38,6 +38,12 @@ def test_a_rare_label_is_in_every_part_that_it_has_rows_for():
             assert [len(part) for part in (cut.dev, cut.test)] == [9, 9]
 
 
+def test_a_part_leaves_the_later_ones_a_row_of_each_label_whatever_its_own_share():
+    rows = [{"text": f"{label} {n}", "label": label} for label in "ab" for n in range(3)]
+    cut = split(rows, by=BY, label_of=label_of, share=0.45)
+    assert all(counts(part) == {"a": 1, "b": 1} for part in cut.parts().values())
+
+
 def test_more_labels_than_a_part_has_rows_take_the_commonest_first():
     rows = [{"text": f"{label} {n}", "label": label} for label in "abcdefgh" for n in range(2 + (label < "d"))]
     cut = split(rows, by=BY, label_of=label_of, share=0.15)
