@@ -250,7 +250,7 @@ def test_compare_says_that_test_rows_are_also_in_train(tunescope, material, tmp_
     words[words.index("lora:rank=2")] = "demos:k=2"
     code, _, err = tunescope("compare", material[0], *words)
     assert code == 0
-    assert "note: 64 of 64 test rows are also in train, exactly." in err
+    assert "note: 64 of 64 test rows are also in train, exactly (lines 1, 2, 3, 4, 5, ...)." in err
 
 
 def test_a_hub_name_that_is_not_reached_is_named(tunescope, material, tmp_path, monkeypatch):

@@ -135,7 +135,9 @@ def test_a_row_without_references_is_named(material, tmp_path):
     del lines[4]["label"]
     test = tmp_path / "test.jsonl"
     test.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(UserError, match=r"^test\.jsonl line 5 has no field 'label'\. It has: text\.$"):
+    with pytest.raises(
+        UserError, match=r"^test\.jsonl line 5 has no field 'label'\. It has: text\. .* --target-field FIELD$"
+    ):
         open_bench(question((model, data | {"test": str(test)})))
 
 

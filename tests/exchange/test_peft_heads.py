@@ -16,7 +16,7 @@ from torch import Tensor
 import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.exchange import convert
-from tunescope.exchange.peft.config import TENSORS
+from tunescope.exchange.peft.config import TENSORS, checked
 from tunescope.methods.artifact import Artifact
 
 LABELS = 5
@@ -97,7 +97,14 @@ def test_what_no_head_here_says_is_refused(tmp_path: Path) -> None:
     folder = peftly.written(peftly.wrapped(whole, METHODS["lora"]()), tmp_path / "tokens", task_type="TOKEN_CLS")
     with pytest.raises(ts.UserError, match=r"for the task 'TOKEN_CLS'; a head here classifies whole texts"):
         convert.read(folder, form="peft", model=base)
-    for family, targets, named in (("roberta", "query", "classifier.dense.bias"), ("gpt2", "c_attn", "score.weight")):
+    for family, targets, named in (
+        ("roberta", "query", "classifier.dense.bias, .* one linear map behind the pooler.* --by head$"),
+        (
+            "gpt2",
+            "c_attn",
+            "score.weight. They are a classification head, and a decoder answers in words here: .*compare$",
+        ),
+    ):
         whole, base = classifier(family)
         config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=[targets])
         folder = peftly.written(peftly.wrapped(whole, config), tmp_path / family)
@@ -107,8 +114,19 @@ def test_what_no_head_here_says_is_refused(tmp_path: Path) -> None:
     config = peftly.lora(model, r=2, target_modules=["q_proj"], modules_to_save=["lm_head"])
     folder = peftly.written(peftly.wrapped(model, config), tmp_path / "lm")
     assert "base_model.model.lm_head.weight" in load_file(folder / TENSORS)
-    with pytest.raises(ts.UserError, match=r"trained modules that have no place here: lm_head.weight"):
+    with pytest.raises(ts.UserError, match=r"have no place here: lm_head.weight\. Merge it in peft"):
         convert.read(folder, form="peft", model=model)
+
+
+def test_a_refusal_tells_of_its_own_case(tmp_path: Path) -> None:
+    base = tiny.make("roberta")  # whose class has another classifier, so that no Head(pooler=True) would help
+    with pytest.raises(ts.UserError, match=r"and 'roberta' has none that is one linear map .*: keep tunescope's own"):
+        convert.export(
+            tmp_path / "out", initialised(base, [ts.LoRA(rank=2), ts.Head()], None, 0), to="peft", model=base
+        )
+    for kind, hint in (("LORA", r"Merge it in peft .*"), ("PROMPT_TUNING", r"Keep it in peft\.")):
+        with pytest.raises(ts.UserError, match=rf"is trained token embeddings, which has no place here\. {hint}$"):
+            checked({"peft_type": kind, "trainable_token_indices": [1]})
 
 
 def test_heads_that_transformers_has_not_are_not_written(tmp_path: Path) -> None:

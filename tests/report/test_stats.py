@@ -204,7 +204,7 @@ def test_rows_that_are_all_alike_leave_open_what_the_rule_of_three_says(rows):
     np.testing.assert_allclose([one.low, one.high, zero.low, zero.high], [1 - doubt, 1, 0, doubt], atol=1e-12)
     level, apart = stats.paired(perfect, perfect), stats.paired(none, perfect)
     np.testing.assert_allclose([level.low, level.high], [-doubt, doubt], atol=1e-12)
-    np.testing.assert_allclose([apart.low, apart.high], [-1 - doubt, -1 + doubt], atol=1e-12)
+    np.testing.assert_allclose([apart.low, apart.high], [-1, -1 + doubt], atol=1e-12)
     bleu = stats.paired({0: np.ones((rows, 10))}, {0: np.ones((rows, 10))}, stats.scorer("bleu"))
     assert bleu.widened and (bleu.low, bleu.high) == pytest.approx((-100 * doubt, 100 * doubt))
 

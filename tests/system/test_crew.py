@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tunescope.errors import UserError
 from tunescope.system import forkserver
 from tunescope.system.crew import Crew, crew, tell
 
@@ -50,6 +51,11 @@ def pids(path, what):
 
 def nothing():
     """What a worker does first."""
+
+
+def unready():
+    """What a worker does first that finds something else than it was begun with."""
+    raise UserError("rows.jsonl was changed")
 
 
 @pytest.fixture
@@ -122,3 +128,12 @@ def test_no_process_starts_before_there_is_a_piece_for_it(tmp_path):
     assert len(made.team) == 1
     made.close()
     assert made.team == []
+
+
+def test_a_worker_that_is_not_ready_ends_the_run_with_its_own_words(tmp_path):
+    with (
+        crew(2, forkserver.context("tunescope.comparison.preload"), unready) as made,
+        pytest.raises(UserError, match=r"^rows.jsonl was changed$"),
+    ):
+        ran(made, tmp_path, "first", "other")
+    assert not list(tmp_path.iterdir())

@@ -191,7 +191,7 @@ def test_data_that_cannot_be_classified_are_refused(tokenizer):
         prepared(tokenizer, words={"pos": "great", "negative": "bad"})
     assert str(caught.value) == (
         "train.csv line 3: label 'neg' is not among the labels: pos, negative. "
-        "Correct it, or name its word: --words neg=WORD,..."
+        "Correct it, or name its word beside the others: --words pos=great,negative=bad,neg=WORD"
     )
     with pytest.raises(UserError, match="has no field 'text'"):
         prepared(tokenizer).encode([{"label": "pos"}], tokenizer, model_kind="decoder")
@@ -201,7 +201,9 @@ def test_settings_that_cannot_work_are_refused(tokenizer):
     with pytest.raises(UserError, match=r"by='heads'\): allowed are 'words' and 'head'\. Type: by='words'"):
         Classification(by="heads")
     with pytest.raises(UserError, match=r"has one label only, 'a'\. Give at least two\."):
-        Classification(words={"a": "b"})
+        Classification(words={"a": "b"}).describe()
+    with pytest.raises(UserError, match=r"label 'neg' is not among .*: pos\. .* --words pos=great,neg=WORD$"):
+        prepared(tokenizer, words={"pos": "great"})
     with pytest.raises(UserError, match=r"contains the label's own field \{label\}, which would give the answer away"):
         Classification(template="{text} {label}")
     with pytest.raises(UserError, match=r"does not know its labels yet\. Type: task = task\.prepare"):

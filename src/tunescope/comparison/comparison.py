@@ -20,11 +20,14 @@ from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked
 from tunescope.tasks.make import USUAL, task_json
+from tunescope.trial.as_read import as_read, check_folder
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import AFTERWARDS, Plan, check, data_paths, from_json, text_path, to_json
 from tunescope.trial.plan_fields import planned
+
+UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 
 
 @dataclass(frozen=True)
@@ -167,11 +170,12 @@ def run(
         raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
     with files.disk_errors_named(folder), locked(folder, say=_warn), machine.threads(question.threads):
         config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
-        run_folder.check_config(folder, config, AFTERWARDS)
+        run_folder.check_config(folder, config, UNASKED)
         bench = opened()
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
         entries = entered(bench)
-        run_folder.write_config(folder, config, AFTERWARDS)
+        check_folder(bench, folder, read := as_read(bench))
+        run_folder.write_config(folder, config | {"read": read}, UNASKED)
         try:
             standings = tried(bench, entries, folder, workers, quiet)
             best = best_on_dev(standings)

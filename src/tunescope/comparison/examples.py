@@ -33,16 +33,18 @@ def of_run(bench: Bench, texts: Sequence[str], test: Mapping[str, float]) -> dic
     return {"test": {**test, **values}, "outputs": list(texts), "also": also}
 
 
-def also(runs: Sequence[Run], level: float) -> dict[str, Any]:
-    """{metric: its score and interval} of the metrics told beside the first."""
+def also(runs: Sequence[Run], level: float, inputs: Sequence[int] | None = None) -> dict[str, Any]:
+    """{metric: its score and interval} of the metrics told beside the first. inputs: as of `stats.interval`."""
     found = {}
     for name in runs[0].get("also") or {}:
-        one = stats.interval(_by_seed(runs, name), stats.scorer(name), level=level)
+        one = stats.interval(_by_seed(runs, name), stats.scorer(name), level=level, inputs=inputs)
         found[name] = {"score": one.value, "interval": [one.low, one.high]}
     return found
 
 
-def also_paired(runs: Sequence[Run], best: Sequence[Run], level: float) -> dict[str, Any]:
+def also_paired(
+    runs: Sequence[Run], best: Sequence[Run], level: float, inputs: Sequence[int] | None = None
+) -> dict[str, Any]:
     """{metric: runs minus the best arm's runs and the interval}; what ran once stands for every seed."""
     found = {}
     for name in runs[0].get("also") or {}:
@@ -50,7 +52,7 @@ def also_paired(runs: Sequence[Run], best: Sequence[Run], level: float) -> dict[
         a, b = (
             dict.fromkeys(other, next(iter(one.values()))) if len(one) == 1 else one for one, other in ((a, b), (b, a))
         )
-        gap = stats.paired(a, b, stats.scorer(name), level=level)
+        gap = stats.paired(a, b, stats.scorer(name), level=level, inputs=inputs)
         found[name] = {"difference": gap.value, "interval": [gap.low, gap.high]}
     return found
 

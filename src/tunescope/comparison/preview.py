@@ -6,14 +6,14 @@ from typing import Any
 from tunescope.comparison import other_text
 from tunescope.comparison.estimate import HOW, Estimate, estimates
 from tunescope.comparison.progress import duration
-from tunescope.tasks.facts import inspect
 from tunescope.trial.bench import Bench
+from tunescope.trial.facts import facts_of, notes_of
 
 
 def lines(bench: Bench) -> Iterator[str]:
     """Line by line, since the estimates take a while."""
     other_text.windows(bench)
-    facts = inspect(bench.task, bench.splits.parts(), bench.tokenizer, bench.model.config)
+    facts = facts_of(bench)
     yield from (f"note: {note}" for note in bench.splits.notes)
     for name, part in facts.parts.items():
         yield f"{name}: {part.rows:,} rows; input tokens {_lengths(part.inputs)}" + (
@@ -25,7 +25,7 @@ def lines(bench: Bench) -> Iterator[str]:
         yield f"the model takes {facts.positions:,} tokens, its context included"
     for label, tokens in (facts.words or {}).items():
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
-    yield from (f"note: {note}" for note in facts.notes)
+    yield from (f"note: {note}" for note in notes_of(bench) if note not in bench.splits.notes)
     yield from _estimated(bench)
 
 

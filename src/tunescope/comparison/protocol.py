@@ -17,6 +17,7 @@ from tunescope.report.verdict.remarks import remarks
 from tunescope.system import files, run_folder
 from tunescope.trial.arm import Arm, Ready, seeds_of
 from tunescope.trial.bench import Bench
+from tunescope.trial.facts import notes_of
 from tunescope.trial.rates import following, grid, possible
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
@@ -51,7 +52,7 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
         UserError: every arm was refused.
     """
     with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
-        for note in bench.splits.notes:  # a test row that is also in train is known before the first step
+        for note in notes_of(bench):  # a test row that is also in train is known before the first step
             shown.say(f"note: {note}")
         for entry in entries:
             if entry.arm is None:

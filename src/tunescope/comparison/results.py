@@ -8,7 +8,7 @@ from typing import Any
 
 from tunescope.comparison import examples, other_text
 from tunescope.comparison.standing import Standing
-from tunescope.report.verdict import stability, stats
+from tunescope.report.verdict import reader, stability, stats
 from tunescope.report.verdict.stats import LEVEL
 from tunescope.report.verdict.variance import Array, Pool
 from tunescope.system import machine, run_folder
@@ -36,7 +36,7 @@ def assemble(
     score, data = stats.scorer(bench.task.metric), data_of(bench)
     pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
     inputs = (data.get("test") or {}).get("inputs")
-    dev_rows = int((data.get("dev") or {}).get("rows") or 0)
+    dev_rows = reader.dev_rows({"data": data})
     return {
         "version": run_folder.VERSION,
         "command": command(plan),
@@ -99,7 +99,7 @@ def _arm(
         "chosen": chosen,
         "score": found.value if found else None,
         "interval": [found.low, found.high] if found else None,
-        "also": examples.also(standing.runs, LEVEL) if found else {},
+        "also": examples.also(standing.runs, LEVEL, inputs) if found else {},
         "forgetting": other_text.of_arm(standing.runs) if found else None,
     }
 
@@ -130,7 +130,7 @@ def _comparisons(
                 "seeds": gap.seeds,
                 "freedom": gap.freedom if math.isfinite(gap.freedom) else None,
                 "parts": gap.parts,
-                "also": examples.also_paired(other.runs, best.runs, LEVEL),
+                "also": examples.also_paired(other.runs, best.runs, LEVEL, inputs),
             }
         )
     return found

@@ -1,18 +1,19 @@
 """Arm runs one after another, or in worker processes; the numbers are the same."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from tunescope.comparison import shared_passes
+from tunescope.comparison import other_text, shared_passes
 from tunescope.comparison.job import Job
 from tunescope.comparison.progress import at_most_every
 from tunescope.comparison.run import Outcome, Report, is_known
 from tunescope.system import forkserver
 from tunescope.system.crew import KILLED, Crew, tell
+from tunescope.trial.as_read import as_read, check_worker
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -31,7 +32,7 @@ class Runner:
     def __init__(self, bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone):
         self.bench, self.folder, self.workers = bench, folder, workers
         self.on_progress, self.on_done = on_progress, on_done
-        self.crew = Crew(workers, forkserver.context(PRELOAD), _start, (bench.plan,))
+        self.crew = Crew(workers, forkserver.context(PRELOAD), _start, (bench.plan, _read(bench)))
 
     def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
         """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run."""
@@ -80,11 +81,22 @@ def runner(bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on
         made.crew.close()
 
 
-def _start(plan: Plan) -> None:
-    """In a worker: load once."""
+def _start(plan: Plan, read: Mapping[str, str]) -> None:
+    """In a worker: load once. read: what the parent has read. Raises UserError where it is no longer the same."""
     global _bench
     torch.set_num_threads(plan.threads)
-    _bench = open_bench(plan)
+    opened = open_bench(plan)
+    check_worker(opened, read, _read(opened))
+    opened.encoders |= {
+        name: digest for what, digest in read.items() if (name := what.removeprefix("encoder.")) != what
+    }
+    _bench = opened
+
+
+def _read(bench: Bench) -> dict[str, str]:
+    """Hashes of all that workers read for themselves; of other encoders when they are needed (`Bench.states`)."""
+    text = other_text.windows(bench)
+    return as_read(bench) | ({} if text is None else {"text.--forgetting": text.sha256})
 
 
 def _work(folder: Path, jobs: list[Job]) -> dict[str, Outcome]:

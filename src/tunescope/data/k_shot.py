@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tunescope.data.splits import KeptRows, Rows, Splits, key_of, shared
+from tunescope.data.splits import KeptRows, Rows, Splits, key_of
 from tunescope.errors import UserError
 
 SEEDS = (13, 21, 42, 87, 100)  # of the five draws in Gao et al. 2021 (LM-BFF, arXiv:2012.15723), section 3
@@ -57,8 +57,6 @@ def k_shot(
     notes = [f"{k} rows of each label to train on and {k} others to choose by, drawn from {len(rows)} by seed {seed}."]
     if several := sum(len(one) > 1 for one in labels.values()):
         notes.append(f"{several} inputs with more than one label are not drawn.")
-    if found := shared(train, test, by):
-        notes.append(f"{len(found)} of {len(test)} test rows have the {' and '.join(by)} of a row of train.")
     return Splits(train, dev, list(test), tuple(notes))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tunescope.data import corpus, corpus_name
 from tunescope.data.rows_of_file import file_rows, file_sha256
+from tunescope.errors import UserError
 
 
 def read(path: str | Path) -> list[dict[str, Any]]:
@@ -20,6 +21,19 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """
     named = corpus_name.parsed(path)
     return file_rows(Path(path)) if named is None else corpus.read(named)
+
+
+def read_hashed(path: str | Path) -> tuple[list[dict[str, Any]], str]:
+    """The rows, and the hash of what they were read from.
+
+    Raises:
+        UserError: as `read`; or it was changed meanwhile, so that the hash is not of these rows.
+    """
+    before = sha256(path)
+    rows = read(path)
+    if sha256(path) != before:
+        raise UserError(f"{path} was changed while it was read. Ask again when it is whole.")
+    return rows, before
 
 
 def sha256(path: str | Path) -> str:

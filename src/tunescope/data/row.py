@@ -14,6 +14,14 @@ from tunescope.errors import UserError
 HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
 
 
+class MissingField(UserError):  # noqa: N818
+    """A row has no field of that name."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
 class Row(dict[str, Any]):
     """One row as a dict that knows its file's name and its line there, counted from 1."""
 
@@ -42,10 +50,11 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
     """
     if field not in row:
         close = difflib.get_close_matches(field, map(str, row), n=1)
-        raise UserError(
+        raise MissingField(
             f"{place(row, index)} has no field '{field}'."
             + (f" Did you mean '{close[0]}'?" if close else "")
-            + f" It has: {', '.join(map(str, row))}."
+            + f" It has: {', '.join(map(str, row))}.",
+            field,
         )
     found = row[field]
     if isinstance(found, str):

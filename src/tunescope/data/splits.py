@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from tunescope.data.row import line_of
+from tunescope.data.shares import LabelOf, by_label, labels_of
 from tunescope.errors import UserError
 
 Rows = Sequence[Mapping[str, Any]]
@@ -18,12 +19,13 @@ KeptRows = list[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts, and in ``notes`` how they were cut and what they share."""
+    """The three parts, and in ``notes`` how they were cut. by_label: so that each part has its share of each label."""
 
     train: KeptRows
     dev: KeptRows
     test: KeptRows
     notes: tuple[str, ...] = ()
+    by_label: bool = False
 
     def parts(self) -> dict[str, KeptRows]:
         return {"train": self.train, "dev": self.dev, "test": self.test}
@@ -37,12 +39,16 @@ def split(
     seed: int = 0,
     share: float = 0.1,
     by: Sequence[str] | None = None,
+    label_of: LabelOf | None = None,
 ) -> Splits:
     """The parts given, with those that are None cut out of ``train``, ``share`` of it each.
 
     Rows equal in the fields ``by`` (default: all) always go to one part. Which part depends on the rows and
     the seed, never on the rows' order. Each cut part takes whole groups, in the order of their hash, until it
     has its share (rounded, at least one row).
+
+    label_of: a row and its index -> its label, of which each part gets its share too (`data.shares`), where there are
+    rows enough for any of it.
 
     Raises:
         UserError: the share is not in (0, 0.5), or there are too few distinct rows for all parts.
@@ -56,20 +62,32 @@ def split(
             f"{len(train)} rows, of which {len(groups)} distinct, cannot be cut into train and "
             f"{' and '.join(wanted)}. Give more rows, or a file for each part."
         )
-    part_of: dict[str, str] = {}
-    for position, name in enumerate(wanted):
-        left, size = len(wanted) - position, 0  # each later part and train must get a group too
-        for key, members in groups:
-            if size >= max(1, round(share * len(train))) or len(groups) - len(part_of) <= left:
-                break
-            if key not in part_of:
-                part_of[key], size = name, size + members
+    rows, part_of = max(1, round(share * len(train))), dict[str, str]()
+    if wanted and label_of is not None:
+        labels = labels_of(train, [key_of(row, by, seed) for row in train], label_of)
+        part_of = by_label(groups, labels, wanted, rows)
+    labelled = bool(wanted) and set(part_of.values()) == set(wanted)
+    part_of = part_of if labelled else _by_hash(groups, wanted, rows)
     cut: dict[str, KeptRows] = {name: [] for name in ("train", *wanted)}
     for row in train:
         cut[part_of.get(key_of(row, by, seed), "train")].append(row)
     given = {name: list(rows) for name, rows in (("dev", dev), ("test", test)) if rows is not None}
     parts = {**cut, **given}
-    return Splits(parts["train"], parts["dev"], parts["test"], _notes(parts, wanted, seed, by))
+    notes = _notes(parts, wanted, seed, by, labelled)
+    return Splits(parts["train"], parts["dev"], parts["test"], notes, labelled)
+
+
+def _by_hash(groups: Sequence[tuple[str, int]], wanted: Sequence[str], rows: int) -> dict[str, str]:
+    """Key -> part: so many rows for each, whatever their labels."""
+    part_of: dict[str, str] = {}
+    for position, name in enumerate(wanted):
+        left, size = len(wanted) - position, 0  # each later part and train must get a group too
+        for key, members in groups:
+            if size >= rows or len(groups) - len(part_of) <= left:
+                break
+            if key not in part_of:
+                part_of[key], size = name, size + members
+    return part_of
 
 
 def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
@@ -102,22 +120,14 @@ def _groups(rows: Rows, by: Sequence[str] | None, seed: int) -> list[tuple[str, 
     return sorted(Counter(key_of(row, by, seed) for row in rows).items())
 
 
-def _notes(parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequence[str] | None) -> tuple[str, ...]:
-    notes = []
-    if wanted:
-        sizes = ", ".join(f"{len(parts[name])} {name}" for name in ("train", *wanted))
-        whole = "equal rows" if by is None else f"rows with equal {' and '.join(by)}"
-        notes.append(
-            f"{' and '.join(wanted)} cut from the training file by a hash of the content (seed {seed}): "
-            f"{sizes} rows; {whole} stay together."
-        )
-    for name in (name for name in ("dev", "test") if name not in wanted):
-        found = shared(parts["train"], parts[name])
-        if found:
-            notes.append(f"{len(found)} of {len(parts[name])} {name} rows are also in train, exactly.")
-        alike = shared(parts["train"], parts[name], by)
-        if len(alike) > len(found):  # the same input with another answer
-            notes.append(
-                f"{len(alike)} of {len(parts[name])} {name} rows have the {' and '.join(by or ())} of a row of train."
-            )
-    return tuple(notes)
+def _notes(
+    parts: Mapping[str, Rows], wanted: Sequence[str], seed: int, by: Sequence[str] | None, by_label: bool
+) -> tuple[str, ...]:
+    if not wanted:
+        return ()
+    sizes = ", ".join(f"{len(parts[name])} {name}" for name in ("train", *wanted))
+    whole = "equal rows" if by is None else f"rows with equal {' and '.join(by)}"
+    return (
+        f"{' and '.join(wanted)} cut from the training file by a hash of the content (seed {seed}): "
+        f"{sizes} rows; {whole} stay together{', and labels have their share of each part' if by_label else ''}.",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from tunescope.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+TOKENIZER = re.compile(r"token|vocab|merges|spiece|\.(?:model|bpe|spm)$|tekken")  # in the names of its files
 
 
 def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
@@ -32,6 +35,7 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     logging.disable_progress_bar()
     if in_words:
         logging.set_verbosity_error()  # what is missing is refused below, in one line
+    _check_tokenizer(name)
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
         auto = getattr(transformers, classes[kind(config)])
@@ -55,8 +59,19 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         )
     _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
-        raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
+        raise UserError(_no_tokenizer(name))
     return model, tokenizer
+
+
+def _check_tokenizer(name: str) -> None:
+    """UserError for a model's folder without any file of a tokenizer; transformers may make up an empty one."""
+    folder = Path(name)
+    if (folder / "config.json").exists() and not any(map(TOKENIZER.search, os.listdir(folder))):
+        raise UserError(_no_tokenizer(name))
+
+
+def _no_tokenizer(name: str) -> str:
+    return f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r})."
 
 
 def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_words: bool) -> None:

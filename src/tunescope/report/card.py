@@ -150,7 +150,9 @@ def _results(shown: View) -> str:
     said = [shown.beaten] if shown.beaten else []
     verdict = "\n".join(escaped(sentence) for sentence in [*said, *shown.sentences])
     budget = _budget(shown.raw["protocol"], shown.raw["data"])
-    return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
+    notes = "\n".join(f"- {escaped(str(note))}" for note in shown.raw["data"].get("notes") or ())
+    data = f"## Data\n\n{notes}\n\n" if notes else ""
+    return f"## Results\n\n{table}\n## Budget\n\n{budget}\n\n{data}## Verdict: {escaped(shown.answer)}\n\n{verdict}\n\n"
 
 
 def _forgets(shown: View, arm: Json) -> str:

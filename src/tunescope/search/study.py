@@ -30,7 +30,7 @@ from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked
 from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
-from tunescope.trial.facts import data_of, model_of
+from tunescope.trial.facts import data_of, inputs_of, model_of
 from tunescope.trial.identity import asked_with
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -178,7 +178,8 @@ def summary(bench: Bench, runs: Mapping[int, Any]) -> Json:
     """The mean test score over seeds, with its interval; None where nothing could be scored."""
     if not runs:
         return {"score": None, "interval": None}
-    found = stats.interval(runs, stats.scorer(bench.task.metric), level=LEVEL)
+    inputs = inputs_of(bench, "test")
+    found = stats.interval(runs, stats.scorer(bench.task.metric), level=LEVEL, inputs=inputs)
     return {"score": found.value, "interval": [found.low, found.high]}
 
 
@@ -190,7 +191,8 @@ def _against(bench: Bench, one: Json, bare: Mapping[int, Any]) -> Json:
     if not bare:
         return summary(bench, runs) | {"gain": None, "gain_interval": None}
     without = dict.fromkeys(runs, next(iter(bare.values())))
-    gap = stats.paired(runs, without, stats.scorer(bench.task.metric), level=LEVEL)
+    inputs = inputs_of(bench, "test")
+    gap = stats.paired(runs, without, stats.scorer(bench.task.metric), level=LEVEL, inputs=inputs)
     return summary(bench, runs) | {"gain": gap.value, "gain_interval": [gap.low, gap.high]}
 
 

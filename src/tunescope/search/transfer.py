@@ -16,6 +16,7 @@ from tunescope.search.search import Found, Say
 from tunescope.search.without_words import open_unworded
 from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
+from tunescope.trial.facts import inputs_of
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 
@@ -49,7 +50,8 @@ def carried(plan: Plan, target: str, found: Sequence[Json], source: Source, say:
     cells = [_cell(bench, name, one, bare, source, say) for one in found if one["status"] == "done"]
     if bare is None:
         return {"model": name, "status": "done", "reason": "", "zero_shot": REFUSED, "searches": cells}
-    whole = stats.interval({0: bare}, stats.scorer(bench.task.metric), level=LEVEL)
+    inputs = inputs_of(bench, "test")
+    whole = stats.interval({0: bare}, stats.scorer(bench.task.metric), level=LEVEL, inputs=inputs)
     zero_shot = {"score": whole.value, "interval": [whole.low, whole.high]}
     return {"model": name, "status": "done", "reason": "", "zero_shot": zero_shot, "searches": cells}
 
@@ -66,12 +68,13 @@ def _cell(bench: Bench, name: str, one: Json, bare: Any, source: Source, say: Sa
             say(f"{name}, prompt of {one['name']}, is refused: {reason}")
             return {"name": one["name"], "status": "refused", "reason": reason, **REFUSED, "runs": []}
     score, by_seed = stats.scorer(bench.task.metric), stats.by_seed(runs)
-    found = stats.interval(by_seed, score, level=LEVEL)
+    inputs = inputs_of(bench, "test")
+    found = stats.interval(by_seed, score, level=LEVEL, inputs=inputs)
     cell = {"name": one["name"], "status": "done", "reason": "", "score": found.value, "runs": runs}
     cell |= {"interval": [found.low, found.high], "gain": None, "gain_interval": None}
     if bare is None:
         return cell
-    gap = stats.paired(by_seed, dict.fromkeys(by_seed, bare), score, level=LEVEL)
+    gap = stats.paired(by_seed, dict.fromkeys(by_seed, bare), score, level=LEVEL, inputs=inputs)
     return cell | {"gain": gap.value, "gain_interval": [gap.low, gap.high]}
 
 

@@ -19,9 +19,12 @@ from multiprocessing.context import BaseContext
 from queue import Empty
 from typing import Any
 
+from tunescope.errors import UserError
+
 KILLED = "its process was killed twice, most likely for want of memory; try fewer --workers"
 
 _events: Any = None  # a worker's own
+_unready: UserError | None = None  # why it cannot work
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Worker:
 class Crew:
     """At most so many processes, each started with the first piece that needs it.
 
-    start: what a new process does first, with `given`.
+    start: what a new process does first, with `given`. A UserError there is raised by `run`, as those of work are.
     """
 
     def __init__(self, workers: int, context: BaseContext, start: Callable[..., None], given: tuple[Any, ...] = ()):
@@ -95,13 +98,13 @@ class Crew:
         while self.idle:
             worker = self.idle.pop()
             try:
-                return worker, worker.pool.submit(work, piece)
+                return worker, worker.pool.submit(_done, work, piece)
             except BrokenProcessPool:
                 self._drop(worker)
         events = self.context.Queue()
         worker = Worker(ProcessPoolExecutor(1, self.context, _begin, (events, self.start, self.given)), events)
         self.team.append(worker)
-        return worker, worker.pool.submit(work, piece)
+        return worker, worker.pool.submit(_done, work, piece)
 
     def _drop(self, worker: Worker) -> None:
         self.team.remove(worker)
@@ -126,11 +129,21 @@ def tell(event: Any) -> None:
 
 def _begin(events: Any, start: Callable[..., None], given: tuple[Any, ...]) -> None:
     """In a worker: leave Ctrl-C to the parent, and never outlive it."""
-    global _events
+    global _events, _unready
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _events = events
-    start(*given)
+    try:
+        start(*given)
+    except UserError as problem:  # raised here it would only end the process, as if it had been killed
+        _unready = problem
+
+
+def _done(work: Callable[[Any], Any], piece: Any) -> Any:
+    """In a worker: the piece done. Raises what kept the worker from being ready."""
+    if _unready is not None:
+        raise _unready
+    return work(piece)
 
 
 def _die_with_parent() -> None:

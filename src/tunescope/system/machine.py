@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from tunescope.errors import UserError
 from tunescope.system import cgroup
 from tunescope.system.interrupts import interrupts_held
 
@@ -44,6 +45,16 @@ def free_memory() -> int:
 
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_named(name: str) -> torch.device:
+    """The device of that name: cpu, cuda, cuda:1, mps. UserError for one that this machine does not have."""
+    has = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    has += ["mps"] if torch.backends.mps.is_available() else []
+    if name in has or (name == "cuda" and "cuda:0" in has):
+        return torch.device(name)
+    why = "" if len(has) > 1 else f" torch {torch.__version__} sees no other."
+    raise UserError(f"--device {name!r} is not here; this machine has: {', '.join(has)}.{why} Type: --device {has[-1]}")
 
 
 def precision_on(device: torch.device, asked: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.data.row import line_of, value
 from tunescope.data.splits import repeats, shared
+from tunescope.tasks.label_notes import label_notes
 from tunescope.tasks.prompts import label_words
 from tunescope.tasks.task import Labelled, Rows, Task
 
@@ -60,6 +61,7 @@ class Part:
     repeated: Found
     in_train: Found
     input_in_train: Found
+    input_in_dev: Found
     empty: Found
     special: Found
 
@@ -84,18 +86,25 @@ def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokeniz
     """
     from tunescope.models.anatomy import kind
 
+    return facts(task.prepare(splits, tokenizer, model_kind=kind(model_config)), splits, tokenizer, model_config)
+
+
+def facts(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, model_config: Any) -> Facts:
+    """`inspect` with a task that is prepared already."""
+    from tunescope.models.anatomy import kind
+
     model_kind, limit = kind(model_config), positions(model_config, tokenizer)
-    task = task.prepare(splits, tokenizer, model_kind=model_kind)
+    splits = {name: rows for name, rows in splits.items() if rows}
     parts = {
-        name: _part(task, rows, splits["train"] if name != "train" else [], tokenizer, (model_kind, limit))
-        for name, rows in splits.items()
+        name: _part(task, rows, _before(splits, name), tokenizer, (model_kind, limit)) for name, rows in splits.items()
     }
     words, shared_first = None, []
     if isinstance(task, Labelled) and task.in_words:
         tokens = task.word_ids(tokenizer, model_kind)
         words = {label: tuple(tokenizer.convert_ids_to_tokens(list(ids))) for label, ids in tokens.items()}
         shared_first = label_words.shared_first_tokens(tokens)
-    notes = (*task.describe()["notes"], *_notes(parts, limit))
+    of_labels = label_notes(task, splits) if isinstance(task, Labelled) else []
+    notes = (*task.describe().get("notes", ()), *_notes(parts, limit), *of_labels)
     return Facts(task, parts, limit, words, tuple(shared_first), notes)
 
 
@@ -110,8 +119,14 @@ def positions(config: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
     return min(known, default=None)
 
 
+def _before(splits: Mapping[str, Rows], name: str) -> tuple[Rows, Rows]:
+    """The rows of train and of dev that a part must not share."""
+    train = splits.get("train", []) if name != "train" else []
+    return train, splits.get("dev", []) if name == "test" else []
+
+
 def _part(
-    task: Task, rows: Rows, train: Rows, tokenizer: PreTrainedTokenizerBase, model: tuple[str, int | None]
+    task: Task, rows: Rows, before: tuple[Rows, Rows], tokenizer: PreTrainedTokenizerBase, model: tuple[str, int | None]
 ) -> Part:
     model_kind, limit = model
     items = task.encode(rows, tokenizer, model_kind=model_kind, train=True)
@@ -129,8 +144,9 @@ def _part(
         targets=_lengths(targets) if any(targets) else None,
         too_long=_found(n for n, used in zip(lines, taken, strict=True) if limit is not None and used > limit),
         repeated=_found(repeats(rows)),
-        in_train=_found(shared(train, rows)),
-        input_in_train=_found(shared(train, rows, task.fields())),
+        in_train=_found(shared(before[0], rows)),
+        input_in_train=_found(shared(before[0], rows, task.fields())),
+        input_in_dev=_found(shared(before[1], rows, task.fields())),
         empty=_found(n for n, some in zip(lines, texts, strict=True) if not all(map(str.strip, some))),
         special=_found(
             n for n, some in zip(lines, texts, strict=True) if any(mark in text for mark in marks for text in some)
@@ -158,6 +174,7 @@ def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
         "repeated": "repeat an earlier row exactly",
         "in_train": "are also in train, exactly",
         "input_in_train": "have an input that is also in train",
+        "input_in_dev": "have an input that is also in dev",
         "empty": "have an empty input field",
         "special": "contain the text of a special token, which the tokenizer will read as that token",
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system import plugins
+from tunescope.system.option import options_of
 from tunescope.tasks.task import Task
 
 FOLDER = "tasks.kinds"
@@ -65,6 +66,14 @@ def task_json(task: Any) -> dict[str, Any]:
     if name is None:
         return {"own": type(task).__name__}
     return {"kind": name, **{field: value for field, value in asdict(task).items() if field != "notes"}}
+
+
+def field_option(given: Mapping[str, Any], field: str) -> str:
+    """The option that says that the rows' field is called so: --text-field; --template for one that only it names."""
+    for one in options_of(kind_of(given["kind"])):
+        if one.names[0].endswith("-field") and given.get(one.field, one.default) == field:
+            return one.names[0]
+    return "--template" if field in str(given.get("template")) else ""
 
 
 def has_field(kind: str, field: str) -> bool:

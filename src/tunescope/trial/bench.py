@@ -10,7 +10,9 @@ import torch
 
 from tunescope.data.splits import Splits
 from tunescope.errors import UserError
+from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
+from tunescope.tasks.facts import Facts
 from tunescope.tasks.task import Encoded, Task
 from tunescope.tasks.windows import Windows
 from tunescope.trial.demos.spec import Kept
@@ -28,6 +30,7 @@ class Bench:
     means: states of rows that say which are alike, by part and encoder. encoders: fingerprints of other models that say
     so. asked_with: hashes of what an answer depends on beside the weights, once `identity.asked_with` has made them.
     other: what `--forgetting` names -> the windows of that text, and the losses that the model as it is has on them.
+    facts: about the rows of all parts, once `facts.facts_of` has found them.
     """
 
     plan: Plan
@@ -46,6 +49,7 @@ class Bench:
     encoders: dict[str, str] = field(default_factory=dict)
     asked_with: dict[str, str] = field(default_factory=dict)
     other: dict[str, tuple[Windows, list[float]]] = field(default_factory=dict)
+    facts: Facts | None = None
     by_seed: dict[int, Bench] = field(default_factory=dict)
 
     def at(self, seed: int) -> Bench:
@@ -55,7 +59,7 @@ class Bench:
         if seed not in self.by_seed:
             tested = {key: found for key, found in self.means.items() if key[0] == "test"}  # the same for every seed
             self.by_seed[seed] = replace(
-                self, splits=self.draws[seed], draws={}, rows={}, means=tested, demos=Kept(), by_seed={}
+                self, splits=self.draws[seed], draws={}, rows={}, means=tested, demos=Kept(), by_seed={}, facts=None
             )
         return self.by_seed[seed]
 
@@ -85,12 +89,22 @@ class Bench:
             self.means[part, ""] = mean_states(self.model, rows, self.tokenizer)
             return self.means[part, ""]
         model, tokenizer = load_model(encoder)
+        self._check_encoder(encoder, fingerprint(model))
         for name in PARTS:
             if (name, encoder) in self.means:
                 continue
             texts = [row.source.replace("\t", " ") for row in self.encoded(name, bos=True, room=left)]
             self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
         return self.means[part, encoder]
+
+    def _check_encoder(self, encoder: str, found: str) -> None:
+        """UserError where another encoder has other weights than those that runs were named by."""
+        known = self.encoders.setdefault(encoder, found)
+        if found != known:
+            raise UserError(
+                f"{encoder} was changed while the run reads it: its weights had the hash {known[:12]} and have "
+                f"{found[:12]}. Put it back and go on, with tunescope resume."
+            )
 
 
 def room(bench: Bench, taken: int) -> int | None:

@@ -7,6 +7,7 @@ from typing import Any
 from tunescope.data.corpus_name import shown
 from tunescope.data.splits import key_of
 from tunescope.models.load import model_name
+from tunescope.tasks.facts import Facts, facts
 from tunescope.trial.bench import Bench
 
 
@@ -34,19 +35,32 @@ def data_of(bench: Bench) -> dict[str, Any]:
         }
         for part, rows in parts.items()
     }
-    notes = list(bench.splits.notes)
-    numbers = inputs_of(bench)
-    if "test" in described and len(set(numbers)) < len(numbers):
+    numbers = inputs_of(bench, "test")
+    if len(set(numbers)) < len(numbers):
         described["test"]["inputs"] = numbers
-        notes.append(
-            f"{len(numbers) - len(set(numbers)):,} of {len(numbers):,} test rows repeat another's input: intervals "
-            "count each input once."
-        )
-    return described | {"notes": notes}
+    distinct = len(set(inputs_of(bench, "dev")))
+    if distinct < described["dev"]["rows"]:
+        described["dev"]["inputs"] = distinct
+    return described | {"notes": list(notes_of(bench))}
 
 
-def inputs_of(bench: Bench) -> list[int]:
-    """Of each test row the number of its input: rows that are equal in the task's fields have one."""
+def facts_of(bench: Bench) -> Facts:
+    """What is found in the rows, looked for once; with --k-shot in those of the first seed."""
+    if bench.facts is None:
+        bench.facts = facts(bench.task, bench.splits.parts(), bench.tokenizer, bench.model.config)
+    return bench.facts
+
+
+def notes_of(bench: Bench) -> tuple[str, ...]:
+    """What a person should know of the rows before trusting a number: how they were cut, and what is odd in them."""
+    numbers = inputs_of(bench, "test")
+    repeated = len(numbers) - len(set(numbers))
+    told = f"{repeated:,} of {len(numbers):,} test rows repeat another's input: intervals count each input once."
+    return tuple(dict.fromkeys((*bench.splits.notes, *facts_of(bench).notes, *([told] if repeated else []))))
+
+
+def inputs_of(bench: Bench, part: str) -> list[int]:
+    """Of each row of a part the number of its input: rows that are equal in the task's fields have one."""
     known: dict[str, int] = {}
     fields = bench.task.fields()
-    return [known.setdefault(key_of(row, fields), len(known)) for row in bench.splits.parts().get("test", ())]
+    return [known.setdefault(key_of(row, fields), len(known)) for row in bench.splits.parts().get(part, ())]

@@ -23,7 +23,10 @@ OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "
 
 
 def asked_with(bench: Bench) -> dict[str, str]:
-    """What an answer depends on beside the base's weights: hashes of tokenizer, config and layers behind the base."""
+    """What an answer depends on beside the base's weights: hashes of tokenizer, config and layers behind the base.
+
+    And how dev and test were cut out of the training file, where that hangs on the labels.
+    """
     if not bench.asked_with:
         base = {id(value) for value in bench.model.base_model.parameters()}
         own = {name: value for name, value in bench.model.named_parameters() if id(value) not in base}
@@ -34,7 +37,8 @@ def asked_with(bench: Bench) -> dict[str, str]:
             "config": json.dumps(config, sort_keys=True, default=str),
         }
         hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in parts.items()}
-        bench.asked_with = hashed | {"behind": hash_tensors(behind)}
+        cut = {"cut": "by label"} if bench.splits.by_label else {}  # parts of one file were once cut without them
+        bench.asked_with = hashed | {"behind": hash_tensors(behind)} | cut
     return dict(bench.asked_with)
 
 

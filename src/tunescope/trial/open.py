@@ -11,14 +11,15 @@ import torch
 
 from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
-from tunescope.data.read import read, sha256
-from tunescope.data.row import value
+from tunescope.data.read import read_hashed
+from tunescope.data.row import MissingField, value
 from tunescope.data.splits import split
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.tasks.make import has_field, make_task
+from tunescope.system import machine
+from tunescope.tasks.make import field_option, has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench, room
@@ -39,14 +40,23 @@ def open_bench(
     """Load and check everything; objects that are given are used as they are.
 
     Raises:
-        UserError: the model, a file, a row or the task cannot be used.
+        UserError: the device, the model, a file, a row or the task cannot be used.
     """
-    parts = {part: read(path) for part, path in plan.data.items()}
-    hashes = {part: sha256(path) for part, path in plan.data.items()}
+    device = machine.device_named(plan.device)
+    try:
+        return _opened(plan, model, tokenizer, task, device)
+    except MissingField as problem:
+        if task is not None or not (option := field_option(plan.task, problem.field)):
+            raise
+        raise UserError(f"{problem} Say which field is meant: {option} FIELD") from None
+
+
+def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: torch.device) -> Bench:
+    found = {part: read_hashed(path) for part, path in plan.data.items()}
+    parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
         model, tokenizer = load_model(plan.model, in_words=by == "words")
-    device = torch.device(plan.device)
     model = model.to(device).eval()
     model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
@@ -56,7 +66,8 @@ def open_bench(
     same = task.fields()  # rows of one input go to one part, whatever else they hold
     for rows in parts.values():
         _check_fields(rows, same)
-    cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same)
+    label_of = labelled(task).label_of if task.is_labelled else None
+    cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
     splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _with_notes(splits, parts), {seed: _with_notes(drawn, parts) for seed, drawn in draws.items()}
     tokenizer = languages.with_languages(tokenizer, task)

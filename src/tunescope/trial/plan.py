@@ -78,7 +78,10 @@ class Plan:
         tuple[int, ...], Option("how many, or which (default: 3, and more by --max-seeds).", command="always")
     ] = ()
     threads: int = 1
-    device: str = "cpu"
+    device: Annotated[
+        str,
+        Option("cpu, cuda, cuda:1 or mps (default: a GPU where torch sees one, else cpu).", command="never"),
+    ] = "cpu"
     settings: Settings = field(default_factory=Settings)
     pilot_of: Whole | None = None
     trial_steps: int | None = None

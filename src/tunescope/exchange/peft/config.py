@@ -110,13 +110,12 @@ def checked(config: dict[str, Any]) -> list[str]:
     """Notes on fields that are not known and at rest. Raises UserError for a method or a field that counts."""
     kind = config.get("peft_type")
     if not isinstance(kind, str) or kind not in KINDS:
-        hint = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
-        raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {hint}")
+        either = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
+        raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {either}")
+    hint = MERGE if kind == "LORA" else "Keep it in peft."
     for field in sorted(config.keys() & REFUSED.keys()):
         if not _rests(config[field]):
-            raise UserError(
-                f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {MERGE}"
-            )
+            raise UserError(f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {hint}")
     for field, types in TYPES.items():
         if not isinstance(config.get(field), types):
             raise UserError(f"{CONFIG}: {field} is {config[field]!r}, which it cannot be: the file was altered.")
@@ -130,7 +129,7 @@ def checked(config: dict[str, Any]) -> list[str]:
     counting = {field: config[field] for field in unknown if not _rests(config[field])}
     if counting:
         shown = ", ".join(f"{field}={value!r}" for field, value in counting.items())
-        version, hint = config.get("peft_version") or "unknown", MERGE if kind == "LORA" else "Keep it in peft."
+        version = config.get("peft_version") or "unknown"
         raise UserError(
             f"{CONFIG} has fields that this version does not know and that may count: {shown} (peft {version}). {hint}"
         )

@@ -6,6 +6,7 @@ One kind can be said here: BERT's, a linear map of what the model's own pooler m
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.errors import UserError
-from tunescope.exchange.peft.config import TENSORS
+from tunescope.exchange.peft.config import MERGE, TENSORS
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.head import Head
 from tunescope.models.anatomy import anatomy
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 NAME = "classifier"
 PARTS = ("weight", "bias")
+HEADS = re.compile(r"(?:classifier|score|classification_head|qa_outputs|pre_classifier)\b")
 
 
 def split(
@@ -59,18 +61,18 @@ def write(artifact: Artifact, prefix: str, model: PreTrainedModel) -> tuple[dict
     classifier is no such map.
     """
     assert isinstance(artifact.spec, Head)
+    name = _class_for_texts(model)
     if not artifact.spec.pooler:
         raise UserError(
-            f"{artifact.spec} reads the last layer's state, and BertForSequenceClassification reads the pooler: tune "
-            "Head(pooler=True) for peft, or keep tunescope's own folder."
+            f"{artifact.spec} reads the last layer's state, and {name} reads the pooler: tune Head(pooler=True) for "
+            "peft, or keep tunescope's own folder."
         )
-    _check_class(model)
     tensors = {f"{prefix}.{NAME}.{part}": artifact.tensors[f"pooled:{part}"] for part in PARTS}
     return {"task_type": "SEQ_CLS", "modules_to_save": [NAME]}, tensors
 
 
-def _check_class(model: PreTrainedModel) -> None:
-    """UserError where the family's class for whole texts has another classifier than BERT's."""
+def _class_for_texts(model: PreTrainedModel) -> str:
+    """The name of the family's class for whole texts. UserError where it has another classifier than BERT's."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING as CLASSES
 
     found = CLASSES.get(type(model.config), None)
@@ -78,7 +80,7 @@ def _check_class(model: PreTrainedModel) -> None:
         with torch.device("meta"):
             made = found(copy.deepcopy(model.config))
         if isinstance(getattr(made, NAME, None), nn.Linear):
-            return
+            return str(found.__name__)
     raise UserError(
         f"peft keeps a head as the classifier of transformers' own class, and {model.config.model_type!r} has none "
         "that is one linear map behind the pooler, as BERT's: keep tunescope's own folder (tunescope.save)."
@@ -92,10 +94,7 @@ def _is_in(key: str, module: str) -> bool:
 def _check(config: Mapping[str, Any], names: list[str], model: PreTrainedModel) -> None:
     shown = ", ".join(names[:4])
     if anatomy(model).kind != "encoder" or names != sorted(f"{NAME}.{part}" for part in PARTS):
-        raise UserError(
-            f"{TENSORS} has trained modules that have no place here: {shown}. What has one is BERT's head, classifier."
-            "weight and classifier.bias. Keep this in peft, or tune a task here: compare."
-        )
+        raise UserError(f"{TENSORS} has trained modules that have no place here: {shown}. {_instead(names, model)}")
     if config.get("task_type") != "SEQ_CLS":
         raise UserError(
             f"{TENSORS} has {shown} for the task {config.get('task_type')!r}; a head here classifies whole texts "
@@ -106,3 +105,19 @@ def _check(config: Mapping[str, Any], names: list[str], model: PreTrainedModel) 
             f"{TENSORS} has {shown} behind a soft prompt, where peft's head reads the prompt's first row and not the "
             "text's first token. A head here reads the text: keep this in peft, or tune soft and head here."
         )
+
+
+def _instead(names: list[str], model: PreTrainedModel) -> str:
+    """What to do with trained modules that are not BERT's head: it hangs on what they are, and on the model."""
+    if not any(HEADS.match(name) for name in names):  # embeddings, the head over the vocabulary, a norm
+        return MERGE
+    if anatomy(model).kind != "encoder":
+        kind = anatomy(model).kind
+        return (
+            f"They are a classification head, and a {kind} answers in words here: keep this in peft, or tune the task "
+            "anew, with a word for each label: tunescope compare"
+        )
+    return (
+        "A head that can be read is one linear map behind the pooler, classifier.weight and classifier.bias, as "
+        "BERT's: keep this in peft, or tune a head anew: tunescope compare --by head"
+    )

@@ -49,14 +49,17 @@ def gather(results: Result, margin: float) -> Evidence:
 
 
 def scored_rows(results: Result) -> int:
-    """How many test items were scored: fewer than the file's rows where several references share one input."""
+    """How many test items were scored: fewer than the file's rows where several of them share one input."""
     lengths = [len(run.get("stats") or ()) for arm in results.get("arms", []) for run in arm.get("runs") or ()]
-    return max(lengths, default=0) or int((results.get("data", {}).get("test") or {}).get("rows") or 0)
+    test = (results.get("data") or {}).get("test") or {}
+    scored, inputs = max(lengths, default=0), test.get("inputs") or ()
+    return len(set(inputs)) if inputs and len(inputs) == scored else scored or int(test.get("rows") or 0)
 
 
 def dev_rows(results: Mapping[str, Any]) -> int:
-    """How many development rows choose; as many as are scored where that is not told."""
-    return int(((results.get("data") or {}).get("dev") or {}).get("rows") or 0) or scored_rows(dict(results))
+    """How many development rows with different inputs choose; as many as are scored where that is not told."""
+    dev = (results.get("data") or {}).get("dev") or {}
+    return int(dev.get("inputs") or dev.get("rows") or 0) or scored_rows(dict(results))
 
 
 class _Reader:

@@ -147,7 +147,7 @@ def paired(
         pool = Pool(pool.variance * sum(_differs(one) for one in (left, right)), pool.freedom)
     spread = scatter(table, padded=True).beside(pool)
     found = _summary(float((ours - theirs).mean()), table, level, scale, spread)
-    if found.widened or scale <= 0:
+    if scale <= 0:
         return found
     most = max(scale, abs(found.value))
     return _moved(found, max(found.low, -most), min(found.high, most))

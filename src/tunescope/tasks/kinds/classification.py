@@ -54,8 +54,6 @@ class Classification(Labelled):
     def __post_init__(self) -> None:
         if self.by not in ("words", "head"):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
-        if len(self.words) == 1:
-            raise UserError(f"Classification has one label only, '{next(iter(self.words))}'. Give at least two.")
         if self.by == "head" and mask.halves(self.template) is not None:
             raise UserError(
                 f"Template {self.template!r} has {{mask}}, and by='head' answers with no word. Take it out."
@@ -86,6 +84,8 @@ class Classification(Labelled):
                 "Classification does not know its labels yet. Type: task = task.prepare({'train': rows}, "
                 "tokenizer, model_kind=...), or give words={'LABEL': 'WORD', ...}"
             )
+        if len(self.words) == 1:
+            raise UserError(f"Classification has one label only, '{next(iter(self.words))}'. Give at least two.")
         return tuple(self.words)
 
     @property
@@ -264,12 +264,13 @@ class Classification(Labelled):
         return solved(self.template, values, label, self.words.get(label, label))
 
     def _index(self, label: str, where: str) -> int:
-        if label not in self.words:
+        if label not in (self.words or self.labels):
+            named = ",".join(f"{one}={word}" for one, word in list(self.words.items())[:3])
             raise UserError(
-                f"{where}: label '{label}' is not among the labels: {_some(self.labels)}. "
-                f"Correct it, or name its word: --words {label}=WORD,..."
+                f"{where}: label '{label}' is not among the labels: {_some(list(self.words))}. "
+                f"Correct it, or name its word beside the others: --words {named},{label}=WORD"
             )
-        return self.labels.index(label)
+        return list(self.words).index(label)
 
     def _check_kind(self, model_kind: str) -> None:
         if self.by == "head" and model_kind != "encoder":

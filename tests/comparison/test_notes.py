@@ -1,0 +1,91 @@
+"""What `check` notes of the rows `compare` notes too: while it runs, in the terminal, on the page and in the card."""
+
+import html
+import json
+from pathlib import Path
+
+import pytest
+import tinyrun
+
+from tunescope.comparison import preview
+from tunescope.comparison.comparison import compare
+from tunescope.report import card
+from tunescope.report.verdict import reader
+from tunescope.trial.facts import notes_of
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+
+ODD = {
+    "train": [*tinyrun.rows(20, 0), {"text": "a plot was dull", "label": "pos"}, {"text": "the film", "label": "Pos"}],
+    "dev": [{"text": "a plot was dull", "label": "pos"}, {"text": "bright", "label": "pos"}] * 2,
+    "test": [{"text": "a plot was dull", "label": "neg"}] * 19 + [{"text": "bright " * 80, "label": "pos"}],
+}
+TOLD = (
+    "1 of 22 train rows have an input that stands with another label too (lines 21).",
+    "2 of 4 dev rows repeat an earlier row exactly (lines 3, 4).",
+    "2 of 4 dev rows are also in train, exactly (lines 1, 3).",
+    "18 of 20 test rows repeat an earlier row exactly (lines 2, 3, 4, 5, 6, ...).",
+    "19 of 20 test rows have an input that is also in train (lines 1, 2, 3, 4, 5, ...).",
+    "19 of 20 test rows have an input that is also in dev (lines 1, 2, 3, 4, 5, ...).",
+    "1 of 20 test rows are longer than the model's 64 positions; the ends of their inputs will be cut (lines 20).",
+    "19 of 20 test rows have an input that stands with another label too (lines 1, 2, 3, 4, 5, ...).",
+    "The labels 'Pos', 'pos' differ by case or blanks only, and count as different ones.",
+    "No dev row has 2 of the 3 labels: Pos, neg.",
+    "No test row has 1 of the 3 labels: Pos.",
+    "18 of 20 test rows repeat another's input: intervals count each input once.",
+)
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("odd")
+    model, data = tinyrun.write(folder)
+    for part, rows in ODD.items():
+        Path(data[part]).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return model, data
+
+
+@pytest.fixture(scope="module")
+def bench(material):
+    model, data = material
+    return open_bench(Plan(model=model, data=data, task={"kind": "classification"}, arms=("zero-shot",), trials=1))
+
+
+def test_whatever_is_odd_is_told_by_check(bench):
+    assert set(TOLD) <= set(notes_of(bench))
+    assert {f"note: {note}" for note in TOLD} <= set(preview.lines(bench))
+
+
+def test_whatever_is_odd_is_told_by_compare(bench, material, tmp_path, capsys):
+    given = {"model": bench.model, "tokenizer": bench.tokenizer, "data": material[1], "out": tmp_path / "run"}
+    found = compare(**given, arms=["zero-shot"], steps=2, seeds=1, forgetting="none")
+    shown, page = capsys.readouterr().err, (found.folder / "report.html").read_text()
+    manifest = {"artifacts": [{"method": "lora", "fields": {}}], "base": {"model_type": "gpt2", "fingerprint": "0"}}
+    written = card.card(card.CardFacts("me/it", manifest, 4, found.results))
+    for note in TOLD:
+        assert f"note: {note}\n" in shown and f"note: {note}" in str(found).splitlines()
+        assert html.escape(note).replace("&#x27;", "&#39;") in page
+        assert f"- {card.escaped(note)}\n" in written
+
+
+def test_scores_are_told_of_inputs_and_not_of_rows(bench, material, tmp_path):
+    given = {"model": bench.model, "tokenizer": bench.tokenizer, "data": material[1], "out": tmp_path / "run"}
+    found = compare(**given, arms=["zero-shot"], steps=2, seeds=1, forgetting="none", quiet=True).results
+    assert (reader.scored_rows(found), reader.dev_rows(found)) == (2, 2)
+    low, high = found["arms"][0]["interval"]
+    assert low >= 0 and high <= 1 and high - low > 0.7  # as if of 20 rows it were .14
+
+
+def test_labels_have_their_share_of_what_is_cut_out_of_one_file(material, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [row | {"label": "rare"} if n < 3 else row for n, row in enumerate(distinct(60))]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    bench = open_bench(Plan(model=material[0], data={"train": str(path)}, task={"kind": "classification"}))
+    assert [sum(row["label"] == "rare" for row in part) for part in bench.splits.parts().values()] == [1, 1, 1]
+    assert not any(note.startswith("No ") for note in notes_of(bench))
+
+
+def distinct(count):
+    """So many rows of different texts."""
+    found = {row["text"]: row for row in tinyrun.rows(10 * count, 3)}
+    return list(found.values())[:count]

@@ -1,0 +1,59 @@
+"""What is odd in the labels of rows, counted by hand."""
+
+import pytest
+
+from tunescope.data.row import Row
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.label_notes import label_notes
+
+WORDS = {"neg": "bad", "pos": "good"}
+
+
+def rows(*pairs):
+    return [Row({"text": text, "label": label}, "a", line) for line, (text, label) in enumerate(pairs, start=1)]
+
+
+CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
+
+
+@pytest.mark.parametrize(
+    ("words", "parts", "told"),
+    [
+        (WORDS, {"train": CLEAN, "test": CLEAN}, []),
+        (
+            WORDS,
+            {"train": rows(("a", "neg"), ("b", "pos"), ("a", "pos")), "test": rows(("b", "neg"), ("c", "pos"))},
+            [
+                "3 of 3 train rows have an input that stands with another label too (lines 1, 2, 3).",
+                "1 of 2 test rows have an input that stands with another label too (lines 1).",
+            ],
+        ),
+        (
+            {"Neg": "x", "neg": "y", "very good": "z", "verygood ": "w", "pos": "v"},
+            {},
+            [
+                "The labels 'Neg', 'neg' differ by case or blanks only, and count as different ones.",
+                "The labels 'very good', 'verygood ' differ by case or blanks only, and count as different ones.",
+            ],
+        ),
+        (
+            WORDS | {"mixed": "so"},
+            {"train": CLEAN, "dev": CLEAN[:1]},
+            ["No train row has 1 of the 3 labels: mixed.", "No dev row has 2 of the 3 labels: pos, mixed."],
+        ),
+        (
+            {"0": "0", "1": "1"},
+            {},
+            [
+                "The labels are numbers, and the model is asked for the words '0', '1'. To name what they mean, type: "
+                "--words 0=WORD,1=WORD"
+            ],
+        ),
+        ({"0": "bad", "1": "good"}, {}, []),
+    ],
+    ids=["nothing", "conflicts", "nearly one", "missing", "numbers", "named numbers"],
+)
+def test_what_is_odd_is_told_and_nothing_else(words, parts, told):
+    assert label_notes(Classification(words=words), parts) == told
+    if told and "numbers" in told[0]:
+        assert label_notes(Classification(words=words, by="head"), parts) == []
