@@ -98,13 +98,13 @@ def write_all(
         old.unlink()
     pictures = [picture for finding in findings.values() for picture in finding.pictures]
     for index, picture in enumerate(pictures, 1):
-        (folder / f"picture-{index}.svg").write_text(standalone(draw(picture)), encoding="utf-8")
+        files.put(folder / f"picture-{index}.svg", standalone(draw(picture)).encode())
     for own, finding in findings.items():
         numbers = _as_json(finding, facts, texts, command)
         written = json.dumps(files.finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
-        (folder / f"{own}.json").write_text(written.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
+        files.put(folder / f"{own}.json", written.encode("utf-8", "replace"))
     path = folder / f"{name}.html"
-    path.write_text(page(list(findings.values()), facts, texts, command, heading), encoding="utf-8")
+    files.put(path, page(list(findings.values()), facts, texts, command, heading).encode())
     return path
 
 

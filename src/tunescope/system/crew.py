@@ -19,6 +19,8 @@ from multiprocessing.context import BaseContext
 from queue import Empty
 from typing import Any
 
+from tunescope.system.interrupts import children_spared
+
 KILLED = "its process was killed twice, most likely for want of memory; try fewer --workers"
 
 _events: Any = None  # a worker's own
@@ -98,10 +100,11 @@ class Crew:
                 return worker, worker.pool.submit(work, piece)
             except BrokenProcessPool:
                 self._drop(worker)
-        events = self.context.Queue()
-        worker = Worker(ProcessPoolExecutor(1, self.context, _begin, (events, self.start, self.given)), events)
-        self.team.append(worker)
-        return worker, worker.pool.submit(work, piece)
+        with children_spared():
+            events = self.context.Queue()
+            worker = Worker(ProcessPoolExecutor(1, self.context, _begin, (events, self.start, self.given)), events)
+            self.team.append(worker)
+            return worker, worker.pool.submit(work, piece)
 
     def _drop(self, worker: Worker) -> None:
         self.team.remove(worker)
