@@ -93,8 +93,8 @@ def write_all(
     heading: str = "",
 ) -> Path:
     """NAME.html, FINDING.json for each and picture-N.svg in the folder, in the place of earlier ones; the page."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("picture-*.svg"):
+    files.make_folder(folder)
+    for old in (*folder.glob("picture-*.svg*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
         old.unlink()
     pictures = [picture for finding in findings.values() for picture in finding.pictures]
     for index, picture in enumerate(pictures, 1):

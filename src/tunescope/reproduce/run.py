@@ -69,7 +69,7 @@ def _held(ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int,
 def _found(name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say) -> Found:
     units = recipe.units(settings)
     paths = [out / "units" / f"{run_folder.identity(unit)}.json" for unit in units]
-    (out / "units").mkdir(exist_ok=True)
+    files.make_folder(out / "units")
     missing = [i for i, path in enumerate(paths) if run_folder.kept(out, path) is None]
     for i in missing:
         files.remove(paths[i])  # it is damaged, if it is there

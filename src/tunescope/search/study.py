@@ -126,7 +126,7 @@ def _search(bench: Bench, one: Search, request: SearchRequest, folder: Path, fir
                 continue
             found = one.search(bench, request.passes, seed, _under(f"{name}, seed {seed}", say))
             runs.append(_run(bench, one, found, seed, folder / "prompts" / f"{name_of(type(one))}-{place}"))
-            kept.parent.mkdir(exist_ok=True)
+            files.make_folder(kept.parent)
             sealed_json.put(kept, files.finite(runs[-1]))
             say(f"{name}, seed {seed}: {found.passes} passes, dev {found.dev:.3f}: {runs[-1]['shown']}")
     except UserError as problem:

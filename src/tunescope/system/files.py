@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,16 @@ def _sync_all(folder: Path) -> None:
     sync(folder)
 
 
+def make_folder(path: Path) -> None:
+    """`path` is a folder, and those above it are, also after a power cut."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    with suppress(PermissionError):  # a folder that may be passed through, and not listed
+        sync(path.parent)
+
+
 def beside(path: Path) -> Path:
     """A name next to `path` that no other process or thread writes to."""
     return path.with_name(f"{path.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}")
@@ -144,7 +154,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     Raises UserError where somebody else took that name meanwhile.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     made = beside(path)
     made.mkdir()
     try:

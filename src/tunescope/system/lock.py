@@ -32,7 +32,7 @@ def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
     """
     lock, is_new = folder / "LOCK", not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{folder} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
     marker = SoftFileLock(folder / MARKER, timeout=PATIENCE, poll_interval=PATIENCE / 6)

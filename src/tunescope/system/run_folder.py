@@ -73,12 +73,13 @@ def working(run: Path, name: str) -> Path:
     Only the holder of the run's lock and its workers call this, so nobody else is writing in there.
     """
     mine = folder(run, f"{name}.tmp-{os.getpid()}")
+    files.make_folder(mine.parent)
     for left in sorted(mine.parent.glob(f"{name}.tmp-*")):
         if (left / "state.json").exists() and not mine.exists():
             os.replace(left, mine)
         elif left != mine:
             files.remove(left)
-    mine.mkdir(parents=True, exist_ok=True)
+    mine.mkdir(exist_ok=True)
     return mine
 
 
