@@ -21,7 +21,7 @@ RESULTS = HERE.parents[1] / "benchmarks" / "results" / "soak.json"
 
 def parts():
     """Their names: the files that have a `run`."""
-    return sorted(path.stem for path in HERE.glob("[a-z]*.py") if "\ndef run(folder, seed, count)" in path.read_text())
+    return sorted(path.stem for path in HERE.glob("[a-z]*.py") if "\ndef run(folder, seed, count" in path.read_text())
 
 
 def soak(name, seed, count):

@@ -4,7 +4,6 @@ Power loss is by the letter of POSIX: a file has what it had when it was last sy
 that it had when it was last synced.
 """
 
-import builtins
 import os
 import shutil
 from contextlib import ExitStack, contextmanager
@@ -66,8 +65,19 @@ class Disk:
 @contextmanager
 def on(disk):
     """All that writes below the disk's root goes by way of it."""
+    with ExitStack() as stack:
+        for place, name, own in (*_of_the_system(disk), *_of_files(disk)):
+            stack.enter_context(mock.patch.object(place, name, own))
+        try:
+            yield disk
+        finally:
+            disk.is_off = True
+            disk.close()
+
+
+def _of_the_system(disk):
+    """(module, name, what is called instead) of what Python asks of the system."""
     plain = {name: getattr(os, name) for name in ("open", "fsync", "replace", "rename", "link", "mkdir")}
-    written, copied, tensors = builtins.open, shutil.copyfile, tensor_files.write
 
     def opened(path, flags, *given, **named):
         if flags & (os.O_CREAT | os.O_WRONLY | os.O_RDWR):
@@ -79,46 +89,43 @@ def on(disk):
         plain["fsync"](handle)
         disk.synced(handle)
 
-    def moved(kind, name):
-        def move(old, new, *given, **named):
-            disk.step(kind, new)
-            return plain[name](old, new, *given, **named)
-
-        return move
-
     def mkdir(path, *given, **named):
         if not os.path.isdir(path):
             disk.step("mkdir", path)
         return plain["mkdir"](path, *given, **named)
 
-    def in_two(path, data):
+    def moved(kind, name):
+        def move(old, new, *given, **named):
+            disk.step(kind, new)
+            return plain[name](old, new, *given, **named)
+
+        return os, name, move
+
+    moves = [moved("rename", "replace"), moved("rename", "rename"), moved("link", "link")]
+    return [(os, "open", opened), (os, "fsync", fsync), (os, "mkdir", mkdir), *moves]
+
+
+def _of_files(disk):
+    """The same of what writes a whole file: half of its bytes are there when the second half fails."""
+    copied, tensors = shutil.copyfile, tensor_files.write
+
+    def written(path, data):
         disk.step("open", path)
-        with written(path, "wb") as file:
+        with open(path, "wb") as file:
             file.write(data[: len(data) // 2])
             file.flush()
             disk.step("write", path)
             file.write(data[len(data) // 2 :])
 
-    def whole(plain_write):
-        def write(*given):
-            disk.step("write", given[1] if plain_write is copied else given[0])
-            return plain_write(*given)
+    def copy(old, new):
+        disk.step("write", new)
+        return copied(old, new)
 
-        return write
+    def write_tensors(path, made):
+        disk.step("write", path)
+        tensors(path, made)
 
-    with ExitStack() as stack:
-        for place, name, own in (
-            *((os, "open", opened), (os, "fsync", fsync), (os, "mkdir", mkdir)),
-            *((os, "replace", moved("rename", "replace")), (os, "rename", moved("rename", "rename"))),
-            *((os, "link", moved("link", "link")), (files, "write", in_two)),
-            *((shutil, "copyfile", whole(copied)), (tensor_files, "write", whole(tensors))),
-        ):
-            stack.enter_context(mock.patch.object(place, name, own))
-        try:
-            yield disk
-        finally:
-            disk.is_off = True
-            disk.close()
+    return [(files, "write", written), (shutil, "copyfile", copy), (tensor_files, "write", write_tensors)]
 
 
 def put_back(left, folder):
