@@ -20,7 +20,7 @@ QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test
 # Of the families that have no file, one of each build.
 TODAY := gemma3_text,phi3,olmo2,mixtral,jamba,modernbert,mt5,whisper
 
-.PHONY: setup demo quick test check rooms bench bench-gpu
+.PHONY: setup demo quick test soak check rooms bench bench-gpu
 
 setup: $(STAMP)
 
@@ -39,6 +39,10 @@ quick: $(STAMP)
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Kills, failing writes and power losses, for an hour: what it finds goes to benchmarks/results/soak.json.
+soak: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/soak
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

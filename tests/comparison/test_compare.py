@@ -88,7 +88,7 @@ def arm(found, name):
 
 def test_results_hold_what_the_contract_says(done):
     results = json.loads((done.folder / "results.json").read_text())
-    assert results == done.results
+    assert results == {**done.results, "digest": results["digest"]}
     assert {"version", "command", "created", "versions", "machine", "model", "data", "task"} <= results.keys()
     assert {"protocol", "arms", "comparisons", "verdict", "best"} <= results.keys()
     assert results["data"]["test"]["rows"] == 32

@@ -224,7 +224,7 @@ def test_a_diverged_arm_with_broken_numbers_is_drawn_without_them():
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        ({"version": 2, "arms": [{}]}, "of version 2, and this tunescope reads version 1: use the tunescope"),
+        ({"version": 3, "arms": [{}]}, "of version 3, and this tunescope reads up to 2: use the tunescope"),
         ({"arms": [{}]}, "of version None"),
         ({"version": 1, "arms": []}, "hold no arms. Run `tunescope compare` with at least one arm"),
     ],

@@ -21,7 +21,7 @@ from tunescope.reproduce import corpus_line, corpus_table, published, run
 from tunescope.reproduce.recipe import Ask, check, find, recipes
 from tunescope.reproduce.recipes import _curve
 from tunescope.reproduce.run import command, reproduce
-from tunescope.system import machine, run_folder
+from tunescope.system import machine, run_folder, sealed_json
 from tunescope.trial.budget import count
 
 STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
@@ -359,7 +359,7 @@ def test_how_a_prompt_began_is_asked_of_the_seed_that_was_kept(tmp_path, monkeyp
         ts.save(tmp_path / "run" / "best", tuned.artifacts, model=model, tokenizer=words)
     runs = [{"seed": seed, "dev": dev} for seed, dev in ((1, 0.2), (2, 0.6), (3, 0.4))]
     results = {"version": run_folder.VERSION, "arms": [{"runs": runs}]}
-    (tmp_path / "run" / "results.json").write_text(json.dumps(results))
+    sealed_json.put(tmp_path / "run" / "results.json", results)
     attach = ts.attach
     monkeypatch.setattr(attached, "attach", lambda *given, **more: seeds.append(more["seed"]) or attach(*given, **more))
     read = recipe._read({"model": folder, "labels": list(tinyrun.WORDS)}, arm, tmp_path)

@@ -11,7 +11,7 @@ from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
 from tunescope.reproduce.show import as_json, as_text
-from tunescope.system import run_folder
+from tunescope.system import run_folder, sealed_json
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration"}
@@ -117,14 +117,14 @@ def toy(tmp_path, monkeypatch):
     for unit in Toy.units({"seeds": 2}):
         path = tmp_path / "units" / f"{run_folder.identity(unit)}.json"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps({"a": {"b": 0.25 + unit["seed"] / 2}, "seconds": 1.5}))
+        sealed_json.put(path, {"a": {"b": 0.25 + unit["seed"] / 2}, "seconds": 1.5})
     return tmp_path
 
 
 def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(toy):
     said = []
     result = run.reproduce(Ask("toy"), toy, workers=1, say=said.append)
-    assert json.loads((toy / "result.json").read_text()) == result
+    assert sealed_json.read(toy / "result.json") == result
     assert result["table"]["rows"][0]["cells"][0] == {
         "mean": 0.5,
         "interval": [0.0, 1.0],
@@ -137,6 +137,21 @@ def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(
     assert {"versions", "machine", "settings", "units", "source", "workers"} <= set(result)
     assert result["seconds_of_pieces"] == 3.0
     assert "0.500 [0.000, 1.000] (paper: .5)" in said[-1]
+
+
+def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_version_is_taken(toy, monkeypatch):
+    for path in (toy / "units").iterdir():
+        path.write_text(path.read_text().replace("0.25", "0.26"))
+    todo = []
+    monkeypatch.setattr(
+        run, "_done", lambda crew, work, pieces, what, say: todo.extend(pieces) if what == "piece" else 0
+    )
+    with pytest.raises(ts.UserError, match="is not the folder of a run"):  # for nothing was done there
+        run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
+    assert [piece[2] for piece in todo] == [{"seed": 0}]
+    todo[0][3].write_text('{"a": {"b": 0.25}}')
+    (toy / "config.json").write_text('{"version": 1}')
+    assert run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
 
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])

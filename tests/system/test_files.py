@@ -51,6 +51,11 @@ def test_tensor_files_have_the_mode_that_the_umask_says(tmp_path):
             "the disk is full",
         ),
         (OSError(errno.EROFS, "Read-only file system"), "writing is not allowed (Read-only file system)"),
+        *(
+            (OSError(number, os.strerror(number), "a.json"), f"the disk fails ({os.strerror(number)}: a.json)")
+            for number in (errno.EIO, errno.EFBIG, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+        ),
+        (RuntimeError("I/O error: Input/output error (os error 5)"), "the disk fails (Input/output error)"),
     ],
 )
 def test_a_disk_that_takes_nothing_is_one_line_with_the_way_on(tmp_path, problem, reason):
@@ -59,9 +64,19 @@ def test_a_disk_that_takes_nothing_is_one_line_with_the_way_on(tmp_path, problem
         raise problem
 
 
-def test_other_errors_pass_the_disk_by():
-    with pytest.raises(OSError, match="Bad"), files.disk_errors_named("runs/a"):
-        raise OSError(errno.EBADF, "Bad file descriptor")
+@pytest.mark.parametrize(
+    "problem",
+    [
+        OSError(errno.EBADF, "Bad file descriptor"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
+        socket.gaierror(-2, "Name or service not known"),
+        OSError("no model of that name"),  # as transformers raises it
+    ],
+)
+def test_other_errors_pass_the_disk_by(problem):
+    with pytest.raises(OSError, match=re.escape(str(problem))), files.disk_errors_named("runs/a"):
+        raise problem
 
 
 @pytest.mark.parametrize(
@@ -229,12 +244,25 @@ def test_the_lock_needs_no_lock_of_the_kernel(tmp_path, monkeypatch, problem):
 
 
 def test_a_torn_lock_is_not_guessed_at(tmp_path):
-    (tmp_path / "LOCK").write_text("")
+    (tmp_path / "LOCK").write_text("{")
     with (
         pytest.raises(UserError, match=r"is in use; wait, or if no tunescope is running there type"),
         locked(tmp_path),
     ):
         raise AssertionError
+
+
+def test_what_a_kill_left_empty_is_taken_over_once_it_has_been_so_for_long(tmp_path):
+    marker, said = tmp_path / "LOCK.marker", []
+    (tmp_path / "LOCK").touch()
+    marker.touch()  # whoever makes it writes its name there at once: it may be about to
+    with pytest.raises(UserError, match="is in use; wait, or if no tunescope"), locked(tmp_path):
+        raise AssertionError
+    os.utime(marker, (0, 0))
+    with locked(tmp_path, said.append):
+        assert json.loads((tmp_path / "LOCK").read_text())["pid"] == os.getpid() and marker.read_text()
+    assert said == [f"{tmp_path} was left by a process that had not yet said which it is; taking over."]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_lock_is_gone_after_an_error(tmp_path):

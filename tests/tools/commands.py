@@ -9,13 +9,14 @@ from tunescope.cli import app
 def call(monkeypatch, capsys, *words):
     """(exit code, stdout, stderr) of a command in this process."""
     monkeypatch.setattr(sys, "argv", ["tunescope", *map(str, words)])
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         app.main()
         code = 0
     except SystemExit as ended:
         code = ended.code
     finally:
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     out, err = capsys.readouterr()
     return code, out, err

@@ -87,7 +87,7 @@ def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:
     except FileNotFoundError as error:
         raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
     except OSError as problem:
-        raise UserError(f"{path / TENSORS} cannot be read ({problem.strerror or problem}): it is damaged.") from None
+        raise UserError(f"{path / TENSORS} cannot be read ({problem.strerror or problem}): it is damaged.") from problem
     except (KeyError, TypeError, AttributeError, SafetensorError) as problem:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
 
@@ -104,7 +104,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     except NotADirectoryError:
         raise UserError(f"{path} is no saved artifact, which is a folder: it is a file.") from None
     except OSError as problem:
-        raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from None
+        raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from problem
     except (ValueError, RecursionError):
         raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
     except (KeyError, TypeError) as problem:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.cli import artifacts, comparisons, listings, studies
+from tunescope.cli import artifacts, comparisons, fault, listings, studies
 from tunescope.errors import UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -47,7 +47,10 @@ for verb in app:
 
 
 def main() -> None:
-    """Run the command line; the exit code is 0, 2 for what the user can mend, 130 for Ctrl-C, 143 for a kill."""
+    """Run the command line.
+
+    The exit code is 0, 2 for what the user can mend, 70 for a fault of ours, 130 for Ctrl-C, 143 for a kill.
+    """
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -58,11 +61,29 @@ def main() -> None:
     except (UserError, CycloptsError) as problem:
         _fail(problem)
     except KeyboardInterrupt as problem:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another would only show where this one was
         print(f"\n{str(problem) or 'stopped'}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception as problem:
+        _fail_unforeseen(problem)
+
+
+def _fail_unforeseen(problem: Exception) -> NoReturn:
+    """What no verb has foreseen: a disk that fails, or a fault of ours, which is told in a file."""
+    from tunescope.report.text import visible
+    from tunescope.system.files import disk_problem
+
+    reason = disk_problem(problem)
+    if reason is not None:
+        _fail(UserError(f"{reason}; mend that, then type the same command again."))
+    kept = fault.keep(problem, sys.argv[1:])
+    what = visible(" ".join(f"{type(problem).__name__}: {problem}".split())[: fault.LONGEST])
+    send = f"Please look through {kept} and send it in" if kept else "Please send in what stands above"
+    print(f"error: this is a fault of tunescope, and not of what you gave ({what}). {send}.", file=sys.stderr)
+    sys.exit(70)
 
 
 def _fail(problem: Exception) -> NoReturn:

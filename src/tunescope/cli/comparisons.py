@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
+from tunescope.errors import UserError
 from tunescope.system.forkserver import begin
 
 PRELOAD = "tunescope.comparison.preload"
@@ -102,8 +103,13 @@ def report(run: str, /) -> None:
     from tunescope.system import run_folder
 
     results = run_folder.read_results(Path(run))
-    page.write(results, Path(run) / "report.html")
     print_run(Path(run), results)
+    try:
+        page.write(results, Path(run) / "report.html")
+    except OSError as problem:  # an archive is for reading
+        raise UserError(
+            f"{run}/report.html cannot be written ({problem.strerror or problem}); it is as it was."
+        ) from problem
 
 
 def _workers(model: str) -> int:

@@ -115,6 +115,7 @@ def anchors(
     """
     from tunescope.probes.anchors import study
     from tunescope.report import findings_page as page
+    from tunescope.system import files
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
@@ -123,7 +124,8 @@ def anchors(
     place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
     command = command_line()
     heading = f"Demonstrations on {found.facts['model']}"
-    written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
+    with files.disk_errors_named(place, files.SAME_COMMAND):
+        written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
     print_findings(found.findings, written)
 
 
@@ -157,6 +159,7 @@ def search(
     from tunescope.report import findings_page as page
     from tunescope.report.text import clean
     from tunescope.search import findings, study
+    from tunescope.system import files
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(dev=dev, test=test, seeds=seeds), task)
@@ -167,7 +170,8 @@ def search(
     found, facts = findings.findings(results), findings.facts(results)
     heading = f"Prompts for {facts['model']}"
     written = page.page(list(found.values()), facts, (), command, heading)
-    (place / "report.html").write_text(written, encoding="utf-8")
+    with files.disk_errors_named(place, files.SAME_COMMAND):
+        files.put(place / "report.html", written.encode())
     print_findings(found, place / "report.html")
     if (place / "prompts").exists():
         print(f"prompts: {place / 'prompts'}")

@@ -17,7 +17,7 @@ from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, run_folder
+from tunescope.system import files, machine, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.tasks.make import USUAL, task_json
 from tunescope.trial.as_read import as_read, check_folder
@@ -192,7 +192,7 @@ def run(
 def finish(folder: Path, results: dict[str, Any]) -> None:
     """The verdict, results.json and the page."""
     results["verdict"] = decide(results)
-    files.put_json(folder / "results.json", results)
+    sealed_json.put(folder / "results.json", results)
     report.write(results, folder / "report.html")
 
 

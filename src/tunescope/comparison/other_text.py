@@ -18,7 +18,7 @@ from tunescope.attachment.tuned import Tuned
 from tunescope.comparison.job import Job
 from tunescope.data.general_text import general_text
 from tunescope.errors import UserError
-from tunescope.system import files, run_folder
+from tunescope.system import files, run_folder, sealed_json
 from tunescope.tasks.answers.own_loss import LOSSES, window_losses
 from tunescope.tasks.prompts.templates import Ids, edges
 from tunescope.tasks.windows import Windows, cut
@@ -93,9 +93,11 @@ def measured(bench: Bench, todo: Job, folder: Path) -> Json | None:
         except OutOfMemory as problem:
             return _none(f"out of memory: {problem}")  # it may go well another time
         except Exception as problem:
+            if files.disk_problem(problem):
+                raise
             return _none(f"{type(problem).__name__}: {problem}")
         with files.disk_errors_named(folder):
-            files.put_json(run_folder.folder(folder, todo.id) / FILE, {"of": _of(asked), **found})
+            sealed_json.put(run_folder.folder(folder, todo.id) / FILE, {"of": _of(asked), **found})
     return {name: value for name, value in found.items() if name != "of"}
 
 

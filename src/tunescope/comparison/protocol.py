@@ -1,19 +1,18 @@
 """The protocol, the same for every arm: try its learning rates at one seed, choose on dev, then all seeds on test."""
 
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.comparison import arms, examples, halving, shared_passes
+from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
 from tunescope.comparison.workers import OnDone, OnProgress, runner
 from tunescope.errors import UserError
-from tunescope.report.verdict.remarks import remarks
+from tunescope.report.verdict.remarks import rate_remarks, remarks
 from tunescope.system import files, run_folder
 from tunescope.trial.arm import Arm, Ready, seeds_of
 from tunescope.trial.bench import Bench
@@ -57,6 +56,7 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
         for entry in entries:
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
+        run_folder.drop_damaged(folder, shown.say)
         run_folder.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
         with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
             trials = _distinct(todo for entry in entries for todo in entry.trials)
@@ -210,7 +210,7 @@ def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     lost = [one for one in found if one["status"] != "done"]
     if lost:
         _fail(standing, lost[0])
-    standing.remarks = remarks(standing.runs)
+    standing.remarks = [*(rate_remarks(standing.trials) if not lost else []), *remarks(standing.runs)]
     texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
     if texts:
         standing.remarks.append(f"found: {' | '.join(texts)}")
@@ -243,17 +243,16 @@ def _drop_losers(folder: Path, entry: Entry) -> None:
 
 
 def keep_best(folder: Path, best: Standing) -> bool:
-    """Copy the artifact of the best arm's best run to RUN/best; False where the best arm has nothing to keep."""
+    """Copy the artifact of the best arm's best run to RUN/best; False where the best arm has nothing to keep.
+
+    Raises UserError for an artifact that is damaged; what was in RUN/best then stays.
+    """
     chosen = max(best.runs, key=lambda one: one["dev"])
-    source, target = run_folder.folder(folder, chosen["id"]) / "artifact", folder / "best"
+    source, target = saved_artifact.place(folder, chosen["id"]), folder / "best"
     if not source.exists():
         files.remove(target)
         return False
-    beside = folder / "best.tmp"
-    files.remove(beside)
-    shutil.copytree(source, beside)
-    files.remove(target)
-    files.put_folder(beside, target)
+    saved_artifact.copy(source, target, f"type: tunescope resume {folder}")
     return True
 
 

@@ -13,14 +13,14 @@ import torch
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.tuned import Bare, Tuned
-from tunescope.comparison import examples, inside_attention, other_text, score
+from tunescope.comparison import examples, inside_attention, other_text, saved_artifact, score
 from tunescope.comparison.arms import passes
 from tunescope.comparison.job import Job
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Spec
 from tunescope.search.apply import made, with_found
 from tunescope.search.search import Found
-from tunescope.system import files, run_folder
+from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.machine import memory_meter
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
@@ -45,16 +45,16 @@ SAVE_EVERY = 30.0  # seconds between saved states of a run; a quick run saves no
 
 
 def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
-    """What was found, read from the folder if it was found before.
+    """What was found, read from the folder if it was found before and is whole.
 
     A diverged run is a finding and is kept. Refused, out of memory and failed may go well another time: they are
     told, and tried again by the next `resume`.
 
     Raises:
-        UserError: a file of the run is damaged, or the disk takes nothing more.
+        UserError: the disk fails.
     """
     bench = bench.at(todo.seed)
-    result = run_folder.finished(folder, todo.id)
+    result = before(todo, folder)
     if result is None:
         with files.disk_errors_named(folder):
             work = run_folder.working(folder, todo.id)
@@ -72,13 +72,21 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
         if "stats" not in tested:
             return tested
         with files.disk_errors_named(folder):
-            files.put_json(run_folder.folder(folder, todo.id) / "test.json", tested)
+            sealed_json.put(run_folder.folder(folder, todo.id) / "test.json", tested)
     return result | tested | {"forgetting": other_text.measured(bench, todo, folder)}
+
+
+def before(todo: Job, folder: Path) -> Outcome | None:
+    """What was found before; None too where a chosen run's artifact is damaged or gone, so that it is made again."""
+    result = run_folder.finished(folder, todo.id)
+    if result is None or not todo.test or result["status"] != "done":
+        return result
+    return result if saved_artifact.is_whole(saved_artifact.place(folder, todo.id), result) else None
 
 
 def is_known(bench: Bench, folder: Path, todo: Job) -> bool:
     """Whether `run` would only read what was found before."""
-    result = run_folder.finished(folder, todo.id)
+    result = before(todo, folder)
     if result is None or result["status"] != "done" or not todo.test:
         return result is not None
     tested = run_folder.finished(folder, todo.id, "test.json") is not None
@@ -95,6 +103,8 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
     except files.DiskError:
         raise
     except UserError as problem:
+        if isinstance(problem.__cause__, OSError) and files.disk_problem(problem.__cause__):
+            raise problem.__cause__ from None  # an artifact that the disk did not give is not refused
         return stopped(todo, "refused", problem)
     except Exception as problem:
         path = folder / "arms" / f"{todo.id}.error.txt"
@@ -134,6 +144,7 @@ def concluded(bench: Bench, todo: Job, work: Path, tuned: Tuned, state: State, m
     dev = state.best_score if todo.scored else None
     return _done(todo, dev, state.step, state.seconds, memory, state.curve) | {
         "best_step": state.best_step,
+        **saved_artifact.kept(work),
         "cut": cut,
         "demonstrations": demonstrations,
     }
@@ -147,7 +158,7 @@ def _untrained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
         demonstrations = _save(bench, todo, work, tuned)
         cut = score.cut(bench, todo, tuned, "dev")
     found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
-    return found | {"best_step": 0, "cut": cut, "demonstrations": demonstrations}
+    return found | {"best_step": 0, "cut": cut, "demonstrations": demonstrations} | saved_artifact.kept(work)
 
 
 def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
@@ -161,16 +172,18 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
             _save(own, todo, work, tuned)
         cut = score.cut(own, todo, tuned, "dev")
     kept = asdict(replace(found, words=dict(found.words), trace=()))
-    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | {"best_step": 0, "cut": cut, "found": kept}
+    known = {"best_step": 0, "cut": cut, "found": kept} | saved_artifact.kept(work)
+    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | known
 
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
     from tunescope.attachment.artifact_folder import load
 
-    saved = run_folder.folder(folder, todo.id) / "artifact"
+    saved = saved_artifact.place(folder, todo.id)
     if todo.arm.search is not None:
-        bench = with_found(bench, Found(**files.read_json(saved.parent / "result.json")["found"]))
+        found_before = sealed_json.read(saved.parent / "result.json", may_lack=run_folder.is_unsealed(folder))
+        bench = with_found(bench, Found(**found_before["found"]))
     with attached(bench, todo, load(saved) if saved.exists() else ()) as tuned:
         found = score.score(bench, todo, tuned, "test")
         cut = score.cut(bench, todo, tuned, "test")

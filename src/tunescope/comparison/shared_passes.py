@@ -68,7 +68,7 @@ def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dic
 
     What could not be trained together is trained alone; its outcome then says why under "apart".
     """
-    left = [todo for todo in jobs if run_folder.finished(folder, todo.id) is None]
+    left = [todo for todo in jobs if run_arm.before(todo, folder) is None]
     with _caught() as problems:
         if len(left) > 1:
             _train(bench, left, folder, report)
@@ -106,6 +106,8 @@ def _caught() -> Iterator[list[str]]:
     except files.DiskError:
         raise
     except Exception as problem:
+        if files.disk_problem(problem):
+            raise
         problems.append(str(problem) or type(problem).__name__)
 
 

@@ -16,7 +16,7 @@ from tunescope.errors import UserError
 from tunescope.methods.text_form import show
 from tunescope.report.card import CardFacts, card
 from tunescope.report.text import clean, has_secret, paths, strings
-from tunescope.system import files
+from tunescope.system import files, run_folder
 
 FILES = (MANIFEST, TENSORS)
 
@@ -148,7 +148,7 @@ def _results(folder: Path) -> dict[str, Any] | None:
     place = folder.resolve().parent / "results.json"
     if not place.exists():
         return None
-    results = files.read_json(place)
+    results = run_folder.read_results(place.parent)
     return results if (results.get("best") or {}).get("path") == folder.resolve().name else None
 
 

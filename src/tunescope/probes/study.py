@@ -78,7 +78,7 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
         **machine.versions(),
     }
     folder = Path(request.out) if request.out else Path("runs") / f"probe-{request.probe}"
-    with files.disk_errors_named(folder):
+    with files.disk_errors_named(folder, files.SAME_COMMAND):
         return finding, findings_page.write(finding, folder, facts, texts, request.command)
 
 

@@ -93,18 +93,18 @@ def write_all(
     heading: str = "",
 ) -> Path:
     """NAME.html, FINDING.json for each and picture-N.svg in the folder, in the place of earlier ones; the page."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("picture-*.svg"):
+    files.make_folder(folder)
+    for old in (*folder.glob("picture-*.svg*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
         old.unlink()
     pictures = [picture for finding in findings.values() for picture in finding.pictures]
     for index, picture in enumerate(pictures, 1):
-        (folder / f"picture-{index}.svg").write_text(standalone(draw(picture)), encoding="utf-8")
+        files.put(folder / f"picture-{index}.svg", standalone(draw(picture)).encode())
     for own, finding in findings.items():
         numbers = _as_json(finding, facts, texts, command)
         written = json.dumps(files.finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
-        (folder / f"{own}.json").write_text(written.encode("utf-8", "replace").decode("utf-8"), encoding="utf-8")
+        files.put(folder / f"{own}.json", written.encode("utf-8", "replace"))
     path = folder / f"{name}.html"
-    path.write_text(page(list(findings.values()), facts, texts, command, heading), encoding="utf-8")
+    files.put(path, page(list(findings.values()), facts, texts, command, heading).encode())
     return path
 
 

@@ -16,6 +16,7 @@ from tunescope.report import charts, pictures, text
 from tunescope.report.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report.outputs import outputs
 from tunescope.report.view import View, view
+from tunescope.system import files as whole
 
 
 def write(results: dict[str, Any], path: str | Path) -> Path:
@@ -25,7 +26,8 @@ def write(results: dict[str, Any], path: str | Path) -> Path:
         UserError: the results are of another version or have no arms.
     """
     path = Path(path)
-    path.write_text(html(results), encoding="utf-8")
+    written = html(results)
+    whole.put(path, written.encode())
     return path
 
 

@@ -17,7 +17,7 @@ from tunescope.report.verdict import edges
 from tunescope.reproduce import published
 from tunescope.reproduce.corpus_table import parts
 from tunescope.reproduce.recipe import Found, Settings
-from tunescope.system import files, run_folder
+from tunescope.system import files, run_folder, sealed_json
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.train.settings import Settings as Training
@@ -237,5 +237,6 @@ def _written(given: Parts, folder: Path) -> dict[str, str]:
 def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
     if metric in run["test"]:
         return float(run["test"][metric])
-    told = files.read_json(run_folder.folder(folder / "run", run["id"]) / "test.json")
+    place = folder / "run"
+    told = sealed_json.read(run_folder.folder(place, run["id"]) / "test.json", may_lack=run_folder.is_unsealed(place))
     return float(aggregate(metric, told["also"][metric])[metric])

@@ -8,7 +8,7 @@ from tunescope.report import recipe_page
 from tunescope.report.cells import Table
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.show import ours
-from tunescope.system import files, run_folder
+from tunescope.system import run_folder
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, P
 
 def _together(lines: list[tuple[str, Path]]) -> Json | None:
     """What the lines wrote for the same rows, as if each were an arm of one comparison."""
-    told = [(name, files.read_json(folder / "results.json").get("examples")) for name, folder in lines]
+    told = [(name, run_folder.read_results(folder).get("examples")) for name, folder in lines]
     wrote = [(name, one) for name, one in told if one and one["rows"]]
     if not wrote:
         return None

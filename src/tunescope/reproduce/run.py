@@ -20,7 +20,7 @@ from tunescope.reproduce import page
 from tunescope.reproduce.inputs import portable
 from tunescope.reproduce.recipe import Ask, Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
-from tunescope.system import files, run_folder
+from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.crew import KILLED, Crew, crew
 from tunescope.system.lock import locked
 
@@ -58,7 +58,7 @@ def _held(ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int,
     for measure in ("seconds", "cpu_seconds"):
         result[f"{measure}_of_pieces"] = round(sum(outcome.get(measure, 0.0) for _, outcome in found), 1)
     result["seconds_of_this_go"] = round(time.monotonic() - started, 1)
-    files.put_json(out / "result.json", result)
+    sealed_json.put(out / "result.json", result)
     for name, drawn in table.pictures.items():
         files.put(out / name, standalone(drawn).encode())
     files.put(out / "report.html", page.page(result, settings, table, found, out).encode())
@@ -69,15 +69,18 @@ def _held(ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int,
 def _found(name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say) -> Found:
     units = recipe.units(settings)
     paths = [out / "units" / f"{run_folder.identity(unit)}.json" for unit in units]
-    (out / "units").mkdir(exist_ok=True)
-    missing = [i for i, path in enumerate(paths) if not path.exists()]
+    files.make_folder(out / "units")
+    missing = [i for i, path in enumerate(paths) if run_folder.kept(out, path) is None]
+    for i in missing:
+        files.remove(paths[i])  # it is damaged, if it is there
     if missing:
         with crew(workers, multiprocessing.get_context("spawn"), _single) as at_work:
             _done(at_work, _world, [(world,) for world in recipe.worlds(settings)], "world", say)
             pieces = [(name, settings, units[i], paths[i]) for i in missing]
             _done(at_work, _unit, pieces, "piece", say)
     kept = [path if path.exists() else _passing(path) for path in paths]
-    return [(unit, files.read_json(path)) for unit, path in zip(units, kept, strict=True)]
+    may_lack = run_folder.is_unsealed(out)
+    return [(unit, sealed_json.read(path, may_lack=may_lack)) for unit, path in zip(units, kept, strict=True)]
 
 
 def _passing(path: Path) -> Path:
@@ -130,7 +133,7 @@ def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> st
     outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
     lasts = outcome.get("status", "done") in LASTING
     files.remove(_passing(path))  # of an earlier go
-    files.put_json(path if lasts else _passing(path), outcome)
+    sealed_json.put(path if lasts else _passing(path), outcome)
     return f"{_came_of(unit, outcome)} ({outcome['seconds']:.0f} s)"
 
 

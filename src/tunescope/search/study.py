@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import __version__
-from tunescope.attachment.artifact_folder import save
+from tunescope.attachment.artifact_folder import load, save
 from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import Text
@@ -26,7 +26,7 @@ from tunescope.search.objective import check_answers
 from tunescope.search.search import Found, Say, Search
 from tunescope.search.transfer import Source, carried
 from tunescope.search.without_words import open_unworded
-from tunescope.system import files, machine, run_folder
+from tunescope.system import files, machine, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
@@ -83,7 +83,10 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
         bare = {} if stand_in else {request.plan.seeds[0]: stats_of(bench, "")}
         run_folder.sweep(folder, ())
         run_folder.write_config(folder, config)
-        found = [_search(bench, one, request, folder, say) for one in chosen]
+        found: list[Json] = []
+        for one in chosen:
+            first = 1 + sum(saved(other["runs"]) for other in found)
+            found.append(_search(bench, one, request, folder, first, say))
         if all(one["status"] == "refused" for one in found):
             raise UserError(f"every search was refused; {found[0]['name']}: {found[0]['reason']}")
         results = _facts(bench, request, command) | {
@@ -91,7 +94,7 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
             "searches": [one | _against(bench, one, bare) for one in found],
             "transfer": [carried(request.plan, target, found, source, say) for target in request.transfer_to],
         }
-        files.put_json(folder / "results.json", files.finite(results))
+        sealed_json.put(folder / "results.json", files.finite(results))
     return results
 
 
@@ -102,27 +105,29 @@ def _check_folder(request: SearchRequest, folder: Path) -> Json:
     others = [path for path in folder.iterdir() if not path.name.startswith(("LOCK", "config.json.tmp-"))]
     if others and not (folder / "config.json").exists():
         raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
-    if (folder / "results.json").exists():
+    if (folder / "report.html").exists() and run_folder.kept(folder, folder / "results.json") is not None:
         raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")
     run_folder.check_config(folder, config)
     return config
 
 
-def _search(bench: Bench, one: Search, request: SearchRequest, folder: Path, say: Say) -> Json:
-    """One search at every seed; refused where one of them is."""
+def _search(bench: Bench, one: Search, request: SearchRequest, folder: Path, first: int, say: Say) -> Json:
+    """One search at every seed; refused where one of them is. first: the number of the first prompt that it keeps."""
     name = named(one)
-    runs = []
+    runs: list[Json] = []
     try:
         for seed in request.plan.seeds:
+            place = first + saved(runs)
             kept = folder / "seeds" / f"{_identity(bench, one, request.passes, seed)}.json"
-            if kept.exists():
-                runs.append(files.read_json(kept))
+            before = run_folder.kept(folder, kept)
+            if before is not None and _prompt_is_kept(before, folder):
+                runs.append(before)
                 say(f"{name}, seed {seed}: found before, dev {runs[-1]['found']['dev']:.3f}: {runs[-1]['shown']}")
                 continue
             found = one.search(bench, request.passes, seed, _under(f"{name}, seed {seed}", say))
-            runs.append(_run(bench, one, found, seed, folder))
-            kept.parent.mkdir(exist_ok=True)
-            files.put_json(kept, files.finite(runs[-1]))
+            runs.append(_run(bench, one, found, seed, folder / "prompts" / f"{name_of(type(one))}-{place}"))
+            files.make_folder(kept.parent)
+            sealed_json.put(kept, files.finite(runs[-1]))
             say(f"{name}, seed {seed}: {found.passes} passes, dev {found.dev:.3f}: {runs[-1]['shown']}")
     except UserError as problem:
         say(f"{name} is refused: {problem}")
@@ -146,7 +151,23 @@ def _under(name: str, say: Say) -> Say:
     return lambda line: say(f"  {name}: {line}")
 
 
-def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Json:
+def _prompt_is_kept(run: Json, folder: Path) -> bool:
+    """Whether the prompt that a run names lies there whole; a run without one needs none."""
+    if run["artifact"] is None:
+        return True
+    try:
+        (prompt,) = load(folder / run["artifact"])
+    except UserError:
+        return False
+    return bool(getattr(prompt.spec, "text", None) == run["found"]["text"])
+
+
+def saved(runs: Sequence[Json]) -> int:
+    """How many of them left a prompt in the folder."""
+    return sum(one["artifact"] is not None for one in runs)
+
+
+def _run(bench: Bench, one: Search, found: Found, seed: int, place: Path) -> Json:
     """What was found, its test rows, and where it lies."""
     own = with_found(bench, found)
     stats_found = stats_of(own, found.text)
@@ -154,12 +175,12 @@ def _run(bench: Bench, one: Search, found: Found, seed: int, folder: Path) -> Js
     kept |= {"test": scores.aggregate(own.task.metric, stats_found), "artifact": None, "arm": None}
     kept["shown"] = shown(found, bench.task)
     if found.text:
-        place = f"prompts/{name_of(type(one))}-{len(list(folder.glob('prompts/*'))) + 1}"
         about = {"search": named(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
         artifact = made(own, found.text)
         assert artifact is not None
-        save(folder / place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
-        kept |= {"artifact": place, "arm": shown_arm((Text(text=found.text),))}
+        files.remove(place)  # a go that was killed had saved it, and kept no more
+        save(place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
+        kept |= {"artifact": f"prompts/{place.name}", "arm": shown_arm((Text(text=found.text),))}
     return kept
 
 

@@ -20,6 +20,7 @@ from queue import Empty
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.system.interrupts import children_spared
 
 KILLED = "its process was killed twice, most likely for want of memory; try fewer --workers"
 
@@ -101,10 +102,11 @@ class Crew:
                 return worker, worker.pool.submit(_done, work, piece)
             except BrokenProcessPool:
                 self._drop(worker)
-        events = self.context.Queue()
-        worker = Worker(ProcessPoolExecutor(1, self.context, _begin, (events, self.start, self.given)), events)
-        self.team.append(worker)
-        return worker, worker.pool.submit(_done, work, piece)
+        with children_spared():
+            events = self.context.Queue()
+            worker = Worker(ProcessPoolExecutor(1, self.context, _begin, (events, self.start, self.given)), events)
+            self.team.append(worker)
+            return worker, worker.pool.submit(_done, work, piece)
 
     def _drop(self, worker: Worker) -> None:
         self.team.remove(worker)

@@ -1,6 +1,6 @@
 """Files that are whole or absent: write beside, sync, rename, sync the folder.
 
-Everything a run writes goes through `write`, `sync` and `rename` below, so a test can fail the n-th of them.
+Everything a run writes goes through `write`, `copy`, `sync` and `rename` below, so a test can fail the n-th of them.
 """
 
 import errno
@@ -8,28 +8,42 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
 
 SAME_COMMAND = "type the same command again"
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # of a name that a folder is to have
+FULL = (errno.ENOSPC, errno.EDQUOT)
+FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
+# What is a fault of the program, of memory or of the network: no other disk would help.
+NOT_DISK = (errno.EBADF, errno.EINTR, errno.EAGAIN, errno.ENOMEM)
 
 
 class DiskError(UserError):
-    """The disk takes nothing more; the whole run stops."""
+    """The disk fails; the whole run stops."""
 
     def __str__(self) -> str:
         return "".join(map(str, self.args))
 
 
+class Damaged(UserError):  # noqa: N818
+    """A file does not hold what tunescope wrote there."""
+
+
 def write(path: Path, data: bytes) -> None:
     with open(path, "wb") as file:
         file.write(data)
+
+
+def copy(old: Path, new: Path) -> None:
+    shutil.copyfile(old, new)
 
 
 def sync(path: Path) -> None:
@@ -64,7 +78,7 @@ def put_made(path: Path, make: Callable[[Path], None]) -> None:
 
 def put_json(path: Path, value: object) -> None:
     """Sorted keys and no NaN: the same value gives the same bytes, and any reader takes them."""
-    put(path, _text(value, "\n").encode() + b"\n")
+    put(path, as_text(value).encode() + b"\n")
 
 
 def finite(value: Any) -> Any:
@@ -78,13 +92,55 @@ def finite(value: Any) -> Any:
     return value
 
 
-def put_folder(beside: Path, path: Path) -> None:
+def put_folder(made: Path, path: Path) -> None:
     """Move a finished folder to its name; its files are synced first, the parent last."""
-    for file in sorted(beside.rglob("*")):
-        sync(file)
-    sync(beside)
-    rename(beside, path)
+    _sync_all(made)
+    rename(made, path)
     sync(path.parent)
+
+
+def put_first(made: Path, path: Path) -> None:
+    """`put_folder` where another process may make the same folder: the first one's stays."""
+    try:
+        put_folder(made, path)
+    except OSError as problem:
+        if problem.errno not in TAKEN:
+            raise
+    finally:
+        remove(made)
+
+
+def replace_folder(made: Path, path: Path) -> None:
+    """`put_folder` where a folder may have the name: it is put aside, and goes when the new one is in its place."""
+    _sync_all(made)
+    old = beside(path) if os.path.lexists(path) else None
+    if old:
+        rename(path, old)
+    try:
+        rename(made, path)
+    except BaseException:
+        if old:
+            os.replace(old, path)
+        raise
+    sync(path.parent)
+    if old:
+        remove(old)
+
+
+def _sync_all(folder: Path) -> None:
+    for file in sorted(folder.rglob("*")):
+        sync(file)
+    sync(folder)
+
+
+def make_folder(path: Path) -> None:
+    """`path` is a folder, and those above it are, also after a power cut."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    with suppress(PermissionError):  # a folder that may be passed through, and not listed
+        sync(path.parent)
 
 
 def beside(path: Path) -> Path:
@@ -98,7 +154,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     Raises UserError where somebody else took that name meanwhile.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     made = beside(path)
     made.mkdir()
     try:
@@ -112,7 +168,7 @@ def _named(made: Path, path: Path) -> None:
     try:
         put_folder(made, path)
     except OSError as problem:
-        if problem.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+        if problem.errno not in TAKEN:
             raise
         raise UserError(f"{path} was made by somebody else meanwhile, and is left as it is.") from problem
 
@@ -129,15 +185,17 @@ def errors_told(out: str | Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a file that tunescope wrote; a torn or foreign file is refused by name."""
+    """The object in a file that tunescope wrote; Damaged, by name, for a torn or foreign one."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: {path.parent} is not the folder of a run.") from None
-    except (ValueError, OSError, RecursionError) as problem:
-        raise UserError(f"{path} cannot be read ({problem}); remove it to have it made again.") from None
+    except OSError as problem:
+        raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from problem
+    except (ValueError, RecursionError) as problem:
+        raise Damaged(f"{path} cannot be read ({problem}); remove it to have it made again.") from None
     if not isinstance(value, dict):
-        raise UserError(f"{path} does not hold an object; remove it to have it made again.")
+        raise Damaged(f"{path} does not hold an object; remove it to have it made again.")
     return value
 
 
@@ -156,11 +214,11 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def disk_errors_named(run: Path, go_on: str = "") -> Iterator[None]:
-    """A full or forbidden disk becomes one line that says how to go on; of several around one another the outermost."""
+    """What the disk refuses becomes one line that says how to go on; of several around one another the outermost."""
     try:
         yield
     except Exception as problem:
-        reason = _disk_problem(problem)
+        reason = disk_problem(problem)
         if reason is None:
             raise
         how = go_on or f"type: tunescope resume {run}"
@@ -169,15 +227,35 @@ def disk_errors_named(run: Path, go_on: str = "") -> Iterator[None]:
         ) from problem
 
 
-def _disk_problem(problem: Exception) -> str | None:
+def disk_problem(problem: Exception) -> str | None:
+    """What is wrong with the disk, in words; None for any other problem, such as one of the network."""
     if isinstance(problem, DiskError):
         return str(problem.args[0])
-    number = problem.errno if isinstance(problem, OSError) else None
-    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(problem):
+    number = _number(problem)
+    if number is None:
+        return None
+    if number in FULL:
         return "the disk is full"
-    if number in (errno.EROFS, errno.EACCES, errno.EPERM):
+    if number in FORBIDDEN:
         return f"writing is not allowed ({os.strerror(number)})"
-    return None
+    name = getattr(problem, "filename", None)
+    return f"the disk fails ({os.strerror(number)}{f': {name}' if name else ''})"
+
+
+def _number(problem: Exception) -> int | None:
+    """The system's number of a disk's error. safetensors tells it in words, and subclasses elsewhere are networks'."""
+    if isinstance(problem, OSError):
+        is_plain = type(problem).__module__ == "builtins" and not isinstance(problem, ConnectionError | TimeoutError)
+        number = problem.errno if is_plain else None
+    else:
+        told = re.search(r"\(os error (\d+)\)", str(problem)) if not isinstance(problem, UserError) else None
+        number = int(told[1]) if told else errno.ENOSPC if "No space left on device" in str(problem) else None
+    return None if number in NOT_DISK else number
+
+
+def as_text(value: object) -> str:
+    """JSON as it is written."""
+    return _text(value, "\n")
 
 
 def _text(value: object, line: str) -> str:

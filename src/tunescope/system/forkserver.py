@@ -16,6 +16,8 @@ from functools import cache
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
+from tunescope.system.interrupts import children_spared
+
 GPUS = ("/dev/nvidiactl", "/dev/kfd")  # what has asked for one cannot be forked, and imports ask
 OBJECTS = 50_000
 
@@ -41,7 +43,8 @@ def begin(model: str, workers: int, preload: str) -> None:
     if wanted and context(preload).get_start_method() == "forkserver":
         from multiprocessing.forkserver import ensure_running
 
-        ensure_running()
+        with children_spared():
+            ensure_running()
 
 
 def calm() -> None:

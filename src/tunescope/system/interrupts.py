@@ -1,4 +1,6 @@
-"""Ctrl-C and a kill that wait: an exception raised within a `__del__` is printed by Python and lost."""
+"""Ctrl-C and a kill that wait, for an exception raised within a `__del__` is printed by Python and lost; and processes
+that Ctrl-C does not reach, for each would print where it was.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +38,22 @@ def interrupts_held() -> Iterator[None]:
             signal.signal(number, handler)
         for number, frame in came.items():
             before[number](number, frame)
+
+
+@contextmanager
+def children_spared() -> Iterator[None]:
+    """Processes that are begun within never hear Ctrl-C, which is the parent's to hear; a kill ends them as any other.
+
+    It is blocked there from their first instruction, for Python takes a while to come to a line that could ignore it.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # it unblocks Ctrl-C here when it has begun
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

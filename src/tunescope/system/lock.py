@@ -15,6 +15,7 @@ from tunescope.errors import UserError
 from tunescope.system import files
 
 MARKER = "LOCK.marker"
+EMPTY_FOR = 5.0  # seconds
 PATIENCE = 0.3  # seconds: where a file system cannot exchange two names, a dead marker goes in one try of several
 
 
@@ -23,18 +24,19 @@ def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
     """Hold `folder`/LOCK; raises UserError naming the process that holds it, or the file in its place.
 
     A new folder left empty goes again.
-    The lock of a process that is gone from this host is taken over, with a line. Of another host nothing can
-    be known, so that lock is left to a person.
+    The lock of a process that is gone from this host is taken over, with a line, and so is an empty one, which a kill
+    left between making the file and writing it. Of another host nothing can be known, so that lock is left to a person.
 
     LOCK.marker is filelock's and decides; LOCK says who that is. The marker is a file that exists, not a lock of
     the kernel, for those may be missing or hold for one host alone on network file systems.
     """
     lock, is_new = folder / "LOCK", not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.make_folder(folder)
     except (FileExistsError, NotADirectoryError):
         raise UserError(f"{folder} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
     marker = SoftFileLock(folder / MARKER, timeout=PATIENCE, poll_interval=PATIENCE / 6)
+    _drop_empty(folder / MARKER)
     try:
         marker.acquire()
     except Timeout:
@@ -54,13 +56,31 @@ def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
 
 def _take(folder: Path, lock: Path, say: Callable[[str], None]) -> None:
     """Write who holds the lock; UserError where another is named there whom the marker cannot speak of."""
-    if lock.exists():
+    if lock.exists() and lock.stat().st_size == 0:
+        say(f"{folder} was left by a process that had not yet said which it is; taking over.")
+    elif lock.exists():
         holder = _read(lock)
         if holder is None or holder.get("host") != socket.gethostname():
             raise UserError(_refusal(folder, holder))
         say(f"{folder} was left by process {holder['pid']}, which is gone; taking over.")
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     files.put_json(lock, {"pid": os.getpid(), "host": socket.gethostname(), "started": started})
+
+
+def _drop_empty(marker: Path) -> None:
+    """Remove a marker that has been empty for long: who makes one writes its name there at once."""
+    aside = files.beside(marker)
+    try:
+        found = marker.stat()
+        if found.st_size or time.time() - found.st_mtime < EMPTY_FOR:
+            return
+        os.rename(marker, aside)
+        if aside.stat().st_ino != found.st_ino:  # another process did the same, and has made its own since
+            os.link(aside, marker)
+    except OSError:
+        return
+    finally:
+        files.remove(aside)
 
 
 def _read(lock: Path) -> dict[str, Any] | None:

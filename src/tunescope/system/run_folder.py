@@ -4,19 +4,22 @@ RUN/config.json   the question, enough to go on from
 RUN/arms/ID/      result.json, the artifact, and test.json once the arm was chosen
 RUN/arms/ID.tmp-PID/   half done; a later process goes on from its state
 RUN/results.json, RUN/report.html, RUN/best/
+
+What is read back holds its digest (`sealed_json`). A folder of version 1 was begun before there were any.
 """
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import files
+from tunescope.system import files, sealed_json
 
-VERSION = 1
+VERSION = 2
+SEALED = 2  # the first version whose files have digests
 
 
 def identity(depends_on: Mapping[str, Any]) -> str:
@@ -30,9 +33,38 @@ def folder(run: Path, name: str) -> Path:
 
 
 def finished(run: Path, name: str, what: str = "result.json") -> dict[str, Any] | None:
-    """What an arm run wrote when it was done, or None."""
-    path = folder(run, name) / what
-    return files.read_json(path) if path.exists() else None
+    """What an arm run wrote when it was done; None where it is not there or is damaged, so that it is done again."""
+    return kept(run, folder(run, name) / what)
+
+
+def kept(run: Path, path: Path) -> dict[str, Any] | None:
+    """What lies in a file of the run; None where it is not there or is damaged."""
+    if not path.exists():
+        return None
+    try:
+        return sealed_json.read(path, may_lack=is_unsealed(run))
+    except files.Damaged:
+        return None
+
+
+def drop_damaged(run: Path, say: Callable[[str], None]) -> None:
+    """Remove what was kept of arm runs and is damaged, with a line each: it is made again."""
+    may_lack = is_unsealed(run)
+    for path in sorted(run.glob("arms/*/*.json")):
+        if ".tmp-" in path.parent.name:
+            continue
+        try:
+            sealed_json.read(path, may_lack=may_lack)
+        except files.Damaged as problem:
+            files.remove(path)
+            say(f"note: {problem} It is made again.")
+
+
+def is_unsealed(run: Path) -> bool:
+    """Whether the run was begun by a version whose files have no digests."""
+    path = run / "config.json"
+    version = files.read_json(path).get("version") if path.exists() else VERSION
+    return isinstance(version, int) and version < SEALED
 
 
 def working(run: Path, name: str) -> Path:
@@ -41,21 +73,22 @@ def working(run: Path, name: str) -> Path:
     Only the holder of the run's lock and its workers call this, so nobody else is writing in there.
     """
     mine = folder(run, f"{name}.tmp-{os.getpid()}")
+    files.make_folder(mine.parent)
     for left in sorted(mine.parent.glob(f"{name}.tmp-*")):
         if (left / "state.json").exists() and not mine.exists():
             os.replace(left, mine)
         elif left != mine:
             files.remove(left)
-    mine.mkdir(parents=True, exist_ok=True)
+    mine.mkdir(exist_ok=True)
     return mine
 
 
 def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
-    """Write the result last, drop the training state, and give the folder its name."""
-    files.put_json(work / "result.json", result)
+    """Write the result last, drop the training state, and give the folder its name; a damaged one there goes."""
+    sealed_json.put(work / "result.json", result)
     for state in work.glob("state*"):
         files.remove(state)
-    files.put_folder(work, folder(run, name))
+    files.replace_folder(work, folder(run, name))
 
 
 def sweep(run: Path, wanted: Collection[str]) -> None:
@@ -69,15 +102,18 @@ def sweep(run: Path, wanted: Collection[str]) -> None:
 
 
 def read_results(run: Path) -> dict[str, Any]:
-    """results.json of a run; one of a newer tunescope is refused."""
-    results = files.read_json(run / "results.json")
-    version = results.get("version")
+    """results.json of a run, verified; UserError for one that is damaged, or of a newer tunescope."""
+    path = run / "results.json"
+    version = files.read_json(path).get("version")
     if not isinstance(version, int) or version > VERSION:
         raise UserError(
-            f"{run / 'results.json'} has version {version}, and this tunescope reads up to {VERSION}; "
+            f"{path} has version {version}, and this tunescope reads up to {VERSION}; "
             "type: pip install --upgrade tunescope"
         )
-    return results
+    try:
+        return sealed_json.read(path, may_lack=version < SEALED)
+    except files.Damaged as problem:
+        raise files.Damaged(f"{problem} To have it made again from the arms, type: tunescope resume {run}") from None
 
 
 def check_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:
@@ -85,7 +121,7 @@ def check_config(run: Path, config: Mapping[str, Any], free: Collection[str] = (
     if not (run / "config.json").exists():
         return
     old, new = read_config(run), json.loads(json.dumps(config))
-    keys = [key for key in _differing(old, new) if key not in free]
+    keys = [key for key in _differing(old, new) if key not in (*free, "version")]
     if keys:
         raise UserError(
             f"{run} holds another comparison (it differs in: {', '.join(keys)}); "
@@ -110,15 +146,16 @@ def write_config(run: Path, config: Mapping[str, Any], free: Collection[str] = (
     """Keep the question, so that `resume` needs only the folder; anew where what is `free` to change has changed."""
     old = read_config(run) if (run / "config.json").exists() else None
     if old is None or any((old.get(key) or "") != (config[key] or "") for key in free):
-        files.put_json(run / "config.json", config)
+        files.put_json(run / "config.json", {**config, "version": old["version"]} if old else config)
 
 
 def read_config(run: Path) -> dict[str, Any]:
     """The question of a run; one of a newer tunescope is refused."""
     config = files.read_json(run / "config.json")
-    if config.get("version") != VERSION:
+    version = config.get("version")
+    if not isinstance(version, int) or not 1 <= version <= VERSION:
         raise UserError(
-            f"{run / 'config.json'} has version {config.get('version')}, and this tunescope reads {VERSION}; "
+            f"{run / 'config.json'} has version {version}, and this tunescope reads up to {VERSION}; "
             "type: pip install --upgrade tunescope"
         )
     return config

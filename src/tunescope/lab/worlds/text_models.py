@@ -11,7 +11,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -81,9 +80,7 @@ def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report =
         base = None if not model.adapted else pretrained(replace(model, adapted=0), read, report)
         beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
         _make(model, read(), base, beside, report)
-        with suppress(OSError):  # another process was first, with the same model
-            files.put_folder(beside, folder)
-        files.remove(beside)
+        files.put_first(beside, folder)
     return folder
 
 

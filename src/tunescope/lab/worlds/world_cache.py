@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -102,6 +101,4 @@ def _put(model: PreTrainedModel, folder: Path) -> None:
     """Whole or not at all; of two processes that make the same world, one keeps its own."""
     beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
     model.save_pretrained(beside)
-    with suppress(OSError):
-        files.put_folder(beside, folder)
-    files.remove(beside)
+    files.put_first(beside, folder)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tunescope.report.verdict.edges import untold
+
 Run = Mapping[str, Any]
 
 RULES = {
@@ -20,6 +22,11 @@ def remarks(runs: Sequence[Run]) -> list[str]:
     found += _orders({seed: one["orders"] for seed, one in shown.items() if one.get("orders")})
     found += _priors({seed: one["prior"] for seed, one in shown.items() if one.get("prior")})
     return found + _readings({run["seed"]: run["reading"] for run in runs if run.get("reading")})
+
+
+def rate_remarks(trials: Sequence[Run]) -> list[str]:
+    """What learning rates nothing is known of, so that none of them could be chosen."""
+    return [f"Not tried: learning rate {one}." for one in untold({"trials": trials})]
 
 
 WHICH = {

@@ -39,6 +39,7 @@ from typing import Any
 from tunescope.report.verdict import advice, forecast, words
 from tunescope.report.verdict.advice import Advice
 from tunescope.report.verdict.curve import reaches
+from tunescope.report.verdict.edges import choice_in_doubt
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
 from tunescope.report.verdict.looks import LEAST
 from tunescope.report.verdict.reader import gather
@@ -77,7 +78,8 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     found = _foreseen(evidence, seen) if is_pilot else _answer(evidence, protocol)
     run = found.advice.text if found.advice else None
     run = words.out_of_time(protocol, run)
-    said = [found.why, *([run] if run else []), words.support(evidence), words.limits(evidence, protocol)]
+    said = [found.why, *([run] if run else []), words.support(evidence)]
+    said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol)]
     return {
         "answer": found.answer,
         "reason": found.reason,

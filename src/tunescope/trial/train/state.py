@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.system import files, tensor_files
+from tunescope.system import files, sealed_json, tensor_files
 
 Point = dict[str, float | int | None]
 
@@ -44,7 +44,7 @@ def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer
     path = folder / f"state-{state.step:08d}.safetensors"
     tensor_files.put(path, tensors)
     plain = {name: value for name, value in vars(state).items() if name != "best"}
-    files.put_json(
+    sealed_json.put(
         folder / "state.json",
         {"state": plain, "optimizer": numbers, "tensors": path.name, "sha256": files.sha256(path)},
     )
@@ -59,7 +59,7 @@ def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.
     from safetensors.torch import load_file
 
     try:
-        record = files.read_json(folder / "state.json")
+        record = sealed_json.read(folder / "state.json")
         path = folder / Path(record["tensors"]).name
         if files.sha256(path) != record["sha256"]:
             return None

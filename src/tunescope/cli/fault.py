@@ -1,0 +1,44 @@
+"""A fault of ours as a file that can be sent: what was typed, versions, and where it happened."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("tunescope", "torch", "transformers", "safetensors", "numpy", "scipy", "pydantic", "cyclopts")
+LONGEST = 300  # letters of a message that are shown
+
+
+def keep(problem: Exception, words: Sequence[str]) -> Path | None:
+    """The new file, in the folder for temporary ones; None where no file can be written: it is then on stderr."""
+    told = "\n".join(
+        [
+            f"command: {shlex.join(['tunescope', *words])}",
+            f"python {platform.python_version()} on {platform.system()} {platform.machine()}",
+            *(f"{name} {_version(name)}" for name in PACKAGES),
+            "",
+            "".join(traceback.format_exception(problem)),
+        ]
+    )
+    try:
+        handle, name = tempfile.mkstemp(prefix="tunescope-fault-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(told)
+    except OSError:
+        print(told, file=sys.stderr)
+        return None
+    return Path(name)
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is not there"

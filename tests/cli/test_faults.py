@@ -1,0 +1,87 @@
+"""What no verb has foreseen ends in one line, and Ctrl-C in one word, from the first import on."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import commands
+import pytest
+
+from tunescope.cli import app, fault
+from tunescope.system import interrupts
+
+
+def verb_that(monkeypatch, problem):
+    """`tunescope` raises it, whatever is typed."""
+
+    def called(*given, **named):
+        raise problem
+
+    monkeypatch.setattr(app, "app", called)
+
+
+def test_a_fault_of_ours_is_one_line_with_a_file_to_send_and_exit_code_70(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    verb_that(monkeypatch, KeyError("n\x1b]0;x" + "y" * 10_000))
+    code, out, err = commands.call(monkeypatch, capsys, "arms", "a b")
+    (kept,) = tmp_path.iterdir()
+    assert (code, out, err.count("\n")) == (70, "", 1) and str(kept) in err and "\x1b" not in err and len(err) < 600
+    told = kept.read_text()
+    assert "command: tunescope arms 'a b'" in told and "torch 2" in told
+    assert "Traceback" in told and "in called" in told and told.rstrip().endswith("y'")
+
+
+def test_where_no_file_can_be_written_the_fault_is_told_at_once(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    assert fault.keep(ZeroDivisionError("by zero"), []) is None
+    assert "ZeroDivisionError: by zero" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOTDIR, errno.EROFS])
+def test_an_error_of_the_disk_that_no_verb_names_is_one_line(monkeypatch, capsys, number):
+    verb_that(monkeypatch, OSError(number, os.strerror(number), "runs/a"))
+    code, _, err = commands.call(monkeypatch, capsys, "arms")
+    assert code == 2 and err.count("\n") == 1 and os.strerror(number) in err and "type the same command again" in err
+
+
+SLOW = """
+import sys, time
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "cyclopts":
+            print("importing", flush=True)
+            time.sleep(30)
+sys.meta_path.insert(0, Slow())
+from tunescope.__main__ import main
+main()
+"""
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_one_word():
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell's children ignore it
+    )
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == "\nstopped\n" and process.returncode == 130
+
+
+def test_ctrl_c_does_not_reach_a_process_that_was_begun_spared():
+    with interrupts.children_spared():
+        process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(30)"], stderr=subprocess.PIPE)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.SIGINT not in mask  # it reaches us
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    blocked = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "SigBlk" in line)
+    assert process.poll() is None and int(blocked.split()[1], 16) & 1 << signal.SIGINT - 1
+    process.terminate()
+    assert process.communicate(timeout=10)[1] == b"" and process.returncode == -signal.SIGTERM
