@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Spec
@@ -17,6 +17,7 @@ from tunescope.system import plugins
 
 FOLDERS = ("methods.contexts", "methods.deltas")
 SEARCHES = "search.methods"
+FINITE = ConfigDict(allow_inf_nan=False)
 ESCAPED = r"\\([\\,+])"
 Made = TypeVar("Made")
 
@@ -169,7 +170,7 @@ def check_fields(spec: Spec) -> None:
     for field in fields(spec):  # type: ignore[arg-type]
         given = getattr(spec, field.name)
         try:
-            TypeAdapter(hints[field.name]).validate_python(given)
+            TypeAdapter(hints[field.name], config=FINITE).validate_python(given, strict=not isinstance(given, list))
         except ValidationError as error:
             asked = f"{type(spec).__name__}({field.name}={given!r})"
             raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None
@@ -180,6 +181,6 @@ def _value(hint: Any, text: str, asked: str) -> Any:
     if text == "None" and "None" in str(hint):
         return None
     try:
-        return TypeAdapter(hint).validate_python(given)
+        return TypeAdapter(hint, config=FINITE).validate_python(given)
     except ValidationError as error:
         raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None

@@ -54,7 +54,7 @@ class Bank:
     @classmethod
     def folder(cls, path: str | Path, *, hot: int = HOT) -> Bank:
         """All saved artifacts that lie in a folder, by the names of their folders. Raises UserError for none."""
-        from tunescope.attachment.artifact_folder import MANIFEST
+        from tunescope.attachment.manifest import MANIFEST
 
         found = {place.parent.name: place.parent for place in sorted(Path(path).glob(f"*/{MANIFEST}"))}
         if not found:
@@ -142,7 +142,7 @@ def _listed(name: str, given: Any) -> tuple[Spec | Artifact, ...]:
 def _base_of(entry: Entry) -> str | None:
     """The fingerprint of the base that an entry was made for, where it says one; of a folder, by its manifest alone."""
     if isinstance(entry.given, Path):
-        from tunescope.attachment.artifact_folder import read_manifest
+        from tunescope.attachment.manifest import read_manifest
 
         return str(read_manifest(entry.given)["base"]["fingerprint"])
     return next((one.base for one in entry.given if isinstance(one, Artifact) and one.base is not None), None)
