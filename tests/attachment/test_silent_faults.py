@@ -267,7 +267,7 @@ def test_names_of_a_compiled_model_are_those_of_the_model(tmp_path):
         (lambda told: told["artifacts"][0]["fields"].update(sites=[1]), "LoRA\\(sites=\\(1,\\)\\)"),
         (
             lambda told: told["artifacts"][0]["fields"].update(alpha=float("nan")),
-            r"LoRA\(alpha=nan\): input should be a finite number",
+            "input should be a finite number",
         ),
     ],
 )

@@ -98,6 +98,8 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.jsonl", '{"a": 1}\n{"a": \n', ["line 2 is not JSON", "reads '{\"a\":'", "one whole object"]),
         ("a.jsonl", '{"a": "' + "x" * 99 + '"', ["line 1 is not JSON", "xxx...'"]),
         ("a.jsonl", '{"a": NaN}', ["line 1 is not JSON", "NaN is not a JSON number"]),
+        ("a.jsonl", '{"a": 1}\n{"a": 1e999}', ["line 2 is not JSON", "1e999 is beyond the largest number"]),
+        ("a.jsonl", '{"a": [-2e999]}', ["line 1 is not JSON", "-2e999 is beyond the largest number"]),
         ("a.jsonl", '{"a": 1, "a": 2}', ["line 1", "the field 'a' is there twice"]),
         ("a.jsonl", "[" * 100_000, ["line 1 is not JSON", "nested too deeply"]),
         ("a.jsonl", '[{"a": 1}]', ["line 1 is a list, not an object", "jq -c '.[]'"]),

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import sys
 import zlib
 from collections.abc import Iterator
@@ -103,7 +104,7 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json)
+            values = json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, parse_float=_float)
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise UserError(
@@ -124,6 +125,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"the field '{next(n for n in names if names.count(n) > 1)}' is there twice")
     return values
+
+
+def _float(text: str) -> float:
+    """Two numbers that are beyond the largest would be one, infinity."""
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text[:40]} is beyond the largest number that there is")
+    return found
 
 
 def _not_json(constant: str) -> NoReturn:
