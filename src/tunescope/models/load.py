@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+
+# what older versions of transformers saved beside the weights, and the pooler that a model of words does without
+NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,6 +38,7 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         logging.set_verbosity_error()  # what is missing is refused below, in one line
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        _check_layers(name, config)
         auto = getattr(transformers, classes[kind(config)])
         model, report = auto.from_pretrained(
             name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
@@ -54,9 +59,23 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
             f"tunescope import {name} --from peft --model BASE --out FOLDER"
         )
     _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
+    _check_all_used(name, model, report["unexpected_keys"], kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r}).")
     return model, tokenizer
+
+
+def _check_layers(name: str, config: Any) -> None:
+    """UserError for more layers than a folder has tensors, before they are made: a million of them take hours."""
+    from safetensors import safe_open
+
+    files = sorted(Path(name).glob("*.safetensors"))
+    count = sum(len(safe_open(file, "pt").keys()) for file in files)
+    layers = getattr(config, "num_hidden_layers", None)
+    if files and isinstance(layers, int) and layers > count:
+        raise UserError(
+            f"{name}: its config.json says {layers:,} layers, and it holds {count} tensors. Mend config.json."
+        )
 
 
 def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_words: bool) -> None:
@@ -76,6 +95,21 @@ def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_w
         f"{name} is no whole {type(model).__name__}: {lacks}, which would be random. Give the whole model, with "
         "the head that it was pretrained with."
     )
+
+
+def _check_all_used(name: str, model: PreTrainedModel, unexpected: Iterable[str], is_encoder: bool) -> None:
+    """UserError for weights of the checkpoint that the model has no place for; an encoder's heads may be left off."""
+    base = f"{model.base_model_prefix}."
+    body = {part for part, _ in model.base_model.named_children()}
+    left = sorted(key for key in unexpected if not NO_WEIGHTS.search(key))
+    if is_encoder:
+        left = [key for key in left if key.startswith(base) or key.partition(".")[0] in body]
+    if left:
+        raise UserError(
+            f"{name} holds more than its config.json says: {left[0]}"
+            + (f" and {len(left) - 1} more tensors have" if len(left) > 1 else " has")
+            + f" no place in a {type(model).__name__}. Mend config.json, such as its number of layers."
+        )
 
 
 def _cannot_load(name: str, problem: Exception) -> str:
