@@ -3,11 +3,13 @@ import gzip
 import hashlib
 import io
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tunescope.data import rows_of_file
 from tunescope.data.read import read, sha256
 from tunescope.data.row import Row, value
 from tunescope.errors import UserError
@@ -164,3 +166,33 @@ def test_a_missing_or_null_field_is_named_with_what_there_is():
         assert str(caught.value) == "a.jsonl line 7" + words
     with pytest.raises(UserError, match="row 3 has no field"):
         value({"a": 1}, "b", 2)
+
+
+def test_a_gzip_file_that_grows_a_hundredfold_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_of_file, "SMALL", 2**16)
+    line = b'{"text": "a film that was bright", "label": "pos"}\n'
+    assert len(read(write(tmp_path / "well.jsonl.gz", line * 1000))) == 1000
+    bomb = write(tmp_path / "bomb.jsonl.gz", line + b" " * 2**24)
+    assert bomb.stat().st_size < 2**15
+    tracemalloc.start()
+    assert f"unpacks to more than {max(2**16, 100 * bomb.stat().st_size):,} bytes, 100 times its own" in problem(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 2**23
+    tracemalloc.stop()
+
+
+def test_a_field_that_takes_minutes_is_refused_by_line_unless_it_is_asked_for(tmp_path):
+    rows = [{"text": "x" * length, "label": "a"} for length in (5, 1_000_001, 7, 2_000_000)]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert problem(path) == (
+        "a.jsonl line 2: 'text' has 1,000,001 characters, where at most 1,000,000 are read (2 such fields in all). "
+        "Shorten the text or leave the row out; or type: --longest-field 2000000"
+    )
+    assert read(path, 2_000_000) == rows
+    with pytest.raises(UserError, match=r"a\.jsonl line 2: 'text' has 1,000,001 characters, where at most 6 are"):
+        read(path, 6)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_a_number_that_is_none_has_no_text(number):
+    with pytest.raises(UserError, match=f"row 1: 'a' is {number}, where text or a number is needed"):
+        value({"a": number}, "a", 0)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from tunescope.data.row import Row, check_characters
 from tunescope.errors import UserError
 
+SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
 
 
@@ -68,14 +69,26 @@ def _fail(path: str | Path, error: OSError) -> NoReturn:
 def content(path: Path) -> bytes:
     """A file's bytes, unpacked where its name ends in .gz. Raises UserError: it cannot be read, or is empty."""
     try:
-        found = path.read_bytes()
-        found = gzip.decompress(found) if path.suffix == ".gz" else found
+        found = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
     except OSError as error:
         _fail(path, error)
     if not found.strip():
         raise UserError(f"{path} is empty. Give a file with at least one row.")
+    return found
+
+
+def _unpacked(path: Path) -> bytes:
+    """What a gzip file holds; UserError for one that would grow a hundredfold, as no text does, and fill the memory."""
+    most = max(SMALL, GROWTH * path.stat().st_size)
+    with gzip.open(path) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise UserError(
+            f"{path} unpacks to more than {most:,} bytes, {GROWTH} times its own size, as no text does. If it is yours, "
+            "unpack it and give the file: gunzip FILE"
+        )
     return found
 
 

@@ -70,7 +70,7 @@ def _check_layers(name: str, config: Any) -> None:
     from safetensors import safe_open
 
     files = sorted(Path(name).glob("*.safetensors"))
-    count = sum(len(safe_open(file, "pt").keys()) for file in files)
+    count = sum(len(list(safe_open(file, "pt").keys())) for file in files)  # type: ignore[no-untyped-call,misc]
     layers = getattr(config, "num_hidden_layers", None)
     if files and isinstance(layers, int) and layers > count:
         raise UserError(

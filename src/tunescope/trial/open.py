@@ -41,7 +41,7 @@ def open_bench(
     Raises:
         UserError: the model, a file, a row or the task cannot be used.
     """
-    parts = {part: read(path) for part, path in plan.data.items()}
+    parts = {part: read(path, plan.longest_field) for part, path in plan.data.items()}
     hashes = {part: sha256(path) for part, path in plan.data.items()}
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
