@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -10,11 +11,14 @@ from cyclopts import App, CycloptsError
 
 from tunescope import __version__
 from tunescope.cli import artifacts, comparisons, listings, studies
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
 from tunescope.system import plugins
 from tunescope.system.forkserver import calm
+from tunescope.system.say import say
+
+SHOWWARNING = warnings.showwarning
 
 app = App(
     name="tunescope",
@@ -52,26 +56,32 @@ def main() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     calm()
+    warnings.showwarning = _noted
     try:
         app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except (UserError, CycloptsError) as problem:
         _fail(problem)
     except KeyboardInterrupt as problem:
-        print(f"\n{str(problem) or 'stopped'}", file=sys.stderr)
+        say(f"\n{str(problem) or 'stopped'}", sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
 
 
-def _fail(problem: Exception) -> NoReturn:
-    from tunescope.report.text import visible
+def _noted(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Our own notes as a line; other libraries' warnings as Python shows them."""
+    if issubclass(category, Note):
+        say(f"note: {message}", sys.stderr)
+    else:
+        SHOWWARNING(message, category, *place, **more)
 
-    line = visible(" ".join(part.strip() for part in str(problem).splitlines()))
-    if isinstance(problem, CycloptsError):
-        line += " Type: tunescope --help"
-    print(f"error: {line}", file=sys.stderr)
+
+def _fail(problem: Exception) -> NoReturn:
+    line = " ".join(part.strip() for part in str(problem).splitlines())
+    more = " Type: tunescope --help" if isinstance(problem, CycloptsError) else ""
+    say(f"error: {line}{more}", sys.stderr)
     sys.exit(2)
 
 

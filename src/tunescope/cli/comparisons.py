@@ -5,6 +5,7 @@ from pathlib import Path
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
 from tunescope.system.forkserver import begin
+from tunescope.system.say import say
 
 PRELOAD = "tunescope.comparison.preload"
 
@@ -74,7 +75,7 @@ def check(
     asked = question(model, data, options, task)
     with machine.threads(asked.threads):
         for line in lines(open_bench(asked)):
-            print(line, flush=True)
+            say(line)
 
 
 def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:

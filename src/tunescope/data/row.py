@@ -87,6 +87,6 @@ def check_lengths(rows: Sequence[Mapping[str, Any]], longest: int | None) -> Non
     length, field, index = found[0]
     others = f" ({len(found)} such fields in all)" if len(found) > 1 else ""
     raise UserError(
-        f"{place(rows[index], index)}: {str(field)[:80]!r} has {length:,} characters, where at most {most:,} are read{others}. "
-        f"Shorten the text or leave the row out; or type: --longest-field {max(found)[0]}"
+        f"{place(rows[index], index)}: {str(field)[:80]!r} has {length:,} characters, where at most {most:,} are read"
+        f"{others}. Shorten the text or leave the row out; or type: --longest-field {max(found)[0]}"
     )

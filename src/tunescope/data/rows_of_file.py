@@ -86,8 +86,8 @@ def _unpacked(path: Path) -> bytes:
         found = file.read(most + 1)
     if len(found) > most:
         raise UserError(
-            f"{path} unpacks to more than {most:,} bytes, {GROWTH} times its own size, as no text does. If it is yours, "
-            "unpack it and give the file: gunzip FILE"
+            f"{path} unpacks to more than {most:,} bytes, {GROWTH} times its own size, as no text does. If it is "
+            "yours, unpack it and give the file: gunzip FILE"
         )
     return found
 
