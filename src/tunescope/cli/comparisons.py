@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
+from tunescope.errors import UserError
 from tunescope.system.forkserver import begin
 from tunescope.system.say import say
 
@@ -103,8 +104,14 @@ def report(run: str, /) -> None:
     from tunescope.system import run_folder
 
     results = run_folder.read_results(Path(run))
-    page.write(results, Path(run) / "report.html")
-    print_run(Path(run), results)
+    try:
+        page.write(results, Path(run) / "report.html")
+        print_run(Path(run), results)
+    except UserError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        damaged = f"{Path(run) / 'results.json'} does not hold what a comparison writes"
+        raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
 
 
 def _workers(model: str) -> int:

@@ -38,12 +38,13 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         logging.set_verbosity_error()  # what is missing is refused below, in one line
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        _check_layers(name, config)
+        _check_numbers(name, config)
         auto = getattr(transformers, classes[kind(config)])
         model, report = auto.from_pretrained(
             name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer("a")  # some faults of its files are met first where it is used
     except (UserError, MemoryError):
         raise
     except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
@@ -65,9 +66,13 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _check_layers(name: str, config: Any) -> None:
-    """UserError for more layers than a folder has tensors, before they are made: a million of them take hours."""
+def _check_numbers(name: str, config: Any) -> None:
+    """UserError for numbers that no tensor holds, and for more layers than tensors: to make a million takes hours."""
     from safetensors import safe_open
+
+    beyond = [key for key, value in config.to_dict().items() if isinstance(value, int) and abs(value) >= 2**63]
+    if beyond:
+        raise UserError(f"{name}: its config.json says a {beyond[0]} of 2^63 or more, which is no number of a model.")
 
     files = sorted(Path(name).glob("*.safetensors"))
     count = sum(len(list(safe_open(file, "pt").keys())) for file in files)  # type: ignore[no-untyped-call,misc]
