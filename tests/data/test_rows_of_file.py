@@ -115,6 +115,7 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.csv", 'text,label\n"a,b\n', ["the row that begins on line 2 is not CSV", 'inside it as "".']),
         ("a.csv", "text,label\na,b\na,b,c\n", ["line 3 has 3 fields, and the header has 2 (text, label)"]),
         ("a.tsv", "text\tlabel\na\n", ["line 2 has 1 fields, and the header has 2 (text, label)"]),
+        ("a.csv", 'text,"la\nbel"\na\n', ["line 3 has 1 fields, and the header has 2 (text, la bel)"]),
         ("a.csv", "text,text\na,b\n", ["line 1: the header must name each column once", "'text', 'text'"]),
         ("a.tsv", "text\t\na\tb\n", ["line 1: the header must name each column once", "'text', ''"]),
         ("a.json", "{}", ["'.json' is not known", ".jsonl, .ndjson, .csv, .tsv", "with .gz"]),

@@ -69,3 +69,23 @@ def test_a_head_of_another_kind_on_a_decoder_is_refused(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, "gpt2", "AutoModelForSequenceClassification")
     with pytest.raises(ts.UserError, match=r"holds more than its config.json says: score.weight has no place"):
         load_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"architectures": 2}, "says architectures '2', which is no list of names"),
+        ({"pad_token_id": 10**30}, r"says a pad_token_id of 2\^63 or more, which is no number of a model"),
+    ],
+)
+def test_what_transformers_lets_pass_is_refused(fields: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ts.UserError, match=message):
+        load_model(changed(checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM"), **fields))
+
+
+def test_a_tokenizer_that_cannot_be_used_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM")
+    told = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(told | {"model_max_length": "64"}))
+    with pytest.raises(ts.UserError, match="is not a transformers model with safetensors weights"):
+        load_model(str(folder))

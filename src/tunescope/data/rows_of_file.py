@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 from tunescope.data.row import Row, check_characters
 from tunescope.errors import UserError
+from tunescope.system.say import visible
 
 SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
@@ -194,6 +195,6 @@ def _named(records: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[tup
         if len(record) != len(header):
             raise UserError(
                 f"{path} line {line} has {len(record)} fields, and the header has {len(header)} "
-                f"({', '.join(header)}). Mend the row."
+                f"({visible(', '.join(header))}). Mend the row."
             )
         yield line, dict(zip(header, record, strict=True))

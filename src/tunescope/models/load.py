@@ -38,7 +38,7 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         logging.set_verbosity_error()  # what is missing is refused below, in one line
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        _check_numbers(name, config)
+        _check_config(name, config)
         auto = getattr(transformers, classes[kind(config)])
         model, report = auto.from_pretrained(
             name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
@@ -66,9 +66,13 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _check_numbers(name: str, config: Any) -> None:
-    """UserError for numbers that no tensor holds, and for more layers than tensors: to make a million takes hours."""
+def _check_config(name: str, config: Any) -> None:
+    """UserError for what transformers lets pass: more layers than tensors, of which a million take hours, for one."""
     from safetensors import safe_open
+
+    named = config.architectures
+    if not (named is None or (isinstance(named, list) and all(isinstance(one, str) for one in named))):
+        raise UserError(f"{name}: its config.json says architectures {str(named)[:80]!r}, which is no list of names.")
 
     beyond = [key for key, value in config.to_dict().items() if isinstance(value, int) and abs(value) >= 2**63]
     if beyond:
