@@ -76,7 +76,7 @@ def bench() -> str:
     """Every ratio that has a target, with peft's beside it where it was measured in the same rounds."""
     lines = ["| benchmark | | tunescope | at most | peft |", "|---|---|---|---|---|"]
     for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
-        rows = json.loads(path.read_text("utf-8"))["ratios"]
+        rows = json.loads(path.read_text("utf-8")).get("ratios", ())  # a soak has none
         name = f"`{path.stem}`"
         for row in rows:
             if row["at_most"] is None:
