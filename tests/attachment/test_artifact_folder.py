@@ -2,9 +2,12 @@
 
 import json
 import threading
+from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import manifests
 import pytest
 import tiny
 import torch
@@ -13,6 +16,7 @@ from safetensors.torch import load_file
 import tunescope as ts
 from tunescope.attachment import artifact_folder
 from tunescope.attachment.fit import initialised
+from tunescope.errors import Note
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
 from tunescope.system import files
@@ -27,8 +31,7 @@ def saved(tmp_path: Path) -> Path:
 
 def changed(folder: Path, **values: Any) -> Path:
     manifest = json.loads((folder / artifact_folder.MANIFEST).read_text())
-    (folder / artifact_folder.MANIFEST).write_text(json.dumps(manifest | values))
-    return folder
+    return manifests.write(folder, manifest | values)
 
 
 def test_a_folder_says_what_it_holds(saved: Path) -> None:
@@ -264,3 +267,67 @@ def test_of_threads_that_save_under_one_name_one_is_told_that_it_did(tmp_path: P
         (kept,) = ts.load(tmp_path / str(turn))
         assert all(torch.equal(value, made[winner][0].tensors[name]) for name, value in kept.tensors.items())
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(str(one) for one in range(turn + 1))
+
+
+def values_in(one: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where the values of a JSON object stand."""
+    inner = one.items() if isinstance(one, dict) else enumerate(one) if isinstance(one, list) else ()
+    for key, value in inner:
+        yield (*path, key)
+        yield from values_in(value, (*path, key))
+
+
+def test_no_value_of_a_manifest_can_change_unseen(saved: Path) -> None:
+    whole = (saved / artifact_folder.MANIFEST).read_text()
+    for path in values_in(json.loads(whole)):
+        told = json.loads(whole)
+        *outer, last = path
+        holder = reduce(lambda inner, key: inner[key], outer, told)
+        holder[last] = 9.0 if holder[last] is None else None
+        (saved / artifact_folder.MANIFEST).write_text(json.dumps(told))
+        with pytest.raises(ts.UserError):
+            ts.load(saved)
+    told = json.loads(whole)
+    told["artifacts"][1]["fields"]["alpha"] = 9.0
+    (saved / artifact_folder.MANIFEST).write_text(json.dumps(told))
+    with pytest.raises(ts.UserError, match=r"tunescope.json is damaged: its sha256 is not the one that it holds"):
+        ts.load(saved)
+    (saved / artifact_folder.MANIFEST).write_text(json.dumps(json.loads(whole), indent=4))
+    assert len(ts.load(saved)) == 2
+
+
+def test_a_manifest_of_the_first_format_is_loaded_with_a_note_and_a_digest_cannot_be_left_out(saved: Path) -> None:
+    told = json.loads((saved / artifact_folder.MANIFEST).read_text())
+    del told["sha256"][artifact_folder.MANIFEST]
+    (saved / artifact_folder.MANIFEST).write_text(json.dumps(told))
+    with pytest.raises(ts.UserError, match="its sha256 is not the one that it holds"):
+        ts.load(saved)
+    (saved / artifact_folder.MANIFEST).write_text(json.dumps(told | {"format": 1}))
+    with pytest.warns(Note, match=r"older tunescope, whose tunescope.json has no digest: what it says is not verified"):
+        assert len(ts.load(saved)) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda value: value.fill_(float("nan")), r"'0/decoder\.0\.self\.key' holds numbers that are not finite"),
+        (lambda value: value.to(torch.int64), r"does not describe its folder .* of prefix is of torch.int64"),
+        (lambda value: value.to(torch.bool), r"does not describe its folder .* of prefix is of torch.bool"),
+    ],
+)
+def test_tensors_that_no_method_has_are_named(tmp_path: Path, change: Any, message: str) -> None:
+    model = tiny.make("gpt2")
+    (artifact,) = initialised(model, [ts.Prefix(length=2)], None, 0)
+    name = next(iter(artifact.tensors))
+    artifact.tensors[name] = change(artifact.tensors[name].detach().clone())
+    ts.save(tmp_path / "saved", artifact, model=model)
+    with pytest.raises(ts.UserError, match=message):
+        ts.load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize(("field", "value"), [("length", "2"), ("length", True), ("length", 2.0)])
+def test_a_number_that_is_written_as_something_else_is_named(saved: Path, field: str, value: object) -> None:
+    told = json.loads((saved / artifact_folder.MANIFEST).read_text())
+    told["artifacts"][0]["fields"][field] = value
+    with pytest.raises(ts.UserError, match=rf"Prefix\({field}={value!r}\): input should be a valid integer"):
+        ts.load(manifests.write(saved, told))

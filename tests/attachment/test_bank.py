@@ -413,6 +413,16 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
         ts.Bank({"none": tmp_path / "nothing"})
     with pytest.raises(ts.UserError, match=r"no folder in it holds a tunescope.json"):
         ts.Bank.folder(tmp_path / "mine")
+    for name in ("", " ", 3):
+        with pytest.raises(ts.UserError, match=rf"Bank: {name!r} is no name: give text"):
+            ts.Bank({name: lora})
+    with pytest.raises(ts.UserError, match=r"'a' is given a int: give an artifact, a list of them, or a folder"):
+        ts.Bank({"a": 3})
+    with (
+        ts.attach(model, ts.Bank({"anna": lora})),
+        pytest.raises(ts.UserError, match=r"a row takes a name or None, and not .*: rows=\['anna', None\]"),
+    ):
+        model(**tiny.batch(model), rows=[["a", "b"]] * 12)
     with pytest.raises(ts.UserError, match=r"'anna' is there already. Type bank.remove\('anna'\)"):
         ts.Bank({"anna": lora}).add("anna", lora)
     with pytest.raises(ts.UserError, match=r"'anna' is given a int"):

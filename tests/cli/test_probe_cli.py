@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import manifests
 import pytest
 import tiny
 import torch
@@ -79,7 +80,7 @@ def test_rows_are_read_where_a_template_has_a_place_for_the_answer(probe, materi
     shutil.copytree(material / f"{model}-prefix", folder)
     manifest = json.loads((folder / "tunescope.json").read_text())
     manifest["about"] = {"task": {"template": template, "by": "words"}}
-    (folder / "tunescope.json").write_text(json.dumps(manifest))
+    manifests.write(folder, manifest)
     code, _, err = probe("prefix_bias", "--data", material / "rows.jsonl", "--rows", "1", model=model, method="masked")
     if model == "t5":  # the tiny tokenizer has no sentinel, which is said as in a comparison
         assert code == 2 and "fills where its tokenizer has <extra_id_0>" in err

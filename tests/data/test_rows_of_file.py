@@ -3,11 +3,13 @@ import gzip
 import hashlib
 import io
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tunescope.data import rows_of_file
 from tunescope.data.read import read, sha256
 from tunescope.data.row import Row, value
 from tunescope.errors import UserError
@@ -98,6 +100,8 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.jsonl", '{"a": 1}\n{"a": \n', ["line 2 is not JSON", "reads '{\"a\":'", "one whole object"]),
         ("a.jsonl", '{"a": "' + "x" * 99 + '"', ["line 1 is not JSON", "xxx...'"]),
         ("a.jsonl", '{"a": NaN}', ["line 1 is not JSON", "NaN is not a JSON number"]),
+        ("a.jsonl", '{"a": 1}\n{"a": 1e999}', ["line 2 is not JSON", "1e999 is beyond the largest number"]),
+        ("a.jsonl", '{"a": [-2e999]}', ["line 1 is not JSON", "-2e999 is beyond the largest number"]),
         ("a.jsonl", '{"a": 1, "a": 2}', ["line 1", "the field 'a' is there twice"]),
         ("a.jsonl", "[" * 100_000, ["line 1 is not JSON", "nested too deeply"]),
         ("a.jsonl", '[{"a": 1}]', ["line 1 is a list, not an object", "jq -c '.[]'"]),
@@ -111,6 +115,7 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.csv", 'text,label\n"a,b\n', ["the row that begins on line 2 is not CSV", 'inside it as "".']),
         ("a.csv", "text,label\na,b\na,b,c\n", ["line 3 has 3 fields, and the header has 2 (text, label)"]),
         ("a.tsv", "text\tlabel\na\n", ["line 2 has 1 fields, and the header has 2 (text, label)"]),
+        ("a.csv", 'text,"la\nbel"\na\n', ["line 3 has 1 fields, and the header has 2 (text, la bel)"]),
         ("a.csv", "text,text\na,b\n", ["line 1: the header must name each column once", "'text', 'text'"]),
         ("a.tsv", "text\t\na\tb\n", ["line 1: the header must name each column once", "'text', ''"]),
         ("a.json", "{}", ["'.json' is not known", ".jsonl, .ndjson, .csv, .tsv", "with .gz"]),
@@ -162,3 +167,33 @@ def test_a_missing_or_null_field_is_named_with_what_there_is():
         assert str(caught.value) == "a.jsonl line 7" + words
     with pytest.raises(UserError, match="row 3 has no field"):
         value({"a": 1}, "b", 2)
+
+
+def test_a_gzip_file_that_grows_a_hundredfold_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(rows_of_file, "SMALL", 2**16)
+    line = b'{"text": "a film that was bright", "label": "pos"}\n'
+    assert len(read(write(tmp_path / "well.jsonl.gz", line * 1000))) == 1000
+    bomb = write(tmp_path / "bomb.jsonl.gz", line + b" " * 2**24)
+    assert bomb.stat().st_size < 2**15
+    tracemalloc.start()
+    assert f"unpacks to more than {max(2**16, 100 * bomb.stat().st_size):,} bytes, 100 times its own" in problem(bomb)
+    assert tracemalloc.get_traced_memory()[1] < 2**23
+    tracemalloc.stop()
+
+
+def test_a_field_that_takes_minutes_is_refused_by_line_unless_it_is_asked_for(tmp_path):
+    rows = [{"text": "x" * length, "label": "a"} for length in (5, 1_000_001, 7, 2_000_000)]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert problem(path) == (
+        "a.jsonl line 2: 'text' has 1,000,001 characters, where at most 1,000,000 are read (2 such fields in all). "
+        "Shorten the text or leave the row out; or type: --longest-field 2000000"
+    )
+    assert read(path, 2_000_000) == rows
+    with pytest.raises(UserError, match=r"a\.jsonl line 2: 'text' has 1,000,001 characters, where at most 6 are"):
+        read(path, 6)
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_a_number_that_is_none_has_no_text(number):
+    with pytest.raises(UserError, match=f"row 1: 'a' is {number}, where text or a number is needed"):
+        value({"a": number}, "a", 0)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import huggingface_hub.constants
+import manifests
 import pytest
 import tiny
 import torch
@@ -135,7 +136,7 @@ def test_a_damaged_artifact_is_neither_pushed_nor_pulled(server: Hub, saved: Pat
 def test_an_access_token_in_the_manifest_stops_the_push(secret: str, server: Hub, saved: Path) -> None:
     manifest = json.loads((saved / "tunescope.json").read_text())
     manifest["about"]["note"] = secret
-    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    manifests.write(saved, manifest)
     with pytest.raises(ts.UserError, match=r"tunescope.json holds what looks like an access token: take it out"):
         hub.push(saved, "me/thing")
     assert server.repos == {}
@@ -145,7 +146,7 @@ def test_a_path_in_the_manifest_is_told(server: Hub, saved: Path) -> None:
     assert not any("path" in note for note in hub.push(saved, "me/thing").notes)
     manifest = json.loads((saved / "tunescope.json").read_text())
     manifest["about"]["spec"] = "demos:k=4,choose=nearest,encoder=/home/anna/models/minilm"
-    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    manifests.write(saved, manifest)
     notes = hub.push(saved, "me/thing").notes
     assert "tunescope.json holds what looks like a path on this machine: /home/anna/models/minilm" in notes
     assert "/home/anna" not in server.newest("me/thing")["README.md"].decode()
@@ -235,13 +236,13 @@ def test_neither_a_token_nor_a_path_hides_behind_what_json_writes_for_a_line_bre
 ) -> None:
     manifest = json.loads((saved / "tunescope.json").read_text())
     manifest["about"] = {"arm": "lora", "task": {"template": f"Answer:{before}/home/anna/x.txt {{text}}"}}
-    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    manifests.write(saved, manifest)
     assert any("/home/anna/x.txt" in note for note in hub.push(saved, "me/thing").notes) or before == "\\"
     manifest["about"]["task"] = {f"{before}C:\\Users\\anna\\x.txt": 1}
-    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    manifests.write(saved, manifest)
     assert any(r"C:\Users\anna\x.txt" in note for note in hub.push(saved, "me/thing").notes)
     manifest["about"]["task"] = {"template": f"Answer:{before}{TOKEN}"}
-    (saved / "tunescope.json").write_text(json.dumps(manifest))
+    manifests.write(saved, manifest)
     with pytest.raises(ts.UserError, match="an access token"):
         hub.push(saved, "me/thing")
 

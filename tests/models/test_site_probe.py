@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import manifests
 import pytest
 import tiny
 import torch
@@ -200,11 +201,11 @@ def test_places_stand_in_the_manifest_and_a_model_that_has_them_elsewhere_is_ref
     with ts.attach(model, *ts.load(tmp_path / "saved")):
         pass
     places["decoder.0.self.k"] = "layers.0.self_attn.qkv_proj:out[0:12]"
-    path.write_text(json.dumps(told))
+    manifests.write(path.parent, told)
     with pytest.raises(ts.UserError, match=r"where site 'decoder.0.self.k' is .*\[0:12\], and here it is .*\[32:48\]"):
         ts.attach(model, *ts.load(tmp_path / "saved"))
     told["artifacts"][0]["sites"] = [1]
-    path.write_text(json.dumps(told))
+    manifests.write(path.parent, told)
     with pytest.raises(ts.UserError, match="does not describe its folder"):
         ts.load(tmp_path / "saved")
 

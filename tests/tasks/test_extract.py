@@ -35,6 +35,9 @@ from tunescope.tasks.answers.extract import Extraction, vote
         ("yes,no", "The answer is nothing", None),
         ("a,a b", "The answer is a b", "a b"),
         ("a+,b", "The answer is a+", "a+"),
+        ("number", "İİİİ so. The answer is 1234", "1234"),
+        ("line", "İİİİ THE ANSWER İS 1234", "1234"),
+        ("yes,no", "The answer is yeſ", "yes"),
     ],
 )
 def test_what_is_read(read, text, answer):

@@ -10,7 +10,9 @@ import transformers as tf
 import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.methods.text_form import methods, parse
-from tunescope.trial.budget import count, solve
+from tunescope.system import machine
+from tunescope.trial.arm import Arm
+from tunescope.trial.budget import count, sized, solve
 
 
 def large_bart() -> Any:
@@ -145,3 +147,11 @@ def test_a_budget_that_the_fixed_parts_eat_up_is_refused():
 def test_a_method_that_is_refused_says_why_and_not_that_it_costs_too_much():
     with pytest.raises(ts.UserError, match=r"asks for site 'attn.w'"):
         solve(tiny.make("gpt2"), parse("lora:sites=attn.w"), 500)
+
+
+def test_a_size_that_no_memory_holds_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "free_memory", lambda: 2**30)
+    model, arm = tiny.make("gpt2"), Arm("prefix", "prefix:length=100000000")
+    stored = count(model, parse(arm.text)).stored
+    with pytest.raises(ts.UserError, match=rf"{stored:,} parameters take 36 GB, and there are 1 GB of memory to take"):
+        sized(arm, parse(arm.text), [{"length"}], model, None)

@@ -27,6 +27,7 @@ OTHER = {
     "halving": True,
     "beyond": 2,
     "k_shot": 8,
+    "longest_field": 2000,
     "max_seeds": 12,
     "margin": 0.03,
     "forgetting": "other.txt",
@@ -142,3 +143,8 @@ def test_the_folders_of_runs_that_were_begun_before_are_found_again() -> None:
         "tunescope compare m d.jsonl --task classification --text-field t --words 'neg=bad film' pos=good --trials 3 "
         "--seeds 1 --halving --beyond 0 --steps 500 --batch-size 16  # in Python: seeds=[2]"
     )
+
+
+def test_more_seeds_than_anybody_means_are_refused_before_they_are_counted_out() -> None:
+    with pytest.raises(UserError, match=r"--seeds 10*0 are too many; give how many, 1 to 1000, or which: two or more"):
+        given(seeds=10**30)

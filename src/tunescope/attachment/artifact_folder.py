@@ -11,11 +11,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
+from torch import Tensor
 
+from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
 from tunescope.attachment.sites.choice import places_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
@@ -26,9 +29,7 @@ from tunescope.system import files
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-MANIFEST = "tunescope.json"
 TENSORS = "tensors.safetensors"
-VERSION = 1
 
 
 def save(
@@ -41,7 +42,8 @@ def save(
 ) -> Path:
     """Write artifacts that belong together into one new folder, whole or not at all.
 
-    The manifest names the base weights and the tokenizer they were made for, and the sha256 of the tensors.
+    The manifest names the base weights and the tokenizer they were made for, and the sha256 of the tensors and of
+    itself.
     `about` is kept as it is, for the reader: task, template, label words, score. Returns the path.
 
     path: the new folder. artifacts: in the order in which they are attached. model: whose weights they were made for,
@@ -67,7 +69,7 @@ def save(
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
         "about": about or {},
     }
-    _write_folder(path, {TENSORS: data, MANIFEST: _json(manifest).encode()})
+    _write_folder(path, {TENSORS: data, MANIFEST: _json(sealed(json.loads(_json(manifest)))).encode()})
     return path
 
 
@@ -92,45 +94,23 @@ def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:
         raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """What a folder says of its artifacts. Raises UserError where it is no saved artifact, or of a newer format."""
-    try:
-        manifest = json.loads((path / MANIFEST).read_text("utf-8"))
-        newer = manifest["format"] > VERSION
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is no saved artifact: {Path(error.filename).name} is not there.") from None
-    except IsADirectoryError:
-        raise UserError(f"{path / MANIFEST} is a folder, and no file: the saved artifact is damaged.") from None
-    except NotADirectoryError:
-        raise UserError(f"{path} is no saved artifact, which is a folder: it is a file.") from None
-    except OSError as problem:
-        raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from problem
-    except (ValueError, RecursionError):
-        raise UserError(f"{path / MANIFEST} is not readable as JSON: the folder is damaged.") from None
-    except (KeyError, TypeError) as problem:
-        raise UserError(f"{path / MANIFEST} does not describe its folder ({problem!r}): it is damaged.") from None
-    if newer:
-        raise UserError(f"{path} was written by a newer tunescope (format {manifest['format']}): upgrade to read it.")
-    _check_manifest(path, manifest)
-    found: dict[str, Any] = manifest
-    return found
-
-
-def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    about, base = manifest.get("about"), manifest.get("base")
-    task = about.get("task") if isinstance(about, dict) else None
-    is_named = isinstance(base, dict) and all(isinstance(base.get(key), str) for key in ("fingerprint", "model_type"))
-    if not isinstance(about, dict | None) or not isinstance(task, dict | None) or not is_named:
-        raise UserError(f"{path / MANIFEST} does not describe its folder (base, or about): it is damaged.")
-
-
 def _read(path: Path, manifest: dict[str, Any], mapped: bool) -> list[Artifact]:
     data = b"" if mapped else (path / TENSORS).read_bytes()
     found = files.sha256(path / TENSORS) if mapped else hashlib.sha256(data).hexdigest()
     if found != manifest["sha256"][TENSORS]:
         raise UserError(f"{path / TENSORS} is damaged: its sha256 is not the one in {MANIFEST}. Copy it again.")
     tensors = load_file(path / TENSORS) if mapped else load_bytes(data)
+    _check_finite(path, tensors)
     return [_restored(index, entry, manifest, tensors) for index, entry in enumerate(manifest["artifacts"])]
+
+
+def _check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
+    for name, value in tensors.items():
+        if not bool(value.isfinite().all()):
+            raise UserError(
+                f"{path / TENSORS}: {name!r} holds numbers that are not finite: training diverged, or it is damaged. "
+                "Tune it again at a lower learning rate."
+            )
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -163,6 +143,10 @@ def _described(artifact: Artifact, model: PreTrainedModel) -> dict[str, Any]:
     return described | ({"sites": places} if places else {})
 
 
+def _is_read(value: Tensor) -> bool:
+    return value.dtype in (torch.int64, torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
 def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tensors: dict[str, Any]) -> Artifact:
     method = methods().get(entry["method"])
     if method is None:
@@ -174,6 +158,9 @@ def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tenso
     own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     spec, base = method(**values), manifest["base"]["fingerprint"]
     check_fields(spec)
+    for name, value in own.items():
+        if (value.dtype == torch.int64) != (name in spec.whole_numbers) or not _is_read(value):
+            raise TypeError(f"tensor {name!r} of {entry['method']} is of {value.dtype}")
     if not isinstance(base, str) or any(isinstance(one, float) and not math.isfinite(one) for one in values.values()):
         raise TypeError(f"a field of {entry['method']}, or the base's fingerprint, cannot be used")
     artifact = Artifact(spec, own, base, manifest["tokenizer"])

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -10,11 +11,14 @@ from cyclopts import App, CycloptsError
 
 from tunescope import __version__
 from tunescope.cli import artifacts, comparisons, fault, listings, studies
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
 from tunescope.system import plugins
 from tunescope.system.forkserver import calm
+from tunescope.system.say import say
+
+SHOWWARNING = warnings.showwarning
 
 app = App(
     name="tunescope",
@@ -55,6 +59,7 @@ def main() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     calm()
+    warnings.showwarning = _noted
     try:
         app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
@@ -62,7 +67,7 @@ def main() -> None:
         _fail(problem)
     except KeyboardInterrupt as problem:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another would only show where this one was
-        print(f"\n{str(problem) or 'stopped'}", file=sys.stderr)
+        say(f"\n{str(problem) or 'stopped'}", sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,26 +78,30 @@ def main() -> None:
 
 def _fail_unforeseen(problem: Exception) -> NoReturn:
     """What no verb has foreseen: a disk that fails, or a fault of ours, which is told in a file."""
-    from tunescope.report.text import visible
     from tunescope.system.files import disk_problem
 
     reason = disk_problem(problem)
     if reason is not None:
         _fail(UserError(f"{reason}; mend that, then type the same command again."))
     kept = fault.keep(problem, sys.argv[1:])
-    what = visible(" ".join(f"{type(problem).__name__}: {problem}".split())[: fault.LONGEST])
+    what = " ".join(f"{type(problem).__name__}: {problem}".split())[: fault.LONGEST]
     send = f"Please look through {kept} and send it in" if kept else "Please send in what stands above"
-    print(f"error: this is a fault of tunescope, and not of what you gave ({what}). {send}.", file=sys.stderr)
+    say(f"error: this is a fault of tunescope, and not of what you gave ({what}). {send}.", sys.stderr)
     sys.exit(70)
 
 
-def _fail(problem: Exception) -> NoReturn:
-    from tunescope.report.text import visible
+def _noted(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Our own notes as a line; other libraries' warnings as Python shows them."""
+    if issubclass(category, Note):
+        say(f"note: {message}", sys.stderr)
+    else:
+        SHOWWARNING(message, category, *place, **more)
 
-    line = visible(" ".join(part.strip() for part in str(problem).splitlines()))
-    if isinstance(problem, CycloptsError):
-        line += " Type: tunescope --help"
-    print(f"error: {line}", file=sys.stderr)
+
+def _fail(problem: Exception) -> NoReturn:
+    line = " ".join(part.strip() for part in str(problem).splitlines())
+    more = " Type: tunescope --help" if isinstance(problem, CycloptsError) else ""
+    say(f"error: {line}{more}", sys.stderr)
     sys.exit(2)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tunescope.cli.output import say
+from tunescope.system.say import say
 
 
 def export(artifact: str, /, *, to: str, model: str, out: str) -> None:

@@ -6,6 +6,7 @@ from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
 from tunescope.errors import UserError
 from tunescope.system.forkserver import begin
+from tunescope.system.say import say
 
 PRELOAD = "tunescope.comparison.preload"
 
@@ -75,7 +76,7 @@ def check(
     asked = question(model, data, options, task)
     with machine.threads(asked.threads):
         for line in lines(open_bench(asked)):
-            print(line, flush=True)
+            say(line)
 
 
 def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:
@@ -103,13 +104,18 @@ def report(run: str, /) -> None:
     from tunescope.system import run_folder
 
     results = run_folder.read_results(Path(run))
-    print_run(Path(run), results)
     try:
+        print_run(Path(run), results)
         page.write(results, Path(run) / "report.html")
+    except UserError:
+        raise
     except OSError as problem:  # an archive is for reading
         raise UserError(
             f"{run}/report.html cannot be written ({problem.strerror or problem}); it is as it was."
         ) from problem
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        damaged = f"{Path(run) / 'results.json'} does not hold what a comparison writes"
+        raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
 
 
 def _workers(model: str) -> int:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tunescope.system.say import say
+
 PACKAGES = ("tunescope", "torch", "transformers", "safetensors", "numpy", "scipy", "pydantic", "cyclopts")
 LONGEST = 300  # letters of a message that are shown
 
@@ -32,7 +34,7 @@ def keep(problem: Exception, words: Sequence[str]) -> Path | None:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(told)
     except OSError:
-        print(told, file=sys.stderr)
+        say(told, sys.stderr)
         return None
     return Path(name)
 

@@ -1,5 +1,7 @@
 """The verbs that say what there is: data, arms, doctor."""
 
+from tunescope.system.say import say
+
 
 def data(corpus: str = "", /, *, out: str | None = None) -> None:
     """List the public corpora that a data path may name, as e2e:FOLDER; or say what is in one, and convert it.
@@ -11,7 +13,7 @@ def data(corpus: str = "", /, *, out: str | None = None) -> None:
     from tunescope.data.describe import lines
 
     for line in lines(corpus, out):
-        print(line, flush=True)
+        say(line)
 
 
 def arms() -> None:
@@ -19,7 +21,7 @@ def arms() -> None:
     from tunescope.cli.arms import lines
 
     for line in lines():
-        print(line)
+        say(line)
 
 
 def doctor(*, model: str | None = None) -> None:
@@ -31,4 +33,4 @@ def doctor(*, model: str | None = None) -> None:
     from tunescope.cli.doctor import lines
 
     for line in lines(model):
-        print(line, flush=True)
+        say(line)

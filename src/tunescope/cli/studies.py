@@ -7,6 +7,7 @@ from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import command_line, print_findings
 from tunescope.errors import UserError
 from tunescope.probes import names
+from tunescope.system.say import say
 
 
 def reproduce(
@@ -43,12 +44,12 @@ def reproduce(
     from tunescope.reproduce.recipe import Ask, listing
 
     if name is None:
-        print(listing())
+        say(listing())
         return
     ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision, accumulate)
     folder = Path(out) if out else running.default_folder(ask)
-    running.reproduce(ask, folder, workers, lambda line: print(line, flush=True))
-    print(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
+    running.reproduce(ask, folder, workers, say)
+    say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
 
 
 def probe(
@@ -74,7 +75,7 @@ def probe(
         out: the folder for what is written (default: runs/probe-NAME).
     """
     if not name:
-        print("\n".join(names.lines()))
+        say("\n".join(names.lines()))
         return
     names.known_probe(name)
     missing = [option for option, given in (("--model", model), ("--artifact", artifact)) if not given]
@@ -85,7 +86,7 @@ def probe(
 
     asked = probe_run.ProbeRequest(name, model, artifact, text, data, rows, out, command_line())
     finding, page = probe_run.run(asked)
-    print(f"{terminal.finding(finding)}\n\npage: {page}")
+    say(f"{terminal.finding(finding)}\n\npage: {page}")
 
 
 def anchors(
@@ -120,7 +121,7 @@ def anchors(
 
     plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
     asked = study.AnchorRequest(plan, k, rows, only)
-    found = study.study(asked, lambda line: print(line, flush=True))
+    found = study.study(asked, say)
     place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
     command = command_line()
     heading = f"Demonstrations on {found.facts['model']}"
@@ -157,7 +158,6 @@ def search(
         out: a new folder for what is written (default: one in runs/).
     """
     from tunescope.report import findings_page as page
-    from tunescope.report.text import clean
     from tunescope.search import findings, study
     from tunescope.system import files
     from tunescope.trial.identity import default_folder
@@ -166,7 +166,7 @@ def search(
     asked = study.SearchRequest(plan, method, passes, transfer_to)
     place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
     command = command_line()
-    results = study.study(asked, place, lambda line: print(clean(line), flush=True), command)
+    results = study.study(asked, place, say, command)
     found, facts = findings.findings(results), findings.facts(results)
     heading = f"Prompts for {facts['model']}"
     written = page.page(list(found.values()), facts, (), command, heading)
@@ -174,4 +174,4 @@ def search(
         files.put(place / "report.html", written.encode())
     print_findings(found, place / "report.html")
     if (place / "prompts").exists():
-        print(f"prompts: {place / 'prompts'}")
+        say(f"prompts: {place / 'prompts'}")

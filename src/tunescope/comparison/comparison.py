@@ -19,6 +19,7 @@ from tunescope.report import terminal
 from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, machine, run_folder, sealed_json
 from tunescope.system.lock import locked
+from tunescope.system.say import say
 from tunescope.tasks.make import USUAL, task_json
 from tunescope.trial.as_read import as_read, check_folder
 from tunescope.trial.bench import Bench
@@ -201,4 +202,4 @@ def _name(model: Any) -> str:
 
 
 def _warn(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(line, sys.stderr)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
+from tunescope.system.say import say, shown, visible
 from tunescope.trial.train.loop import Progress
 
 
@@ -48,7 +49,7 @@ class Lines:
 
     def say(self, line: str) -> None:
         if self.out is not None:
-            print(line, file=self.out, flush=True)
+            say(line, self.out)
 
     def progress(self, arm: str, run: str, progress: Progress) -> None:
         now = time.monotonic()
@@ -88,8 +89,8 @@ class LiveTable:
         for title in ("arm", "runs done", "run", ""):
             table.add_column(title)
         for arm, row in self.rows.items():
-            table.add_row(*(Text(cell) for cell in (arm, *row)))
-        return Group(*(Text(line) for line in self.lines), table)
+            table.add_row(*(Text(visible(cell)) for cell in (arm, *row)))
+        return Group(*(Text(shown(line)) for line in self.lines), table)
 
 
 def running(progress: Progress) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tunescope.attachment.artifact_folder import MANIFEST, load
+from tunescope.attachment.artifact_folder import load
+from tunescope.attachment.manifest import MANIFEST
 from tunescope.errors import UserError
 from tunescope.system import files, run_folder
 

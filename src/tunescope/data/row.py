@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
 
+LONGEST = 1_000_000  # characters of a field: a book has fewer
 HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
 
 
@@ -59,9 +61,9 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
     found = row[field]
     if isinstance(found, str):
         return found
-    if isinstance(found, bool | int | float):
+    if isinstance(found, bool | int) or (isinstance(found, float) and math.isfinite(found)):
         return json.dumps(found)
-    what = "null" if found is None else f"a {type(found).__name__}"
+    what = "null" if found is None else f"a {type(found).__name__}" if not isinstance(found, float) else str(found)
     raise UserError(
         f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. Fill it in or delete the row."
     )
@@ -78,3 +80,22 @@ def check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
                 )
             if isinstance(text, str) and "\0" in text:
                 raise UserError(f"{path} line {line}: {field!a} holds a NUL character. Remove it from the row.")
+
+
+def check_lengths(rows: Sequence[Mapping[str, Any]], longest: int | None) -> None:
+    """UserError for fields of more than `longest` characters (None: LONGEST), which take minutes to be made tokens."""
+    most = longest or LONGEST
+    found = [
+        (len(text), field, index)
+        for index, row in enumerate(rows)
+        for field, text in row.items()
+        if isinstance(text, str) and len(text) > most
+    ]
+    if not found:
+        return
+    length, field, index = found[0]
+    others = f" ({len(found)} such fields in all)" if len(found) > 1 else ""
+    raise UserError(
+        f"{place(rows[index], index)}: {str(field)[:80]!r} has {length:,} characters, where at most {most:,} are read"
+        f"{others}. Shorten the text or leave the row out; or type: --longest-field {max(found)[0]}"
+    )

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import sys
 import zlib
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from typing import Any, NoReturn
 
 from tunescope.data.row import Row, check_characters
 from tunescope.errors import UserError
+from tunescope.system.say import visible
 
+SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
 
 
@@ -67,14 +70,26 @@ def _fail(path: str | Path, error: OSError) -> NoReturn:
 def content(path: Path) -> bytes:
     """A file's bytes, unpacked where its name ends in .gz. Raises UserError: it cannot be read, or is empty."""
     try:
-        found = path.read_bytes()
-        found = gzip.decompress(found) if path.suffix == ".gz" else found
+        found = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
     except OSError as error:
         _fail(path, error)
     if not found.strip():
         raise UserError(f"{path} is empty. Give a file with at least one row.")
+    return found
+
+
+def _unpacked(path: Path) -> bytes:
+    """What a gzip file holds; UserError for one that would grow a hundredfold, as no text does, and fill the memory."""
+    most = max(SMALL, GROWTH * path.stat().st_size)
+    with gzip.open(path) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise UserError(
+            f"{path} unpacks to more than {most:,} bytes, {GROWTH} times its own size, as no text does. If it is "
+            "yours, unpack it and give the file: gunzip FILE"
+        )
     return found
 
 
@@ -103,7 +118,7 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json)
+            values = json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, parse_float=_float)
         except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise UserError(
@@ -124,6 +139,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         raise ValueError(f"the field '{next(n for n in names if names.count(n) > 1)}' is there twice")
     return values
+
+
+def _float(text: str) -> float:
+    """Two numbers that are beyond the largest would be one, infinity."""
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{text[:40]} is beyond the largest number that there is")
+    return found
 
 
 def _not_json(constant: str) -> NoReturn:
@@ -172,6 +195,6 @@ def _named(records: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[tup
         if len(record) != len(header):
             raise UserError(
                 f"{path} line {line} has {len(record)} fields, and the header has {len(header)} "
-                f"({', '.join(header)}). Mend the row."
+                f"({visible(', '.join(header))}). Mend the row."
             )
         yield line, dict(zip(header, record, strict=True))

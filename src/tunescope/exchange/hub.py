@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tunescope.attachment.artifact_folder import MANIFEST, TENSORS, load
+from tunescope.attachment.artifact_folder import TENSORS, load
+from tunescope.attachment.manifest import MANIFEST
 from tunescope.errors import UserError
 from tunescope.methods.text_form import show
 from tunescope.report.card import CardFacts, card
@@ -61,7 +62,7 @@ def push(
     manifest = (place / MANIFEST).read_bytes()
     said = list(strings(json.loads(manifest)))
     if any(map(has_secret, said)):
-        raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out before it is pushed.")
+        raise UserError(f"{place / MANIFEST} holds what looks like an access token: take it out, and save it again.")
     count = sum(v.numel() for a in artifacts for v in a.tensors.values() if v.is_floating_point())
     said_of = json.loads(manifest)
     page = card(CardFacts(repo, said_of, count, results, base, licence, auto_class(said_of)))

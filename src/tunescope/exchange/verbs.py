@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tunescope.attachment import artifact_folder
+from tunescope.attachment.manifest import read_manifest
 from tunescope.errors import UserError
 from tunescope.exchange import convert
 from tunescope.exchange.format import find_format
@@ -22,7 +23,7 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     """
     find_format(to, "write")
     artifacts = artifact_folder.load(artifact)
-    about = artifact_folder.read_manifest(Path(artifact)).get("about") or {}
+    about = read_manifest(Path(artifact)).get("about") or {}
     answers = (about.get("task") or {}).get("by")
     base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
     with files.errors_told(out):

@@ -6,6 +6,7 @@ from typing import TypedDict
 
 from tunescope.lab.worlds.manifest import NAME
 from tunescope.lab.worlds.world import Part, World, rows, write
+from tunescope.system.say import say
 
 PACKAGED = Path(__file__).parent / "demo_model"
 SIZES: dict[Part, int] = {"train": 2000, "dev": 200, "test": 300}
@@ -79,7 +80,7 @@ def run(folder: Path, from_scratch: bool = False) -> None:
     """Compare on every task, printing each table, verdict and page; a run broken off is gone on with."""
     setup = prepare(folder / "data", from_scratch)
     for one in setup.tasks:
-        print(f"\n{one['name']}: {one['question']}\n")
+        say(f"\n{one['name']}: {one['question']}\n")
         compare_one(setup, one, folder / one["name"])
 
 
@@ -105,4 +106,4 @@ def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
         out=folder,
         workers=machine.default_workers(setup.model),
     )
-    print(f"{found}\n\npage: {found.folder / 'report.html'}")
+    say(f"{found}\n\npage: {found.folder / 'report.html'}")

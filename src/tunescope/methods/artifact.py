@@ -70,6 +70,7 @@ class Spec(ABC):
     bound: ClassVar[bool] = False  # True: the model makes its tensors; they are bound to what is in force, not trained
     shows_rows: ClassVar[bool] = False  # True: it may begin as solved rows: init_from="demos", and text
     decides_keys: ClassVar[bool] = True  # False: the keys and values of the text are the same without it
+    whole_numbers: ClassVar[tuple[str, ...]] = ()  # its tensors that are of them, as ids are; others are of floats
     whole_model: ClassVar[bool] = False  # True: with it the model is another one, which no row of a batch has to itself
 
     @property

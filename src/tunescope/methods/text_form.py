@@ -9,7 +9,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Spec
@@ -17,6 +17,8 @@ from tunescope.system import plugins
 
 FOLDERS = ("methods.contexts", "methods.deltas")
 SEARCHES = "search.methods"
+LARGEST = 2**31 - 1
+FINITE = ConfigDict(allow_inf_nan=False)
 ESCAPED = r"\\([\\,+])"
 Made = TypeVar("Made")
 
@@ -168,18 +170,23 @@ def check_fields(spec: Spec) -> None:
     hints = get_type_hints(type(spec))
     for field in fields(spec):  # type: ignore[arg-type]
         given = getattr(spec, field.name)
-        try:
-            TypeAdapter(hints[field.name]).validate_python(given)
-        except ValidationError as error:
-            asked = f"{type(spec).__name__}({field.name}={given!r})"
-            raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None
+        asked = f"{type(spec).__name__}({field.name}={given!r})"
+        _valid(hints[field.name], given, asked, strict=not isinstance(given, list))
 
 
 def _value(hint: Any, text: str, asked: str) -> Any:
     given: Any = tuple(text.split(",")) if "tuple" in str(hint) else text
     if text == "None" and "None" in str(hint):
         return None
+    return _valid(hint, given, asked)
+
+
+def _valid(hint: Any, given: Any, asked: str, *, strict: bool = False) -> Any:
+    """What was given as its type takes it, text as a number too where it is not strict. UserError for all else."""
     try:
-        return TypeAdapter(hint).validate_python(given)
+        found = TypeAdapter(hint, config=FINITE).validate_python(given, strict=strict)
     except ValidationError as error:
         raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None
+    if isinstance(found, int) and abs(found) > LARGEST:
+        raise UserError(f"{asked}: input should be at most {LARGEST}.")
+    return found

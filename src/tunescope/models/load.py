@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 
+# what older versions of transformers saved beside the weights, and the pooler that a model of words does without
+NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -38,11 +41,13 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     _check_tokenizer(name)
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        _check_config(name, config)
         auto = getattr(transformers, classes[kind(config)])
         model, report = auto.from_pretrained(
             name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer("a")  # some faults of its files are met first where it is used
     except (UserError, MemoryError):
         raise
     except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
@@ -58,6 +63,7 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
             f"tunescope import {name} --from peft --model BASE --out FOLDER"
         )
     _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
+    _check_all_used(name, model, report["unexpected_keys"], kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
     return model, tokenizer
@@ -72,6 +78,27 @@ def _check_tokenizer(name: str) -> None:
 
 def _no_tokenizer(name: str) -> str:
     return f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r})."
+
+
+def _check_config(name: str, config: Any) -> None:
+    """UserError for what transformers lets pass: more layers than tensors, of which a million take hours, for one."""
+    from safetensors import safe_open
+
+    named = config.architectures
+    if not (named is None or (isinstance(named, list) and all(isinstance(one, str) for one in named))):
+        raise UserError(f"{name}: its config.json says architectures {str(named)[:80]!r}, which is no list of names.")
+
+    beyond = [key for key, value in config.to_dict().items() if isinstance(value, int) and abs(value) >= 2**63]
+    if beyond:
+        raise UserError(f"{name}: its config.json says a {beyond[0]} of 2^63 or more, which is no number of a model.")
+
+    files = sorted(Path(name).glob("*.safetensors"))
+    count = sum(len(list(safe_open(file, "pt").keys())) for file in files)  # type: ignore[no-untyped-call,misc]
+    layers = getattr(config, "num_hidden_layers", None)
+    if files and isinstance(layers, int) and layers > count:
+        raise UserError(
+            f"{name}: its config.json says {layers:,} layers, and it holds {count} tensors. Mend config.json."
+        )
 
 
 def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_words: bool) -> None:
@@ -91,6 +118,21 @@ def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_w
         f"{name} is no whole {type(model).__name__}: {lacks}, which would be random. Give the whole model, with "
         "the head that it was pretrained with."
     )
+
+
+def _check_all_used(name: str, model: PreTrainedModel, unexpected: Iterable[str], is_encoder: bool) -> None:
+    """UserError for weights of the checkpoint that the model has no place for; an encoder's heads may be left off."""
+    base = f"{model.base_model_prefix}."
+    body = {part for part, _ in model.base_model.named_children()}
+    left = sorted(key for key in unexpected if not NO_WEIGHTS.search(key))
+    if is_encoder:
+        left = [key for key in left if key.startswith(base) or key.partition(".")[0] in body]
+    if left:
+        raise UserError(
+            f"{name} holds more than its config.json says: {left[0]}"
+            + (f" and {len(left) - 1} more tensors have" if len(left) > 1 else " has")
+            + f" no place in a {type(model).__name__}. Mend config.json, such as its number of layers."
+        )
 
 
 def _cannot_load(name: str, problem: Exception) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tunescope.attachment import artifact_folder
 from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import Attached, attach
+from tunescope.attachment.manifest import read_manifest
 from tunescope.data.read import read
 from tunescope.data.row import value
 from tunescope.errors import UserError
@@ -108,7 +108,7 @@ def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind
     if request.data is None:
         return list(request.texts)
     rows = read(request.data)[: request.rows or ROWS]
-    task = (artifact_folder.read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
+    task = (read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
     template = task.get("template")
     if template is not None and task.get("by") == "words":
         template = place(template, tokenizer, model_kind).template

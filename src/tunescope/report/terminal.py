@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tunescope import report
-from tunescope.report import findings_page, text
+from tunescope.report import findings_page
 from tunescope.report.verdict import words
 from tunescope.report.verdict.edges import at_an_edge
 
@@ -45,7 +45,7 @@ def edge_notes(results: Mapping[str, Any]) -> list[str]:
 
 def data_notes(results: Mapping[str, Any]) -> list[str]:
     """Notes on the rows: how they were cut, and what is odd in them."""
-    return [f"note: {text.visible(str(note))}" for note in (results.get("data") or {}).get("notes") or ()]
+    return [f"note: {note}" for note in (results.get("data") or {}).get("notes") or ()]
 
 
 def everything(results: Mapping[str, Any]) -> str:

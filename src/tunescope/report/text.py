@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tunescope.data import scores
+from tunescope.system.say import JOINERS, visible_character
 
 LIMIT = 2000
 _PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
-JOINERS = "\u200c\u200d"  # of Persian, Hindi and emoji
 _SECRET = re.compile(
     r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}"
     r"|glpat-[\w-]{20,}(?:\.\w{2}\.\w{9})?|A(?:KIA|SIA)[0-9A-Z]{16})(?!\w)"
@@ -69,11 +68,6 @@ def has_secret(text: str) -> bool:
 def paths(text: str) -> list[str]:
     """What in it looks like a path on somebody's machine."""
     return [match[0] for match in _PATH.finditer(text)]
-
-
-def visible(text: str) -> str:
-    """The same, with what would move a terminal's cursor, or nobody sees, written out (\\x1b, \\u202e)."""
-    return "".join(map(_visible, text))
 
 
 def short(text: str, limit: int = 34) -> str:
@@ -156,18 +150,9 @@ def _clean(text: str) -> str:
 def _harmless(text: str, kept: str = "") -> str:
     """Tokens go before the cut: half of one, at the end, would look like none."""
     text = _SECRET.sub("[redacted]", text)[: 2 * LIMIT]
-    text = "".join(one if one in kept else _visible(one) for one in text)
+    text = "".join(one if one in kept else visible_character(one) for one in text)
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 
 def _last_part(match: re.Match[str]) -> str:
     return re.split(r"[/\\]", match[0])[-1]
-
-
-def _visible(character: str) -> str:
-    if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
-        return character
-    if character in "\n\t":
-        return " "
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -96,8 +96,8 @@ def check(ask: Ask, recipe: Recipe) -> None:
             raise UserError(f"{ask.name} has no use for --{option}; it takes {takes}.")
     if ask.protocol not in ("tuned", "paper"):
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
-    if ask.seeds is not None and ask.seeds < 1:
-        raise UserError(f"--seeds {ask.seeds}: at least one.")
+    if ask.seeds is not None and not 1 <= ask.seeds <= 1000:
+        raise UserError(f"--seeds {ask.seeds}: at least one, and at most 1000.")
     for option, count in (("steps", ask.steps), ("accumulate", ask.accumulate)):
         if count is not None and count < 1:
             raise UserError(f"--{option} {count}: at least one.")

@@ -23,12 +23,13 @@ from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.crew import KILLED, Crew, crew
 from tunescope.system.lock import locked
+from tunescope.system.say import say
 
 Say = Callable[[str], None]
 LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
 
 
-def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = print) -> dict[str, Any]:
+def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = say) -> dict[str, Any]:
     """Run the recipe in the folder `out`, or go on with it there; writes report.html and result.json, and returns this.
 
     workers: processes; 0 means as many as there is room for.

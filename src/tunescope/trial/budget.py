@@ -14,6 +14,7 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, Spec, TokenContext
 from tunescope.models.anatomy import anatomy
+from tunescope.system import machine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -120,9 +121,21 @@ def sized(
         return typed, "head only" if arm.text == "head" else "nothing to store"
     free = [spec.size is not None and spec.size not in held for spec, held in zip(typed, fixed, strict=True)]
     if arm.budget is None or not any(free):
-        stored = count(model, typed, tokenizer).stored
+        stored = _checked(count(model, typed, tokenizer).stored)
         how = "size as typed" if any(spec.size for spec in typed) else "no size to set"
         return typed, f"{stored:,}, {how}" + (f", whatever the budget of {arm.budget:,}" if arm.budget else "")
     specs, counts = solve(model, typed, arm.budget, fixed)
+    _checked(counts.stored)
     left = arm.budget - counts.stored
     return tuple(specs), f"nearest reachable {counts.stored:,}; {left:,} left" if left else f"{counts.stored:,} exactly"
+
+
+def _checked(stored: int) -> int:
+    """The number of parameters; UserError where they alone take more than there is, and the system would end us."""
+    free = machine.free_memory()
+    if 4 * stored > free:
+        raise UserError(
+            f"{stored:,} parameters take {4 * stored / 2**30:,.0f} GB, and there are {free / 2**30:,.0f} GB of memory "
+            "to take: give a smaller size, or --budget."
+        )
+    return stored

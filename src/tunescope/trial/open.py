@@ -52,7 +52,7 @@ def open_bench(
 
 
 def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: torch.device) -> Bench:
-    found = {part: read_hashed(path) for part, path in plan.data.items()}
+    found = {part: read_hashed(path, plan.longest_field) for part, path in plan.data.items()}
     parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)

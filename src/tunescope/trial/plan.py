@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
+from tunescope.data.row import LONGEST
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.system.plugins import one_of
@@ -13,10 +14,17 @@ from tunescope.trial.rates import Race, check_beyond, check_halving
 from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
 
 PARTS = ("train", "dev", "test")
-AFTERWARDS = ("forgetting", "max_seeds", "margin", "minutes")  # they train nothing: a finished run may have others
+AFTERWARDS = (
+    "forgetting",
+    "max_seeds",
+    "margin",
+    "minutes",
+    "longest_field",
+)  # they train nothing: a finished run may have others
 NO_TEXT = "none"  # of --forgetting
 SEEDS = (0, 1, 2)
 MAX_SEEDS = 12
+MOST = 1000  # more seeds, or learning rates, are a slip of the hand
 BEYOND = 3
 
 
@@ -56,6 +64,7 @@ class Plan:
         no verdict (None: none are, or 12 where no seeds are given either); what counts as no worse; and how long the
         comparison may have taken once those of a look are done (None: as long as it takes).
     forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
+    longest_field: characters of a row's field; None takes `data.row.LONGEST`.
     """
 
     model: str = ""
@@ -133,6 +142,11 @@ class Plan:
         ),
     ] = ""
 
+    longest_field: Annotated[
+        int | None,
+        Option(f"characters of a field of a row; a file with a longer one is refused (default: {LONGEST:,})."),
+    ] = None
+
     def __post_init__(self) -> None:
         """What is left open, by what else is given."""
         if not self.seeds and self.max_seeds is None and self.k_shot is None:
@@ -167,22 +181,23 @@ def check(plan: Plan) -> Plan:
     """
     settings = plan.settings
     for name in ("steps", "batch_size", "accumulate", "eval_every", "patience"):
-        _at_least(name, getattr(settings, name), 1)
+        _within(name, getattr(settings, name), 1)
     if settings.accumulate > settings.batch_size:
         raise UserError(
             f"--accumulate {settings.accumulate} is more parts than a batch of {settings.batch_size} has rows; "
             f"give at most {settings.batch_size}."
         )
-    _at_least("trials", plan.trials, 1)
-    _at_least("threads", plan.threads, 1)
-    _at_least("together", plan.together, 0)
-    if plan.k_shot is not None:
-        _at_least("k_shot", plan.k_shot, 1)
+    _within("trials", plan.trials, 1, MOST)
+    _within("threads", plan.threads, 1)
+    _within("together", plan.together, 0)
+    for name in ("k_shot", "longest_field"):
+        if getattr(plan, name) is not None:
+            _within(name, getattr(plan, name), 1)
     for budget in plan.budgets:
-        _at_least("budget", budget, 1)
+        _within("budget", budget, 1, 10**12)
     if plan.halving:
         check_halving(plan.race)
-    _at_least("beyond", plan.past, 0)
+    _within("beyond", plan.past, 0, MOST)
     if plan.beyond:
         check_beyond(plan.race)
     for rate in plan.rates:
@@ -190,8 +205,8 @@ def check(plan: Plan) -> Plan:
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
     if not 0 <= settings.warmup < 1:
         raise UserError(f"--warmup {settings.warmup:g} is a share of the steps; give 0 or more and less than 1.")
-    if settings.clip <= 0 or settings.weight_decay < 0:
-        raise UserError("--clip must be above 0 and --weight-decay at least 0.")
+    if not 0 < settings.clip < float("inf") or not 0 <= settings.weight_decay < float("inf"):
+        raise UserError("--clip must be above 0 and --weight-decay at least 0, and finite; --clip 1e9 cuts nothing.")
     for name, allowed in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
         one_of(name, getattr(settings, name), allowed)
     check_seeds(plan.seeds)
@@ -201,20 +216,22 @@ def check(plan: Plan) -> Plan:
 
 def check_seeds(seeds: Sequence[int]) -> None:
     """Raises UserError for none, for one twice, and for numbers that are no seeds."""
-    if not seeds or len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**31 for seed in seeds):
+    if not seeds or len(seeds) > MOST or len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**31 for seed in seeds):
+        given = " ".join(map(str, seeds[:MOST])) or "0"
         raise UserError(
-            f"--seeds {' '.join(map(str, seeds)) or 0}: give how many, 1 or more, or which: two or more different "
-            "whole numbers from 0 to 2147483647."
+            f"--seeds {given}: give how many, 1 or more, or which: two or more different "
+            f"whole numbers from 0 to 2147483647; at most {MOST}."
         )
 
 
 def _check_looks(plan: Plan) -> None:
     if not 0 < plan.margin < 1:
         raise UserError(f"--margin {plan.margin:g} is a share of the metric's scale above 0 and below 1, such as 0.02.")
-    if plan.minutes is not None and not plan.minutes > 0:
+    if plan.minutes is not None and not 0 < plan.minutes < float("inf"):
         raise UserError(f"--minutes {plan.minutes:g} is no time; give more than 0, or leave it out.")
     if plan.max_seeds is None:
         return
+    _within("max_seeds", plan.max_seeds, 1, MOST)
     if plan.max_seeds < len(plan.seeds):
         raise UserError(
             f"--max-seeds {plan.max_seeds} is below the {len(plan.seeds)} seeds that every arm has; "
@@ -270,6 +287,9 @@ def text_path(given: str | Path) -> str:
     return str(given) if str(given) in ("", NO_TEXT) else str(Path(given).absolute())
 
 
-def _at_least(name: str, value: int, least: int) -> None:
+def _within(name: str, value: int, least: int, most: int = 10**9) -> None:
+    option = f"--{name.replace('_', '-')}"
     if value < least:
-        raise UserError(f"--{name.replace('_', '-')} {value} is too small; give a whole number of {least} or more.")
+        raise UserError(f"{option} {value} is too small; give a whole number of {least} or more.")
+    if value > most:
+        raise UserError(f"{option} {value} is too large; give a whole number of at most {most}.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
-from tunescope.trial.plan import Plan, check_seeds, data_paths, text_path
+from tunescope.trial.plan import MOST, Plan, check_seeds, data_paths, text_path
 from tunescope.trial.train.settings import Settings
 
 ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps")  # fields that are not given as such
@@ -36,7 +36,10 @@ def planned(
         )
     asked: dict[str, Any] = {name: _many(value) if name in MANY else value for name, value in of_plan.items()}
     if "seeds" in asked:
-        asked["seeds"] = tuple(range(asked["seeds"]) if isinstance(asked["seeds"], int) else asked["seeds"])
+        count = asked["seeds"]
+        if isinstance(count, int) and count > MOST:
+            raise UserError(f"--seeds {count} are too many; give how many, 1 to {MOST}, or which: two or more.")
+        asked["seeds"] = tuple(range(count) if isinstance(count, int) else count)
         check_seeds(asked["seeds"])  # none is no word for the usual ones
     if "device" not in asked:
         asked["device"] = _device()

@@ -8,7 +8,7 @@ with attach(model, Bank({"anna": prefix, "ben": "artifacts/ben"})):
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Bank:
     @classmethod
     def folder(cls, path: str | Path, *, hot: int = HOT) -> Bank:
         """All saved artifacts that lie in a folder, by the names of their folders. Raises UserError for none."""
-        from tunescope.attachment.artifact_folder import MANIFEST
+        from tunescope.attachment.manifest import MANIFEST
 
         found = {place.parent.name: place.parent for place in sorted(Path(path).glob(f"*/{MANIFEST}"))}
         if not found:
@@ -62,7 +62,9 @@ class Bank:
         return cls(found, hot=hot)
 
     def add(self, name: str, given: Given) -> None:
-        """Put an artifact under a new name. Raises UserError where the name is taken: `remove` it first."""
+        """Put an artifact under a new name. Raises UserError where the name is taken: `remove` it first; or is none."""
+        if not isinstance(name, str) or not name.strip():
+            raise UserError(f"Bank: {name!r} is no name: give text, as in Bank({{'anna': artifact}}).")
         entry = Entry(name, Path(given) if isinstance(given, str | Path) else _listed(name, given))
         base = _base_of(entry)
         with self._lock:
@@ -87,11 +89,13 @@ class Bank:
         """What stands under a name. Raises UserError for one that is not there."""
         import difflib
 
+        if not isinstance(name, str):
+            raise UserError(f"Bank: a row takes a name or None, and not {str(name)[:80]!r}: rows=['anna', None].")
         with self._lock:
             found = self._entries.get(name)
             known = list(self._entries)
         if found is None:
-            near = difflib.get_close_matches(str(name), known, n=1)
+            near = difflib.get_close_matches(name[:80], known, n=1)
             some = ", ".join(map(repr, known[:5])) + (f" and {len(known) - 5:,} more" if len(known) > 5 else "")
             raise UserError(
                 f"Bank: no artifact is named {name!r}."
@@ -127,7 +131,8 @@ def check_member(name: str, spec: Spec) -> None:
 
 
 def _listed(name: str, given: Any) -> tuple[Spec | Artifact, ...]:
-    listed = (given,) if isinstance(given, Spec | Artifact) else tuple(given)
+    several = isinstance(given, Iterable) and not isinstance(given, Mapping)
+    listed = tuple(given) if several else (given,)
     for one in listed:
         if not isinstance(one, Spec | Artifact):
             raise UserError(
@@ -142,7 +147,7 @@ def _listed(name: str, given: Any) -> tuple[Spec | Artifact, ...]:
 def _base_of(entry: Entry) -> str | None:
     """The fingerprint of the base that an entry was made for, where it says one; of a folder, by its manifest alone."""
     if isinstance(entry.given, Path):
-        from tunescope.attachment.artifact_folder import read_manifest
+        from tunescope.attachment.manifest import read_manifest
 
         return str(read_manifest(entry.given)["base"]["fingerprint"])
     return next((one.base for one in entry.given if isinstance(one, Artifact) and one.base is not None), None)

@@ -24,6 +24,7 @@ class Text(TokenContext):
     """
 
     text: str = ""
+    whole_numbers = ("ids",)
 
     def shapes(self, base: Base) -> dict[str, tuple[int, ...]]:
         return {"ids": (len(self._encode(base)),)}

@@ -25,7 +25,7 @@ class LoRA(SiteDelta):
     Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
     (d_out, rank).
 
-    Raises UserError, once it meets a model, for a rank that the map does not take.
+    Raises UserError, once it meets a model, for a rank that the map does not take, and for a dropout that is no share.
 
     Source: Hu et al. 2021, arXiv:2106.09685, section 4.1.
     """
@@ -43,6 +43,8 @@ class LoRA(SiteDelta):
         return 1.0 if self.alpha is None else self.alpha / self.rank
 
     def init(self, shape: SiteShape) -> Params:
+        if not 0 <= self.dropout < 1:
+            raise UserError(f"LoRA(dropout={self.dropout:g}): a share is at least 0 and below 1, as in dropout=0.1.")
         most = min(shape.d_in, shape.d_out)
         rank = min(self.rank, most) if ALL_LINEAR in self.sites else self.rank
         if not 1 <= rank <= most:

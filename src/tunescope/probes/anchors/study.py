@@ -16,6 +16,7 @@ from tunescope.probes.anchors.round import Round
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.finding import Finding
 from tunescope.system import machine, plugins
+from tunescope.system.say import say
 from tunescope.tasks.prompts.spans import spans
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
@@ -47,7 +48,7 @@ class Studied:
     facts: dict[str, Any]
 
 
-def study(request: AnchorRequest, say: Say = print) -> Studied:
+def study(request: AnchorRequest, say: Say = say) -> Studied:
     """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
 
     Where none can be had, the last one's reason is raised.

@@ -40,8 +40,8 @@ class Extraction:
     def answer(self, text: str) -> str | None:
         """The answer in a text that may hold the marker, or None."""
         text = text.split(self.stop)[0]
-        at = text.lower().rfind(self.marker.lower())
-        return self._read(text, text[at + len(self.marker) :] if at >= 0 else None)
+        found = [*re.finditer(re.escape(self.marker), text, flags=re.IGNORECASE)]  # in lower case it may be longer
+        return self._read(text, text[found[-1].end() :] if found else None)
 
     def answer_behind(self, text: str) -> str | None:
         """The answer in what was written behind a prompt that ends in the marker; a later marker in it is not one."""
@@ -58,7 +58,7 @@ class Extraction:
         first = found[-1] if behind is None else found[0]
         if self.read == "number":
             return _shortest(first.replace(",", ""))
-        return next(one for one in self.choices if one.lower() == first.lower())
+        return next(one for one in self.choices if re.fullmatch(re.escape(one), first, flags=re.IGNORECASE))
 
 
 def vote(answers: Sequence[str | None]) -> tuple[str | None, float]:

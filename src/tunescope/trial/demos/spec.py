@@ -52,6 +52,8 @@ class Demos:
             raise UserError(f"demos:k={self.k}: at least one demonstration; type demos:k=4")
         if self.sets < 1:
             raise UserError(f"{self}: at least one set of demonstrations; type demos:k=1,choose=similar,sets=16")
+        if max(self.sets, self.k) > 1000:
+            raise UserError(f"{self}: k and sets are at most 1000; type demos:k=4")
         if self.orders is not None and not self.tries:
             raise UserError(f"{self}: orders is how many order=entropy or order=best try; add one of them, or drop it.")
         if isinstance(self.orders, int) and self.orders < 2:

@@ -1,0 +1,91 @@
+"""A checkpoint is used whole: what its configuration has no place for is refused by name, but for heads of encoders."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+import tinyrun
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+import tunescope as ts
+from tunescope.models.load import load_model
+
+
+def checkpoint(folder: Path, family: str, auto: str) -> Path:
+    config = tiny.configs()[family]
+    getattr(transformers, auto).from_config(config).save_pretrained(folder)
+    tinyrun.tokenizer().save_pretrained(folder)
+    return folder
+
+
+def changed(folder: Path, **fields: object) -> str:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | fields))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "auto", "layers"),
+    [
+        ("gpt2", "AutoModelForCausalLM", "n_layer"),
+        ("bert", "AutoModel", "num_hidden_layers"),
+        ("bert", "AutoModelForMaskedLM", "num_hidden_layers"),
+        ("distilbert", "AutoModelForQuestionAnswering", "n_layers"),
+        ("t5", "AutoModelForSeq2SeqLM", "num_decoder_layers"),
+    ],
+)
+def test_a_checkpoint_with_more_layers_than_its_configuration_is_refused(
+    family: str, auto: str, layers: str, tmp_path: Path
+) -> None:
+    folder = checkpoint(tmp_path, family, auto)
+    load_model(str(folder))
+    message = r"holds more than its config.json says: [\w.]*\.1\.[\w.]+ and \d+ more tensors have no place in a "
+    with pytest.raises(ts.UserError, match=message):
+        load_model(changed(folder, **{layers: 1}))
+
+
+@pytest.mark.parametrize("layers", [-1, 10**7])
+def test_a_number_of_layers_that_no_model_has_is_refused_at_once(layers: int, tmp_path: Path) -> None:
+    with pytest.raises(ts.UserError, match=r"its config.json says|than its config.json says"):
+        load_model(changed(checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM"), n_layer=layers))
+
+
+@pytest.mark.parametrize(
+    ("auto", "in_words"), [("AutoModelForPreTraining", True), ("AutoModelForSequenceClassification", False)]
+)
+def test_heads_that_an_encoder_leaves_off_and_buffers_of_older_versions_are_no_fault(
+    auto: str, in_words: bool, tmp_path: Path
+) -> None:
+    folder = checkpoint(tmp_path, "bert", auto)
+    old = load_file(folder / "model.safetensors") | {"bert.embeddings.position_ids": torch.arange(64)[None]}
+    save_file(old, folder / "model.safetensors", metadata={"format": "pt"})
+    load_model(str(folder), in_words=in_words)
+
+
+def test_a_head_of_another_kind_on_a_decoder_is_refused(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, "gpt2", "AutoModelForSequenceClassification")
+    with pytest.raises(ts.UserError, match=r"holds more than its config.json says: score.weight has no place"):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"architectures": 2}, "says architectures '2', which is no list of names"),
+        ({"pad_token_id": 10**30}, r"says a pad_token_id of 2\^63 or more, which is no number of a model"),
+    ],
+)
+def test_what_transformers_lets_pass_is_refused(fields: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ts.UserError, match=message):
+        load_model(changed(checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM"), **fields))
+
+
+def test_a_tokenizer_that_cannot_be_used_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM")
+    told = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(told | {"model_max_length": "64"}))
+    with pytest.raises(ts.UserError, match="is not a transformers model with safetensors weights"):
+        load_model(str(folder))
