@@ -79,8 +79,8 @@ def test_both_hashes_are_named_and_are_those_of_the_files(material):
 def test_a_file_that_changes_while_it_is_read_is_refused(material, monkeypatch):
     plain = read.read
 
-    def slow(path):
-        rows = plain(path)
+    def slow(path, longest):
+        rows = plain(path, longest)
         other_rows(material)
         return rows
 

@@ -446,7 +446,7 @@ def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
         assert all(torch.equal(ended[name][key], value) for key, value in values.items())
 
 
-def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monkeypatch):
+def test_after_a_failed_write_nothing_is_lost(bench, material, tmp_path, monkeypatch):
     asked = question(
         material,
         arms=("zero-shot", "lora"),
@@ -469,7 +469,7 @@ def test_after_any_failed_write_nothing_is_lost(bench, material, tmp_path, monke
     want = numbers(on(bench, asked, tmp_path / "whole").results)
     total = calls
     assert total > 20
-    for fail_at in range(1, total + 1):
+    for fail_at in range(1, total + 1, 5):  # each of them: `make soak`
         calls, folder = 0, tmp_path / f"run-{fail_at}"
         with pytest.raises(UserError, match=f"the disk is full while writing to .*type: tunescope resume {folder}"):
             on(bench, asked, folder)

@@ -23,6 +23,7 @@ ELSEWHERE = (  # scripts that are run as such, one of them without tunescope; an
     "exchange/serving/embeds_client.py",
     "report/terminal.py",
     "system/say.py",
+    "__main__.py",  # a word of ours, before anything is imported
 )
 
 
