@@ -199,12 +199,14 @@ def begun(server: Hub, *words: object) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_line_pushes_and_pulls(server: Hub, saved: Path, tmp_path: Path) -> None:
+def test_the_command_line_pushes_and_pulls(
+    server: Hub, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = begun(server, "push", saved, "me/thing", "--licence", "mit")
     assert code == 0
     assert f"pushed: {server.url}/me/thing (commit " in out
     assert "note: no results.json of a run beside it" in out
-    code, out, err = begun(server, "pull", "me/thing", "--out", tmp_path / "pulled")
+    code, out, err = call(monkeypatch, capsys, "pull", "me/thing", "--out", tmp_path / "pulled")
     assert (code, err) == (0, "")
     assert out.startswith(f"pulled: {tmp_path}/pulled (commit ") and "prefix:length=2+lora:rank=2" in out
 

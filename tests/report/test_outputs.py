@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from payloads import HOSTILE, poisoned
 from report_example import example
-from test_page import HOSTILE, Tags, poisoned
+from test_page import Tags
 
 from tunescope import report
 

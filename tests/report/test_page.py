@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from payloads import HOSTILE, poisoned
 from report_example import example
 
 from tunescope import report
@@ -19,18 +20,6 @@ from tunescope.errors import UserError
 from tunescope.report.view import view
 
 RESULTS = example()
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "<svg/onload=alert(1)>",
-    "{{ 7 * 7 }}{% raw %}",
-    "a\u202egnp.exe\u2066\u200f",
-    "\x1b[31mred\x1b]0;title\x07\x9b2J",
-    "n" * 5000,
-    "</title></style><style>*{display:none}",
-    "javascript:alert(1)",
-    "nul\x00 and \ud800 lone",
-]
 
 
 class Tags(HTMLParser):
@@ -56,17 +45,6 @@ class Tags(HTMLParser):
     def handle_data(self, data):
         if not self.open or self.open[-1] not in {"script", "style"}:
             self.text.append(data)
-
-
-def poisoned(value, poison):
-    """Every string in the results replaced, but for the words that steer the page."""
-    if isinstance(value, str):
-        return value if value in {"accuracy", "done", "context", "delta", "full", "text", "none", "both"} else poison
-    if isinstance(value, dict):
-        return {key: poisoned(one, poison) for key, one in value.items()}
-    if isinstance(value, list):
-        return [poisoned(one, poison) for one in value]
-    return value
 
 
 def test_equal_results_give_equal_bytes():

@@ -7,7 +7,8 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from test_page import HOSTILE, Tags
+from payloads import HOSTILE
+from test_page import Tags
 
 from tunescope.report import findings_page
 from tunescope.report.drawing import number

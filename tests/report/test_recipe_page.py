@@ -1,8 +1,9 @@
 """The page of a recipe: ours beside the paper's, drawings, and what every line wrote."""
 
 import pytest
+from payloads import HOSTILE, poisoned
 from test_outputs import cells, written
-from test_page import HOSTILE, Tags, poisoned
+from test_page import Tags
 
 from tunescope.report import recipe_page, svg
 

@@ -23,6 +23,14 @@ class Sends:
         self.sent.append(self.number)
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_are_raised():
+    """Also where the tests are run in the background, and who began them has interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture(params=["alone", "beside a thread"])
 def company(request):
     """A signal that only the main thread blocks goes to another one."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.cli import artifacts, comparisons, fault, listings, studies
+from tunescope.cli import artifacts, comparisons, listings, studies
 from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -78,6 +78,7 @@ def main() -> None:
 
 def _fail_unforeseen(problem: Exception) -> NoReturn:
     """What no verb has foreseen: a disk that fails, or a fault of ours, which is told in a file."""
+    from tunescope.cli import fault
     from tunescope.system.files import disk_problem
 
     reason = disk_problem(problem)

@@ -27,17 +27,17 @@ def table(results: dict[str, Any]) -> Table:
     numbers += ["stored", "rate", "time"]
     for name in numbers:
         out.add_column(name, justify="right", no_wrap=True)
-    out.add_column("status", overflow="fold")
+    out.add_column("status", no_wrap=True)
     for arm in v.arms:
-        status = f"{arm['status']}: {arm['reason']}" if arm["reason"] else arm["status"]
         cells = [arm["shown"], arm["span"], *([arm["balanced_shown"]] if v.is_balanced else [])]
         cells += [one["shown"] for one in arm["also"]]
         cells += [" ".join(filter(None, _behind(arm)))]
         cells += [f"{arm['forgets']['shown']} {arm['forgets']['error']}".strip()] if v.forgets else []
         cells += [text.count(arm["stored"]), text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)
-        out.add_row(*map(Text, [text.short(arm["name"]), *shown, status]), style=None if arm["done"] else "dim")
+        out.add_row(*map(Text, [text.short(arm["name"]), *shown, arm["status"]]), style=None if arm["done"] else "dim")
     said = [one for one in (v.beaten, other_text.line(v.raw.get("forgetting"), v.done)) if one]
+    said += [f"{arm['name']} {arm['status']}: {arm['reason']}" for arm in v.arms if arm["reason"]]
     said += [f"{arm['name']}: {remark}" for arm in v.arms for remark in arm["remarks"]]
     if said:
         out.caption, out.caption_justify = Text("\n".join(said)), "left"
