@@ -92,7 +92,7 @@ def entered(entry: nn.Module, enter: Callable[..., Any], places: Mapping[str, nn
     """`enter` is asked before each pass of a stack, whose attention modules have a state that it can fill."""
     configs = list({id(one): one for one in (getattr(module, "config", None) for module in places.values())}.values())
 
-    def check(*_: Any) -> None:
+    def check(*_: object) -> None:
         for config in configs:
             _check_ours(getattr(config, "_attn_implementation", NAME))
 

@@ -73,7 +73,7 @@ class _Front:
                 module.__dict__[TEXT_MASK] = mask
         return (), given
 
-    def leave(self, _module: nn.Module, _args: Any, output: Any) -> Any:
+    def leave(self, _module: nn.Module, _args: object, output: Any) -> Any:
         refuse_tuple(output)
         output["last_hidden_state"] = self._of_text(output.last_hidden_state)
         if output.get("hidden_states") is not None:

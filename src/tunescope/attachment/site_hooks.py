@@ -88,7 +88,7 @@ def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
 
         return source.module.register_forward_pre_hook(before, with_kwargs=True)
 
-    def after(_module: nn.Module, _args: Any, output: Tensor) -> None:
+    def after(_module: nn.Module, _args: object, output: Tensor) -> None:
         carried[key] = source.read(output)
 
     return source.module.register_forward_hook(after)
@@ -148,7 +148,7 @@ def computed_in(device: str) -> torch.dtype | None:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
-def refuse_tuple(output: Any) -> None:
+def refuse_tuple(output: object) -> None:
     """UserError for the output of a call with return_dict=False, whose parts have no names."""
     if isinstance(output, tuple):
         raise UserError("What is attached reads the output by name: leave return_dict=False out, and take outputs[0].")
@@ -201,20 +201,20 @@ class _Made:
         self.is_on = False  # whether a call of the whole model is on; its `forward` may be called past that, too
         self.logits: Tensor | weakref.ref[Tensor] | None = None
 
-    def begin(self, *_: Any) -> None:
+    def begin(self, *_: object) -> None:
         self.is_on, self.logits = True, None
 
     def put(self, logits: Tensor) -> None:
         # torch compiles no weak reference; a call of the base model by itself is over before its output is gone
         self.logits = logits if self.is_on or torch.compiler.is_compiling() else weakref.ref(logits)
 
-    def instead(self, _module: nn.Module, _args: Any, _output: Tensor) -> Tensor:
+    def instead(self, _module: nn.Module, _args: object, _output: Tensor) -> Tensor:
         logits, self.logits = self.logits, None
         found = logits() if isinstance(logits, weakref.ref) else logits
         assert found is not None
         return found
 
-    def end(self, *_: Any) -> None:
+    def end(self, *_: object) -> None:
         self.is_on, self.logits = False, None
 
 

@@ -63,7 +63,7 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
             for module, attribute in places[name]:
                 module._parameters[attribute] = value
 
-    def enter(module: nn.Module, _args: Any) -> None:
+    def enter(module: nn.Module, _args: object) -> None:
         if module in inside:  # an interrupt cut its last call short, for which torch calls no hook
             inside.clear()
         inside.append(module)
@@ -73,7 +73,7 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
             put(changed(base, changes))  # type: ignore[arg-type]
             state["made"] = made
 
-    def leave(module: nn.Module, _args: Any, _output: Any) -> None:
+    def leave(module: nn.Module, _args: object, _output: object) -> None:
         if module in inside:
             del inside[inside.index(module) :]
 

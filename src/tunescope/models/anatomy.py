@@ -72,7 +72,7 @@ class Anatomy:
         weight: torch.Tensor = next(_held(self.of).parameters()) if found is None else found
         return weight
 
-    def stands(self, model: Any) -> bool:
+    def stands(self, model: object) -> bool:
         """Whether the model is still what it was: what its config says, its modules, the shapes of their weights."""
         return self._says == _says(model) and _stand(self._parts)
 

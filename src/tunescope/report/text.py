@@ -48,7 +48,7 @@ def said(value: Any) -> Any:
     return [said(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
-def strings(value: Any) -> Iterator[str]:
+def strings(value: object) -> Iterator[str]:
     """Every string in a JSON value, keys too, as it is: in JSON's own writing a line break is two characters."""
     if isinstance(value, str):
         yield value
@@ -122,7 +122,7 @@ def seconds(value: float | None) -> str:
     return f"{minutes:.1f} min" if minutes < 100 else f"{minutes / 60:.1f} h"
 
 
-def fact(value: Any) -> str:
+def fact(value: object) -> str:
     """A value of the protocol, the model or the machine, as a person writes it."""
     if value is None:
         return "none"

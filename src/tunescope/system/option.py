@@ -42,7 +42,7 @@ class FieldOption:
     field: str
     option: Option
     holds: Any  # the field's type
-    default: Any
+    default: object
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def options_of(kind: type) -> tuple[FieldOption, ...]:
     return tuple(found)
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A number as short as it can be typed."""
     if isinstance(value, float) and float(f"{value:g}") == value:
         return f"{value:g}"

@@ -14,7 +14,7 @@ from tunescope.tasks.prompts import label_words
 from tunescope.tasks.task import Labelled, Rows, Task
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 SHOWN = 5  # line numbers kept for each finding
 # models whose positions are counted from behind the padding token's id, so that so many are never used
@@ -78,7 +78,9 @@ class Facts:
     notes: tuple[str, ...]
 
 
-def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, model_config: Any) -> Facts:
+def inspect(
+    task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, model_config: PretrainedConfig
+) -> Facts:
     """The facts about ``splits`` ("train" and any others) under this task, tokenizer and model.
 
     Raises:
@@ -89,7 +91,9 @@ def inspect(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokeniz
     return facts(task.prepare(splits, tokenizer, model_kind=kind(model_config)), splits, tokenizer, model_config)
 
 
-def facts(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, model_config: Any) -> Facts:
+def facts(
+    task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, model_config: PretrainedConfig
+) -> Facts:
     """`inspect` with a task that is prepared already."""
     from tunescope.models.anatomy import kind
 
@@ -108,7 +112,7 @@ def facts(task: Task, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizer
     return Facts(task, parts, limit, words, tuple(shared_first), notes)
 
 
-def positions(config: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
+def positions(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int | None:
     """How many tokens the model takes, by its positions or by its tokenizer; None where neither says."""
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
     own = getattr(config, "max_position_embeddings", None)

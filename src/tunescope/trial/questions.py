@@ -18,12 +18,12 @@ from tunescope.trial.demos.spec import Demos, Shown
 if TYPE_CHECKING:
     from tunescope.attachment.tuned import Tuned
     from tunescope.tasks.prompts.chain import Chain
-    from tunescope.tasks.task import Task
+    from tunescope.tasks.task import Encoded, Prediction, Rows, Task
     from tunescope.trial.arm import Ready
     from tunescope.trial.bench import Bench
 
 
-def asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Any:
+def asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Task:
     """The task as an arm asks it: at once, or with steps; these are sampled by the seed."""
     return changed(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
 
@@ -61,7 +61,7 @@ def _tried(demos: Demos, task: Task, bench: Bench, rows: tuple[int, ...], seed: 
     from tunescope.methods.contexts.text import Text
     from tunescope.trial.bench import room
 
-    def answers(order: tuple[int, ...], given: Sequence[Any] | None) -> Any:
+    def answers(order: tuple[int, ...], given: Rows | None) -> Sequence[Prediction]:
         words = Text(text=draw.text(bench, task, order))
         with attach(bench.model, words, tokenizer=bench.tokenizer) as tuned:
             left = room(bench, tuned.positions)
@@ -76,7 +76,7 @@ def _tried(demos: Demos, task: Task, bench: Bench, rows: tuple[int, ...], seed: 
     return Shown(found.rows, found.to_json())
 
 
-def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Any:
+def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Task:
     """The task as the arm asks it, with the arm's artifacts attached; with the one prior of one block in front."""
     from tunescope.trial.bench import room
 
@@ -85,7 +85,7 @@ def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Any:
     return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
-def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> list[Any]:
+def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> list[Encoded]:
     """The rows of a part as the arm's model reads them; the first draw, where several answer."""
     from tunescope.trial.bench import room
 
@@ -95,7 +95,7 @@ def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> lis
     return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
 
 
-def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[list[int]], list[Any]]:
+def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[list[int]], list[Encoded]]:
     """Numbers of training rows -> what the model is trained on; demonstrations of their own are drawn at each call."""
     if arm.demos and arm.demos.each and arm.demos.draws:
         return _own(arm, bench, tuned).drawn_now
@@ -103,7 +103,7 @@ def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[l
     return lambda chosen: [rows[index] for index in chosen]
 
 
-def predictions(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> Sequence[Any]:
+def predictions(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> Sequence[Prediction]:
     """What the arm answers to the rows of a part."""
     from tunescope.tasks.answers import ensemble
 
@@ -111,9 +111,8 @@ def predictions(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) ->
     if demos and demos.each and (demos.sets > 1 or demos.calibrate):
         own = _own(arm, bench, tuned)
         prior = own.priors(part, seed) if demos.calibrate else None
-        return ensemble.predicted(task, bench.model, own.rows(part, seed), bench.tokenizer, prior)
-    found: Sequence[Any] = task.predict(bench.model, rows_of(arm, bench, tuned, part, seed), bench.tokenizer)
-    return found
+        return ensemble.predicted(labelled(task), bench.model, own.rows(part, seed), bench.tokenizer, prior)
+    return task.predict(bench.model, rows_of(arm, bench, tuned, part, seed), bench.tokenizer)
 
 
 def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.Asking:
@@ -146,7 +145,7 @@ def demo_facts(arm: Ready, bench: Bench, seed: int, task: Task) -> dict[str, Any
     return {"each": False, "count": len(lines), "lines": lines, "orders": found.orders, "prior": prior}
 
 
-def _calibrated(bench: Bench, *, bos: bool, room: int | None) -> Any:
+def _calibrated(bench: Bench, *, bos: bool, room: int | None) -> Task:
     from tunescope.tasks.answers.calibration import calibrated
 
     return calibrated(labelled(bench.task), bench.model, bench.tokenizer, model_kind=bench.kind, bos=bos, room=room)

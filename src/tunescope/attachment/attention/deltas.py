@@ -79,7 +79,7 @@ def attending(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator
         return
     own = {id(use.edit) for use in uses}
 
-    def enter(_module: nn.Module, _args: Any) -> None:
+    def enter(_module: nn.Module, _args: object) -> None:
         acting = {module: [use.edit for use in uses if use.module is module and use.acts()] for module in modules}
         for module, edits in acting.items():
             state: LayerState = module.__dict__[STATE]

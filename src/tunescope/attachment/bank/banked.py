@@ -121,7 +121,7 @@ class Banked(Held):
                 self._asked.append(told[0])
             return args, {name: value for name, value in kwargs.items() if name != "rows"}
 
-        def after(*_: Any) -> None:
+        def after(*_: object) -> None:
             while told and not self._hot.making:
                 self._forget(told.pop())
 

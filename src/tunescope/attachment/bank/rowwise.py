@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 
 def rowwise(
-    members: Sequence[tuple[Sequence[int], Sequence[SiteUse[SiteDelta]]]], batch: int, device: Any
+    members: Sequence[tuple[Sequence[int], Sequence[SiteUse[SiteDelta]]]], batch: int, device: torch.device
 ) -> list[SiteUse[Rowwise]]:
     """The deltas of all members as deltas of the batch, in the order in which each row's own act.
 
@@ -93,7 +93,7 @@ def _alike(given: list[_Use]) -> list[list[_Use]]:
     return list(groups.values())
 
 
-def _stacked(group: list[_Use], batch: int, device: Any) -> SiteUse[Rowwise]:
+def _stacked(group: list[_Use], batch: int, device: torch.device) -> SiteUse[Rowwise]:
     spec, site = group[0][1].spec, group[0][1].site
     rows = [row for some, _ in group for row in some]
     which = [index for index, (some, _) in enumerate(group) for _ in some]
@@ -106,7 +106,7 @@ def _stacked(group: list[_Use], batch: int, device: Any) -> SiteUse[Rowwise]:
     return SiteUse(Rowwise(spec, batch, index, shared, dropout > 0, dropout), site, tensors)
 
 
-def _gathered(given: Sequence[Params], which: Sequence[int], device: Any) -> Params:
+def _gathered(given: Sequence[Params], which: Sequence[int], device: torch.device) -> Params:
     once = len(given) == len(which)
     at = torch.tensor(which, device=device)
     whole = {name: torch.stack([tensors[name] for tensors in given]) for name in given[0]}

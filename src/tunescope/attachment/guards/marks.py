@@ -40,14 +40,14 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     in_weights: all of it stands in the model's own parameters, which its `save_pretrained` then saves as they are.
     """
 
-    def save_pretrained(*_: Any, **__: Any) -> NoReturn:
+    def save_pretrained(*_: object, **__: object) -> NoReturn:
         raise UserError(
             f"save_pretrained would save this {type(model).__name__} without what is attached to it. To keep that: "
             "ts.save(FOLDER, artifacts, model=model), or, for changes of weights, detach() and ts.merge(model, "
             "*artifacts) first. To save the bare model: detach() first."
         )
 
-    def deepcopy(*_: Any) -> NoReturn:
+    def deepcopy(*_: object) -> NoReturn:
         raise UserError(
             f"This {type(model).__name__} has artifacts attached and cannot be copied so: detach(), copy it, and "
             "attach to both."
@@ -64,11 +64,11 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
 def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     """`output_start` is read from the call of the model, and goes no further: not every family would hand it on."""
 
-    def before(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def before(_module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         model.__dict__[CALL_START] = kwargs.get("output_start")
         return args, {name: value for name, value in kwargs.items() if name != "output_start"}
 
-    def after(*_: Any) -> None:
+    def after(*_: object) -> None:
         model.__dict__[CALL_START] = None
 
     handles = [

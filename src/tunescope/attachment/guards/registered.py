@@ -38,7 +38,7 @@ def registered(model: PreTrainedModel, tensors: Mapping[str, Tensor]) -> Iterato
     tree = as_tree(tensors).train(model.training)
     own = _instead(model, tree)
 
-    def check(*_: Any) -> None:
+    def check(*_: object) -> None:
         if not torch.compiler.is_compiling():
             _check_same(tree, tensors)
 
@@ -68,7 +68,9 @@ def as_tree(tensors: Mapping[str, Tensor]) -> nn.Module:
 def _instead(model: PreTrainedModel, tree: nn.Module) -> dict[str, Any]:
     """What the model's own attributes are for the time being."""
 
-    def save_pretrained(_self: Any, folder: str | Path, *_: Any, is_main_process: bool = True, **__: Any) -> None:
+    def save_pretrained(
+        _self: object, folder: str | Path, *_: object, is_main_process: bool = True, **__: object
+    ) -> None:
         from safetensors.torch import save_file
 
         if is_main_process:
@@ -76,14 +78,14 @@ def _instead(model: PreTrainedModel, tree: nn.Module) -> dict[str, Any]:
             held = {f"{REGISTERED}.{name}": value.contiguous() for name, value in tree.state_dict().items()}
             save_file(held, Path(folder) / WEIGHTS, metadata={"format": "pt"})
 
-    def load_state_dict(_self: Any, state: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(_self: object, state: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         if not all(name.startswith(f"{REGISTERED}.") for name in state):
             return type(model).load_state_dict(model, state, *args, **kwargs)
         own = {name.removeprefix(f"{REGISTERED}."): value for name, value in state.items()}
         check_state(own, tree)
         return tree.load_state_dict(own)
 
-    def named_parameters(_self: Any, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+    def named_parameters(_self: object, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
         named = type(model).named_parameters(model, *args, **kwargs)
         return (one for one in named if one[1].is_leaf)  # a bias that is tuned stands changed, and is made, no leaf
 

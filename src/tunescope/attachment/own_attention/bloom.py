@@ -35,7 +35,7 @@ class _Told:
         forward.__signature__ = taken.replace(parameters=[*others[:-1], extra, others[-1]])  # type: ignore[attr-defined]
         return forward
 
-    def positions(self, attention_mask: Tensor, *_: Any, **__: Any) -> Tensor:
+    def positions(self, attention_mask: Tensor, *_: object, **__: object) -> Tensor:
         """(batch, keys), in the place of `build_alibi_tensor`."""
         return (attention_mask.long().cumsum(-1) - 1).clamp(min=0) + self.call.moved
 
@@ -66,7 +66,7 @@ def _forward(
     attention_mask: Tensor | None,
     layer_past: Any = None,
     output_attentions: bool = False,
-    **_: Any,
+    **_: object,
 ) -> tuple[Tensor, Tensor | None]:
     """`alibi`: the positions of the keys."""
     query, key, value = module._reshape(module.query_key_value(hidden_states))

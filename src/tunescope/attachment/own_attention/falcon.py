@@ -53,7 +53,7 @@ def _forward(
     layer_past: Any = None,
     output_attentions: bool = False,
     position_embeddings: tuple[Tensor, Tensor] | None = None,
-    **_: Any,
+    **_: object,
 ) -> tuple[Tensor, Tensor | None]:
     split = module._split_heads(module.query_key_value(hidden_states))
     query, key, value = (part.transpose(1, 2) for part in split)

@@ -43,7 +43,7 @@ def idle_beside(model: PreTrainedModel, called: Collection[str]) -> set[str]:
     acted: set[nn.Module] = set()
     before = {path: module.weight.requires_grad for path, module in rest.items()}
 
-    def after(module: nn.Module, _args: Any, output: Any) -> None:
+    def after(module: nn.Module, _args: object, output: Any) -> None:
         if isinstance(output, Tensor):
             acted.add(module)
 

@@ -134,7 +134,7 @@ def _watched(
 
     known: dict[object, Seen] = {}
 
-    def end(layer: nn.Module, _args: Any, output: Any) -> None:
+    def end(layer: nn.Module, _args: object, output: Any) -> None:
         one = seen[paths[layer]]
         given = output if isinstance(output, tuple | list) else (output,)
         one.outs.extend(part for part in given if isinstance(part, Tensor) and part.is_floating_point())

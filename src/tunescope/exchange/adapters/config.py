@@ -193,5 +193,5 @@ def _as_loaded(whole: Mapping[str, Any]) -> list[str]:
     return [f"{version} computed LoRA with the scale 1 whatever alpha said: read so, as the library itself does"]
 
 
-def _rests(value: Any) -> bool:
+def _rests(value: object) -> bool:
     return value in (None, False, "", "none") or value == [] or value == {}

@@ -144,5 +144,5 @@ def number(config: Mapping[str, Any], field: str) -> int:
     return value
 
 
-def _rests(value: Any) -> bool:
+def _rests(value: object) -> bool:
     return value in (None, False, "", "none") or value == [] or value == {}

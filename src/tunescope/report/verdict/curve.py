@@ -93,5 +93,5 @@ def _line(run: Run, key: str) -> tuple[float, float, float] | None:
     return slope, math.sqrt(squares), last
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)

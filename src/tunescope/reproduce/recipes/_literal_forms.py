@@ -93,7 +93,7 @@ def _kept(tap: Tap, kept: dict[str, Tensor], name: str) -> Iterator[None]:
     def before(_module: nn.Module, args: tuple[Any, ...]) -> None:
         kept[name] = tap.read(args[0])
 
-    def after(_module: nn.Module, _args: Any, output: Tensor) -> None:
+    def after(_module: nn.Module, _args: object, output: Tensor) -> None:
         kept[name] = tap.read(output)
 
     module = tap.module
@@ -144,7 +144,7 @@ def _at_site(artifact: Artifact, site: Site) -> Iterator[None]:
     def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (changed(args[0]), *args[1:])
 
-    def after(_module: nn.Module, _args: Any, output: Tensor) -> Tensor:
+    def after(_module: nn.Module, _args: object, output: Tensor) -> Tensor:
         return changed(output)
 
     with ExitStack() as stack:

@@ -114,7 +114,7 @@ def count(demos: Demos, task: Task) -> int:
     return demos.k * (len(labelled(task).labels) if task.is_labelled else 1)
 
 
-def _typed(value: Any) -> str:
+def _typed(value: object) -> str:
     """As it is typed: true and false in small letters, and in a path what would end it behind a backslash."""
     return str(value).lower() if isinstance(value, bool) else re.sub(r"([\\,+])", r"\\\1", str(value))
 
