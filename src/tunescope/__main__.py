@@ -1,5 +1,6 @@
-"""`tunescope` and `python -m tunescope`: the command line, where Ctrl-C is one word from the first import on."""
+"""`tunescope` and `python -m tunescope`: the command line, where Ctrl-C is one word from the first import to the end."""
 
+import signal
 import sys
 
 
@@ -10,7 +11,11 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         sys.exit(130)
-    run()
+    try:
+        run()
+    finally:  # what comes when all is said would be raised wherever Python is while it ends, and be printed there
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import commands
 import pytest
+import warm
 
 from tunescope.cli import app, fault
 from tunescope.system import interrupts
@@ -72,6 +73,21 @@ def test_ctrl_c_while_the_command_line_is_imported_is_one_word():
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[1] == "\nstopped\n" and process.returncode == 130
+
+
+LEAVING = """
+import atexit, os, sys
+sys.argv = ["tunescope", "arms"]
+atexit.register(lambda: os.kill(os.getpid(), int(os.environ["SENT"])))
+from tunescope.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, -signal.SIGTERM)])
+def test_what_comes_when_all_is_said_prints_nothing(sent, code):
+    ended = warm.run(["-c", LEAVING], env={"SENT": str(int(sent))})
+    assert (ended.returncode, ended.stderr) == (code, "") and "lora" in ended.stdout
 
 
 def test_ctrl_c_does_not_reach_a_process_that_was_begun_spared():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tunescope.cli.app import main
+from tunescope.__main__ import main
 from tunescope.reproduce import recipes
 
 recipes.__path__.append(str(Path(__file__).parent))
