@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 
 # What a change is likely to break, in a minute and a half: the contract of all methods on a family of each kind, the
 # guards of the house, and the quick tests of each room.
-LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_plugins.py test_readme.py)  # they start Python again and again
+LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_plugins.py test_readme.py test_site.py)  # they start Python again and again
 QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
   $(addprefix tests/,system/test_files.py system/test_machine.py methods/test_text_form.py methods/test_deltas.py \
   models/test_sites.py models/test_site_probe.py models/test_families.py models/test_positions.py attachment/test_bank_rows.py attachment/test_artifact_folder.py \
@@ -20,7 +20,7 @@ QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test
 # Of the families that have no file, one of each build.
 TODAY := gemma3_text,phi3,olmo2,mixtral,jamba,modernbert,mt5,whisper
 
-.PHONY: setup demo quick test soak check rooms bench bench-gpu
+.PHONY: setup demo quick test soak check docs rooms bench bench-gpu
 
 setup: $(STAMP)
 
@@ -48,6 +48,11 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The site, in docs/_build: begin at docs/_build/index.html.
+docs: $(STAMP)
+	$(BIN)/python -m scripts.method_pages
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build
 
 rooms:
 	$(PYTHON) -m scripts.rooms

@@ -11,7 +11,7 @@ import torch
 import transformers as tf
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("bank.md", "using.md")
+PAGES = ("bank.md", "start.md", "using.md")
 NEEDS = {"BitsAndBytesConfig": "bitsandbytes", "TorchAoConfig": "torchao"}  # a block with the one needs the other
 
 

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "tunescope"
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 NO_MODULES = ("tunescope.json", "tunescope.modules")  # a file, and an attribute of a model
 GIVEN = ("NAME.py", "MODEL_TYPE.py", "ia3.py")  # that a reader is to write
 

@@ -170,7 +170,7 @@ def tried(command, name, way, draw):
     told = []
     if in_time and code not in (*CODES[way], 0):
         told.append(f"exit code {code}: {err[-300:]}")
-    if "Traceback" in err:
+    if is_traceback(err, way):
         told.append(f"a traceback: {err[-600:]}")
     if left:
         told.append(f"{len(left)} processes outlive it")
@@ -182,6 +182,16 @@ def tried(command, name, way, draw):
     if not told:
         shutil.rmtree(command.folder / name)
     return in_time, "; ".join(told)
+
+
+def is_traceback(err, way):
+    """Whether a process that runs our code says one.
+
+    Where its parent is killed outright, a process that Python has not yet told what to do says EOFError, before a line of
+    ours could run in it.
+    """
+    begun = err.count("pickle.load(from_parent)") if way == "parent" else 0
+    return err.count("Traceback") > begun
 
 
 def differing(command, name):

@@ -1,0 +1,69 @@
+"""The site of the documentation is built without a warning, has every page, and its pages of methods are of today."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import tunescope
+from tunescope.methods.text_form import methods
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Links(HTMLParser):
+    """What a page links to, and the places in it that can be linked to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.places: set[str] = set()
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.links |= {given[name] for name in ("href", "src") if given.get(name)}
+        self.places |= {given[name] for name in ("id", "name") if given.get(name)}
+
+
+def test_the_pages_of_methods_are_of_today():
+    done = subprocess.run([sys.executable, "-m", "scripts.method_pages", "--check"], cwd=ROOT, check=False)
+    assert done.returncode == 0, "run: python -m scripts.method_pages"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("sphinx", reason="the site needs the extra 'docs'")
+    folder = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-d", folder / "trees"]
+    done = subprocess.run([*words, ROOT / "docs", folder / "html"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "html"
+
+
+def test_every_page_is_in_it_and_every_link_within_it_leads_somewhere(site):
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    assert {name for name in pages if "_build" not in name.parts} <= {
+        path.relative_to(site) for path in site.rglob("*.html")
+    }
+    known = {path: Links(path) for path in site.rglob("*.html") if "_modules" not in path.parts}
+    lost = []
+    for path, found in known.items():
+        for link in found.links:
+            file, _, place = link.partition("#")
+            file = file.partition("?")[0]
+            if re.match(r"[a-z]+:", link) or link.startswith("//"):
+                continue
+            target = (path.parent / file).resolve() if file else path
+            if not target.exists() or (place and target in known and place not in known[target].places):
+                lost.append(f"{path.name}: {link}")
+    assert not lost
+
+
+def test_every_public_name_and_every_method_has_its_place(site):
+    places = Links(site / "api.html").places
+    assert {f"tunescope.{name}" for name in tunescope.__all__ if name != "__version__"} <= places
+    assert {f"{name}.html" for name in methods()} <= {path.name for path in (site / "methods").glob("*.html")}
