@@ -1,4 +1,4 @@
-"""`tunescope` and `python -m tunescope`: the command line, where Ctrl-C is one word from the first import to the end."""
+"""`tunescope` and `python -m tunescope`: the command line; Ctrl-C is one word from the first import to the end."""
 
 import signal
 import sys

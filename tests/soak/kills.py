@@ -187,8 +187,8 @@ def tried(command, name, way, draw):
 def is_traceback(err, way):
     """Whether a process that runs our code says one.
 
-    Where its parent is killed outright, a process that Python has not yet told what to do says EOFError, before a line of
-    ours could run in it.
+    Where its parent is killed outright, a process that Python has not yet told what to do says EOFError, before a line
+    of ours could run in it.
     """
     begun = err.count("pickle.load(from_parent)") if way == "parent" else 0
     return err.count("Traceback") > begun

@@ -148,3 +148,25 @@ def test_the_folders_of_runs_that_were_begun_before_are_found_again() -> None:
 def test_more_seeds_than_anybody_means_are_refused_before_they_are_counted_out() -> None:
     with pytest.raises(UserError, match=r"--seeds 10*0 are too many; give how many, 1 to 1000, or which: two or more"):
         given(seeds=10**30)
+
+
+def test_the_task_s_own_fields_are_given_beside_those_of_the_plan(monkeypatch):
+    seen = []
+    monkeypatch.setattr("tunescope.comparison.comparison.check", lambda plan: seen.append(plan) or plan)
+    monkeypatch.setattr("tunescope.comparison.comparison.default_folder", lambda plan: "nowhere")
+    monkeypatch.setattr("tunescope.comparison.comparison.run", lambda plan, *more, **named: plan)
+    words = {"template": "{text} It was", "words": {"neg": "bad"}, "text_field": "review", "steps": 7}
+    compare("m", "d.jsonl", **words)
+    assert seen[-1].task == {
+        "kind": "classification", "template": "{text} It was", "words": {"neg": "bad"}, "text": "review"
+    }  # fmt: skip
+    assert seen[-1].settings.steps == 7
+    compare("m", "d.jsonl", task="generation", input="q", target_field="a", metric=["bleu", "rouge_l"])
+    asked = {"kind": "generation", "input": "q", "target": "a", "metric": "bleu", "also": ("rouge_l",)}
+    assert seen[-1].task == asked
+    compare("m", "d.jsonl", words="neg=bad,pos=great", label=None)
+    assert seen[-1].task == {"kind": "classification", "words": {"neg": "bad", "pos": "great"}}
+    with pytest.raises(UserError, match=r"compare\(target_field=...\) is for task='generation', .*'classification'"):
+        compare("m", "d.jsonl", target_field="a")
+    with pytest.raises(UserError, match=r"compare has no field 'templat'"):
+        compare("m", "d.jsonl", templat="a")

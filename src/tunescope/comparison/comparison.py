@@ -20,13 +20,13 @@ from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, machine, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
-from tunescope.tasks.make import USUAL, task_json
+from tunescope.tasks.make import USUAL, task_json, with_fields
 from tunescope.trial.as_read import as_read, check_folder
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import AFTERWARDS, Plan, check, data_paths, from_json, text_path, to_json
-from tunescope.trial.plan_fields import planned
+from tunescope.trial.plan_fields import is_field, planned
 
 UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 
@@ -85,7 +85,8 @@ def compare(
         quiet: nothing is printed.
         fields: instead of a plan, fields of `Plan` and `Settings`, or options of the command line: arms=["lora"],
             budget=20_000, seeds=3 (how many) or seeds=[1, 4] (which), learning_rates=[1e-3], steps=200, and so on;
-            settings=Settings(...) is all of the training.
+            settings=Settings(...) is all of the training. Unless the task is a Task, its fields too: template="{text}
+            It was", words={"neg": "bad", "pos": "great"}, text_field="review".
 
     Raises:
         UserError: something given cannot be used, or every arm was refused.
@@ -108,14 +109,19 @@ def _question(
     data: str | Path | Mapping[str, str | Path],
     plan: Plan | None,
     task: Any,
-    fields: Mapping[str, Any],
+    given: Mapping[str, Any],
 ) -> Plan:
     if plan is None:
-        return planned(model, data, task_json(USUAL if task is None else task), fields)
-    if fields:
-        raise UserError(f"compare(plan=..., {next(iter(fields))}=...): give a plan or its fields, not both.")
-    told, other = plan.task if task is None else task_json(task), text_path(plan.forgetting)
-    return replace(plan, model=model, data=data_paths(data), task=told, forgetting=other)
+        told, left = task_json(USUAL if task is None else task), given
+        if task is None or isinstance(task, str):
+            asked = {name: value for name, value in given.items() if not is_field(name)}
+            told, unknown = with_fields(told, asked)
+            left = {name: value for name, value in given.items() if name not in asked or name in unknown}
+        return planned(model, data, told, left)
+    if given:
+        raise UserError(f"compare(plan=..., {next(iter(given))}=...): give a plan or its fields, not both.")
+    asks, other = plan.task if task is None else task_json(task), text_path(plan.forgetting)
+    return replace(plan, model=model, data=data_paths(data), task=asks, forgetting=other)
 
 
 def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:

@@ -72,6 +72,15 @@ class FieldOption:
             return {self.field: value[0]} | ({self.option.rest: value[1:]} if value[1:] else {})
         return {self.field: value}
 
+    def given(self, value: Any) -> dict[str, Any]:
+        """Field -> value, of what was given in Python, where LABEL=WORD may be a mapping and one value stand alone."""
+        if isinstance(value, Mapping):
+            return {self.field: dict(value)}
+        several = isinstance(value, list | tuple)
+        if self.option.rest or get_origin(self.holds) is Mapping:
+            return self.read(tuple(value) if several else (value,))
+        return {self.field: tuple(value) if several else value}
+
     def words(self, value: Any, rest: Sequence[Any] = ()) -> list[str]:
         """What is typed for a value; nothing for one that is empty."""
         value = (self.default if value is None else value, *rest) if rest else value

@@ -8,7 +8,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system import plugins
-from tunescope.system.option import options_of
+from tunescope.system.option import FieldOption, options_of
 from tunescope.tasks.task import Task
 
 FOLDER = "tasks.kinds"
@@ -66,6 +66,27 @@ def task_json(task: Any) -> dict[str, Any]:
     if name is None:
         return {"own": type(task).__name__}
     return {"kind": name, **{field: value for field, value in asdict(task).items() if field != "notes"}}
+
+
+def with_fields(task: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The task with those of the fields that are its own, by their names or their options', and the fields left over.
+
+    Raises:
+        UserError: a field of another kind of task.
+    """
+    own = _named(kind_of(task["kind"]))
+    for other, kind in kinds().items():
+        if wrong := next((name for name in given if name in _named(kind) and name not in own), None):
+            raise UserError(f"compare({wrong}=...) is for task={other!r}, and this is task={task['kind']!r}.")
+    told = dict(task)
+    for name, value in given.items():
+        if name in own and value is not None:
+            told |= own[name].given(value)
+    return told, {name: value for name, value in given.items() if name not in own}
+
+
+def _named(kind: type[Task]) -> dict[str, FieldOption]:
+    return {name: one for one in options_of(kind) for name in (one.field, one.key)}
 
 
 def field_option(given: Mapping[str, Any], field: str) -> str:

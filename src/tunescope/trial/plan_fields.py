@@ -55,6 +55,11 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     return replace(Settings(eval_every=max(1, steps // 10)), **given)
 
 
+def is_field(name: str) -> bool:
+    """Whether a plan, or its settings, take a field that is given by that name."""
+    return name in _names()
+
+
 def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Field -> value, of Plan and of Settings."""
     found: dict[type, dict[str, Any]] = {Plan: {}, Settings: {}}
