@@ -158,7 +158,7 @@ def measured(name: str) -> Iterator[str]:
         yield "## In our own results\n"
         yield "| data, model | arm | score | 95 % interval | parameters stored |\n|---|---|---|---|---|"
         yield from lines
-        yield "\nThe other arms of the same comparisons are in the README and under [reports](../gallery.md).\n"
+        yield "\nThe other arms of the same comparisons are [here](../measured.md), and as [reports](../gallery.md).\n"
 
 
 def real(name: str, file: str, title: str) -> Iterator[str]:
