@@ -54,7 +54,7 @@ def export(
     with files.new_folder(path) as beside:
         notes = form.write(given, beside)
         found = form.check(given, beside) if hasattr(form, "check") else None
-        _check_difference(found, to, model)
+        _check_difference(found, to, model, getattr(form, "ROUNDING", 0.0))
         notes += _doubts(found, given)
     return Exported(path, found, form.SERVES, tuple(notes))
 
@@ -114,10 +114,12 @@ def _check_bare(model: PreTrainedModel) -> None:
         raise UserError("This model has artifacts attached: detach() first.")
 
 
-def _check_difference(difference: float | None, to: str, model: PreTrainedModel) -> None:
+def _check_difference(difference: float | None, to: str, model: PreTrainedModel, rounding: float) -> None:
+    """UserError for a difference beyond the model's precision, and beyond what the form rounds in any."""
     dtype = anatomy(model).table.weight.dtype
-    if difference is not None and not difference <= TOLERANCE[dtype]:
+    allowed = max(TOLERANCE[dtype], rounding)
+    if difference is not None and not difference <= allowed:
         raise UserError(
             f"What was written as {to!r} differs from the attached model by {difference:.1e} of its largest output, "
-            f"where {TOLERANCE[dtype]:.0e} is allowed in {dtype}: nothing was kept."
+            f"where {allowed:.0e} is allowed in {dtype}: nothing was kept."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
-from tunescope.methods.artifact import AttentionDelta, KVContext, SiteDelta, Spec, TokenContext
+from tunescope.methods.artifact import AttentionDelta, Context, KVContext, SiteDelta, Spec, TokenContext
 from tunescope.methods.text_form import name_of
 from tunescope.models.anatomy import anatomy
 
@@ -29,6 +29,25 @@ def check_tokens(given: Outgoing, form: str, *, changes: bool) -> None:
             raise _refusal(form, artifact.spec)
     if not any(isinstance(artifact.spec, TokenContext) for artifact in given.artifacts):
         raise UserError(f"--to {form} holds a context of tokens, and there is none: use --to merged.")
+
+
+def check_contexts(given: Outgoing, form: str) -> None:
+    """UserError for what is no context in front of a decoder's text."""
+    kind = anatomy(given.model).kind
+    if kind != "decoder":
+        raise UserError(
+            f"--to {form} puts keys and values in front of a decoder's text, and this is an {kind}: {KEPT}."
+        )
+    for artifact in given.artifacts:
+        spec = artifact.spec
+        if can_merge(spec):
+            raise UserError(
+                f"--to {form} cannot hold {name_of(type(spec))}: export it apart, --to merged, and serve that."
+            )
+        if not isinstance(spec, Context) or getattr(spec, "infix", False):
+            raise UserError(
+                f"--to {form} cannot hold {name_of(type(spec))}: it is no context in front of the text; {KEPT}."
+            )
 
 
 def check_tokenizer(given: Outgoing, form: str) -> None:

@@ -1,0 +1,188 @@
+"""A context as a slot of a llama.cpp server: in transformers' own cache, in a slot file, and in a server."""
+
+import importlib.util
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers as tf
+from tiny_gguf import gguf_of, words
+
+import tunescope as ts
+from tunescope.exchange import convert
+from tunescope.exchange.serving import llama_client
+
+SPECS = {
+    "prefix": [ts.Prefix(length=5)],
+    "prefix after which the text begins": [ts.Prefix(length=5, positions="after")],
+    "layer inputs": [ts.Inputs(length=3)],
+    "soft prompt": [ts.Soft(length=4)],
+    "words": [ts.Text(text="w7 w8 w9 w10")],
+    "a prefix and a soft prompt": [ts.Prefix(length=3), ts.Soft(length=2)],
+}
+SMALL = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+CONFIGS = {"llama": tf.LlamaConfig, "qwen2": tf.Qwen2Config}
+
+
+def model_of(name, dtype=torch.float64, **more):
+    torch.manual_seed(0)
+    model = tf.AutoModelForCausalLM.from_config(CONFIGS[name](**SMALL | more)).to(dtype).eval()
+    for value in model.parameters():
+        value.data.mul_(3 if value.dim() > 1 else 1)
+    return model
+
+
+def tuned_of(model, specs):
+    with ts.attach(model, *specs, tokenizer=words(), seed=3) as tuned:
+        for value in tuned.named_parameters().values():
+            value.data.add_(torch.randn_like(value) / 2)
+        return list(tuned.artifacts)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("case", SPECS)
+def test_behind_its_keys_and_values_in_a_cache_the_bare_model_is_the_tuned_one(name, case, tmp_path):
+    model = model_of(name)
+    done = convert.export(
+        tmp_path / "slot", tuned_of(model, SPECS[case]), to="llama_slot", model=model, tokenizer=words()
+    )
+    is_turned = any(
+        isinstance(one, ts.Prefix | ts.Inputs) and getattr(one, "positions", "") != "after" for one in SPECS[case]
+    )
+    assert done.difference < (2e-6 if is_turned else 1e-12)  # transformers has the angles in float32
+    keys, values = (np.load(tmp_path / "slot" / f"{one}.npy") for one in ("keys", "values"))
+    assert keys.shape == values.shape and keys.shape[0] == 3 and keys.shape[2] == 2 * 16
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model_type": "olmo2"}, "not tried on olmo2"),
+        ({"sliding_window": 64}, "this model has a window"),
+        ({"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "by the text's length"),
+    ],
+)
+def test_what_a_slot_cannot_be_is_refused(change, says, tmp_path):
+    model = model_of("llama")
+    artifacts = tuned_of(model, SPECS["prefix"])
+    for field, value in change.items():
+        setattr(model.config, field, value)
+    with pytest.raises(ts.UserError, match=says):
+        convert.export(tmp_path / "slot", artifacts, to="llama_slot", model=model, tokenizer=words())
+
+
+@pytest.mark.parametrize(
+    ("specs", "says"),
+    [([ts.LoRA(rank=2)], "export it apart, --to merged"), ([ts.Infix(length=2)], "no context in front of the text")],
+)
+def test_what_is_no_context_in_front_is_refused(specs, says, tmp_path):
+    model = model_of("llama")
+    with pytest.raises(ts.UserError, match=says):
+        convert.export(tmp_path / "slot", tuned_of(model, specs), to="llama_slot", model=model, tokenizer=words())
+
+
+def slot_file(keys, values, *, turned, kind, more=b"", packed=(7, 7, 7)):
+    """As llama_state_seq_save_file writes one: https://github.com/ggml-org/llama.cpp, src/llama-kv-cache.cpp."""
+    number = {0: np.float32, 1: np.float16}[kind]
+    tokens, width = keys.shape[1:]
+    data = struct.pack("<4sII", b"qsgg", 4, len(packed)) + struct.pack(f"<{len(packed)}I", *packed)
+    data += struct.pack("<II", 1, tokens) + b"".join(struct.pack("<iIi", place, 1, 0) for place in range(tokens))
+    data += struct.pack("<II", turned, len(keys)) + more
+    size = np.dtype(number).itemsize
+    for layer in keys:
+        data += struct.pack("<iQ", kind, size * width) + layer.astype(number).tobytes()
+    for layer in values:
+        head = struct.pack("<iII", kind, size, width) if turned else struct.pack("<iQ", kind, size * width)
+        data += head + (layer.T if turned else layer).astype(number).tobytes()
+    return data
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("more", [b"", bytes(8)])
+def test_a_slot_file_is_patched_in_its_own_layout_and_nothing_else_of_it_changes(turned, kind, more):
+    draw = np.random.default_rng(0)
+    old, new = draw.normal(size=(2, 2, 3, 5, 8)).astype(np.float32)
+    layout = {"turned": turned, "kind": kind, "more": more}
+    assert llama_client.patched(slot_file(*old, **layout), *new) == slot_file(*new, **layout)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: data[:-1], "not known here"),
+        (lambda data: data + b"\0", "not known here"),
+        (lambda data: b"ggml" + data[4:], "not known here"),
+    ],
+)
+def test_a_slot_file_of_another_form_is_refused(change, says):
+    keys = np.zeros((3, 5, 8), np.float32)
+    data = slot_file(keys, keys, turned=1, kind=0)
+    with pytest.raises(SystemExit, match=says):
+        llama_client.patched(change(data), keys, keys)
+    with pytest.raises(SystemExit, match="has 3 layers, and this is of 2"):
+        llama_client.patched(data, keys[:2], keys[:2])
+    with pytest.raises(SystemExit, match="other widths"):
+        llama_client.patched(data, keys[..., :4], keys[..., :4])
+
+
+def client_of(folder):
+    found = importlib.util.spec_from_file_location("client_llama", folder / "client_llama.py")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(params=["f32", "f16"])
+def server(request, tmp_path):
+    """(model, address, folder of its slots)"""
+    pytest.importorskip("xllamacpp", reason="a llama.cpp server comes with the package xllamacpp")
+    pytest.importorskip("gguf", reason="the package gguf writes the server's model")
+    model = model_of("llama", torch.float32)
+    gguf_of(model, tmp_path / "model.gguf")
+    (tmp_path / "slots").mkdir()
+    command = [sys.executable, Path(__file__).with_name("llama_server.py"), tmp_path / "model.gguf"]
+    process = subprocess.Popen(
+        [*command, tmp_path / "slots", request.param],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    address = next(line.split()[1] for line in process.stdout if line.startswith("address "))
+    yield model, address, tmp_path / "slots"
+    process.kill()
+    process.communicate()
+
+
+def test_a_stock_server_writes_what_the_tuned_model_writes(server, tmp_path):
+    model, address, slots = server
+    for index, (case, specs) in enumerate(SPECS.items()):
+        artifacts = tuned_of(model, specs)
+        folder = tmp_path / f"slot-{index}"
+        convert.export(folder, artifacts, to="llama_slot", model=model, tokenizer=words())
+        client = client_of(folder)
+        stand_ins = client.place(address, slots, folder)
+        for ids in torch.randint(3, 300, (3, 6)).tolist():
+            given = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+            with ts.attach(model, *artifacts, tokenizer=words()):
+                wanted = model.generate(torch.tensor([ids]), **given)[0, 6:].tolist()
+            asked = {"n_predict": 12, "temperature": 0, "ignore_eos": True, "return_tokens": True}
+            assert client.ask(address, stand_ins, ids, **asked)["tokens"] == wanted, case
+            bare = model.generate(torch.tensor([ids]), **given)[0, 6:].tolist()
+            assert bare != wanted
