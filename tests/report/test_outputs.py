@@ -143,7 +143,7 @@ const table = { tBodies: bodies, tHead: { querySelectorAll: () => [{ dataset: { 
 globalThis.document = { getElementById: () => table, createElement: element };
 """
 ASKED = """
-const [search, by, of] = made.filter((one) => one.run);
+const [search, by, of] = made.filter((one) => one.run); // in the order in which they are made
 search.value = "prefix"; search.run();
 const found = bodies.filter((one) => !one.hidden).map((one) => bodies.indexOf(one));
 search.value = "7"; search.run();
@@ -157,7 +157,8 @@ console.log(JSON.stringify([found, digits, lowest, order.map((one) => bodies.ind
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to run the page's script with")
 def test_find_reads_inputs_references_and_outputs_alone_and_no_score_comes_last():
-    script = (Path(report.__file__).parent / "templates" / "outputs.js").read_text("utf-8")
+    folder = Path(report.__file__).parent / "templates"
+    script = (folder / "fields.js").read_text("utf-8") + (folder / "outputs.js").read_text("utf-8")
     done = subprocess.run(["node", "-e", PAGE + script + ASKED], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [[1], 0, [2, 0, 1], [0, 2, 1]]
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
 from tunescope.report import charts, pictures, text
+from tunescope.report.answers import answers
 from tunescope.report.finding import AttentionMap, HeatMap, Pair, Picture
 from tunescope.report.outputs import outputs
 from tunescope.report.view import View, view
@@ -34,8 +35,10 @@ def write(results: dict[str, Any], path: str | Path) -> Path:
 def html(results: dict[str, Any]) -> str:
     """The page. Equal results give equal bytes."""
     v = view(results)
-    style = file("page.css") + file("pictures.css") + file("outputs.css")
-    script = file("page.js") + file("outputs.js")
+    style = file("page.css") + file("pictures.css") + file("outputs.css") + file("answers.css")
+    script = file("page.js") + file("fields.js") + file("outputs.js") + file("answers.js")
+    labels = answers(results, v.arms, v.best_key)
+    groups = {arm["name"]: arm["group"] for arm in v.arms}
     page: str = template("page.html.j2").render(
         v=v,
         style=Markup(style),
@@ -45,7 +48,8 @@ def html(results: dict[str, Any]) -> str:
         strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
         panels=_panels(v),
         inside=_inside(v.raw.get("inside") or {}),
-        outputs=outputs(v.raw.get("examples"), v.raw["task"], {arm["name"]: arm["group"] for arm in v.arms}),
+        answers=labels,
+        outputs=None if labels else outputs(v.raw.get("examples"), v.raw["task"], groups),
     )
     return page
 
