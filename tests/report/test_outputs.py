@@ -104,7 +104,9 @@ def test_a_page_of_labels_has_no_such_part():
 def test_search_and_sort_read_what_the_table_says():
     html = report.html(written())
     assert re.findall(r'data-metric="([^"]*)"', html) == ["BLEU", "NIST", "TER ↓"]
-    values = re.findall(r'<td class="n" data-value="([^"]*)">', html[html.index('<table id="outputs-table">') :])
+    values = re.findall(
+        r'<td class="n" data-name="[^"]*" data-value="([^"]*)">', html[html.index('<table id="outputs-table">') :]
+    )
     assert values[:6] == ["12.34", "3.456", "50.0"] * 2
 
 
@@ -113,7 +115,8 @@ def test_an_output_without_a_score_has_no_number_to_sort_by():
     results["examples"]["rows"][0]["scores"][0] = {}
     html = report.html(results)
     values = re.findall(
-        r'<td class="n" data-value="([^"]*)">([^<]*)<', html[html.index('<table id="outputs-table">') :]
+        r'<td class="n" data-name="[^"]*" data-value="([^"]*)">([^<]*)<',
+        html[html.index('<table id="outputs-table">') :],
     )
     assert values[:3] == [("", "–")] * 3 and values[3][0] == "12.34"
 
