@@ -233,7 +233,7 @@ def test_missing_and_diverged_arms_are_no_verdict_and_are_named(arms, told):
 
 def test_the_skill_is_called_partly_latent_where_an_untrained_arm_is_clear_of_chance():
     assert (
-        "Without training the model does part of it: zero-shot (0.520), 4-shot (0.610) are above chance (0.500) (part of"
+        "Without training the model does part of it: zero-shot (0.520), 4-shot (0.610) are above chance (0.500)"
         in outcome(ZERO, SHOTS, PREFIX, LORA)[2][1]
     )
 
