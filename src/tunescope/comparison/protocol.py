@@ -7,6 +7,7 @@ from typing import Any
 
 from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
 from tunescope.comparison.job import Job, job
+from tunescope.comparison.made_of import methods_of, served_as
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
@@ -133,6 +134,7 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
     except UserError as problem:
         return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
     standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
+    standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
     entry = Entry(standing, prepared)
     if prepared.trained:
         seed = bench.plan.seeds[0]

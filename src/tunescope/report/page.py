@@ -15,7 +15,9 @@ from markupsafe import Markup
 from tunescope.report import charts, pictures, text
 from tunescope.report.answers import answers
 from tunescope.report.finding import AttentionMap, HeatMap, Pair, Picture
+from tunescope.report.next_steps import steps
 from tunescope.report.outputs import outputs
+from tunescope.report.use import use
 from tunescope.report.view import View, view
 from tunescope.system import files as whole
 
@@ -48,6 +50,8 @@ def html(results: dict[str, Any]) -> str:
         strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
         panels=_panels(v),
         inside=_inside(v.raw.get("inside") or {}),
+        next=text.clean(steps(results)),
+        use=use(results, v.arms),
         answers=labels,
         outputs=None if labels else outputs(v.raw.get("examples"), v.raw["task"], groups),
     )
