@@ -1,11 +1,13 @@
 """Rows of a classification in the results: answers, probabilities, and which of them are kept."""
 
 import json
+import sys
 
 import pytest
 import tinyrun
 
 from tunescope.comparison import comparison, examples
+from tunescope.errors import UserError
 from tunescope.trial import plan
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
@@ -79,3 +81,25 @@ def test_a_long_input_is_cut(done, monkeypatch):
     standing = type("S", (), {"status": "done", "runs": one["runs"], "name": one["name"]})
     shown = examples.side_by_side(bench, [standing])
     assert {len(row["input"]) for row in shown["rows"]} == {5}
+
+
+def test_a_run_shows_itself_in_a_notebook_and_gives_its_table(done, monkeypatch):
+    _, found = done
+    assert found._repr_html_().count("<tr>") == 1 + 3 and "<script" not in found._repr_html_()
+    rows = found.table()
+    assert {row["arm"] for row in rows} == {"zero-shot", "demos:k=1", "lora:rank=2"}
+    assert found.to("csv").splitlines()[0].split(",") == list(rows[0])
+    assert "hu2022lora" in found.to("bibtex") and "tabular" in found.to("latex")
+    with pytest.raises(UserError, match=r"--to 'cvs' is not known. Did you mean 'csv'\?"):
+        found.to("cvs")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UserError, match=r"needs pandas\. Type: pip install pandas"):
+        found.to_pandas()
+
+
+def test_pandas_has_the_same_table(done):
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    _, found = done
+    frame = found.to_pandas()
+    assert isinstance(frame, pandas.DataFrame) and list(frame["arm"]) == [row["arm"] for row in found.table()]
+    assert frame["score"].dtype == float and frame["stored"].dtype == int

@@ -35,7 +35,8 @@ def _listing(verb: Callable[..., Any], heading: str, lines: Sequence[str], name:
 
 
 for plain in (
-    *(comparisons.demo, comparisons.compare, comparisons.check, comparisons.resume, comparisons.report),
+    *(comparisons.demo, comparisons.compare, comparisons.check, comparisons.resume),
+    *(comparisons.report, comparisons.index),
     studies.reproduce,
     *(artifacts.push, artifacts.pull),
     *(listings.data, listings.arms, listings.doctor),

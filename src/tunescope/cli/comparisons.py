@@ -1,6 +1,9 @@
-"""The verbs of a comparison: demo, compare, check, resume, report."""
+"""The verbs of a comparison: demo, compare, check, resume, report, index."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Literal
 
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
@@ -98,23 +101,102 @@ def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None =
     print_run(found.folder, found.results)
 
 
-def report(run: str, /) -> None:
-    """Show the table of a finished RUN and write its page again."""
-    from tunescope import report as page
+def report(
+    run: str,
+    other: str | None = None,
+    /,
+    *,
+    to: Literal["csv", "markdown", "latex", "bibtex"] | None = None,
+    out: str | None = None,
+) -> None:
+    """Show the table of a finished RUN and write its page again; or compare it with a run OTHER.
+
+    Args:
+        other: a second run, of another model, data or version: what changed from RUN to it, as a table and a page.
+        to: print the table as csv, markdown or latex, or bibtex of the methods used, and write nothing.
+        out: the page of two runs (default: against-RUN.html in the folder of OTHER).
+    """
+    from tunescope.report import tabular
     from tunescope.system import run_folder
 
+    if out is not None and other is None:
+        raise UserError("--out is for the page of two runs; type: tunescope report RUN OTHER --out FILE.html")
+    if to is not None and other is not None:
+        raise UserError("--to is for one run: tunescope report RUN --to " + to)
     results = run_folder.read_results(Path(run))
+    with _damage_named(Path(run)):
+        if to is not None:
+            from tunescope.comparison.citations import bibtex
+
+            say((bibtex(results) if to == "bibtex" else tabular.FORMS[to](results)).rstrip("\n"))
+        elif other is not None:
+            _two(Path(run), Path(other), results, out)
+        else:
+            _page(Path(run), results)
+
+
+def _page(run: Path, results: dict[str, Any]) -> None:
+    from tunescope import report as page
+
+    print_run(run, results)
+    with _unwritable(run / "report.html"):
+        page.write(results, run / "report.html")
+
+
+def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> None:
+    from tunescope.report import terminal, two_runs
+    from tunescope.system import run_folder
+
+    with _damage_named(other):
+        found = two_runs.two_runs(results, run_folder.read_results(other), _names(run, other))
+    path = Path(out) if out else other / f"against-{run.resolve().name}.html"
+    for line in (terminal.printed(two_runs.table(found)), *two_runs.lines(found)):
+        say(line)
+    with _unwritable(path):
+        say(f"\npage: {two_runs.write(found, path)}")
+
+
+def _names(run: Path, other: Path) -> tuple[str, str]:
+    """Of two folders; with the folder around them where they are alike."""
+    places = run.resolve(), other.resolve()
+    alike = places[0].name == places[1].name
+    first, second = (f"{one.parent.name} {one.name}" if alike else one.name for one in places)
+    return first, second
+
+
+def index(folder: str, /) -> None:
+    """Write one page over all runs in FOLDER, index.html there, to sort and to search.
+
+    Args:
+        folder: where the runs lie, at any depth, such as runs.
+    """
+    from tunescope.report import index as runs
+
+    place = Path(folder)
+    for line in runs.lines(runs.entries(place)):
+        say(line)
+    with _unwritable(place / runs.NAME):
+        say(f"\npage: {runs.write(place)}")
+
+
+@contextmanager
+def _unwritable(path: Path) -> Iterator[None]:
+    """An archive is for reading."""
     try:
-        print_run(Path(run), results)
-        page.write(results, Path(run) / "report.html")
-    except UserError:
-        raise
-    except OSError as problem:  # an archive is for reading
-        raise UserError(
-            f"{run}/report.html cannot be written ({problem.strerror or problem}); it is as it was."
-        ) from problem
+        yield
+    except OSError as problem:
+        raise UserError(f"{path} cannot be written ({problem.strerror or problem}); it is as it was.") from problem
+
+
+@contextmanager
+def _damage_named(run: Path) -> Iterator[None]:
+    """Results that are no results."""
+    try:
+        yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        damaged = f"{Path(run) / 'results.json'} does not hold what a comparison writes"
+        if isinstance(problem, UserError):
+            raise
+        damaged = f"{run / 'results.json'} does not hold what a comparison writes"
         raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
 
 

@@ -10,14 +10,15 @@ from typing import Any
 
 from tunescope import report
 from tunescope.comparison import inside_attention, other_text
+from tunescope.comparison.citations import bibtex
 from tunescope.comparison.looks import Clock, looked
 from tunescope.comparison.pilot import piloted
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
-from tunescope.report import terminal
+from tunescope.report import notebook, tabular, terminal
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, run_folder, sealed_json
+from tunescope.system import files, machine, plugins, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.tasks.make import USUAL, task_json
@@ -28,6 +29,7 @@ from tunescope.trial.open import open_bench
 from tunescope.trial.plan import AFTERWARDS, Plan, check, data_paths, from_json, text_path, to_json
 from tunescope.trial.plan_fields import planned
 
+BIBTEX = "bibtex"
 UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 
 
@@ -43,8 +45,28 @@ class Comparison:
         """The answer and its sentences."""
         return terminal.verdict(self.results)
 
-    def table(self) -> str:
-        return terminal.table(self.results)
+    def table(self) -> list[dict[str, Any]]:
+        """One dict an arm, best first; `tunescope.report.tabular.rows` says what is in it."""
+        return tabular.rows(self.results)
+
+    def to_pandas(self) -> Any:
+        """`table` as a DataFrame, one row an arm.
+
+        Raises UserError where pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UserError("to_pandas() needs pandas. Type: pip install pandas; or take run.table()") from None
+        return pandas.DataFrame(tabular.columns(self.table()))
+
+    def to(self, form: str) -> str:
+        """The table as "csv", "markdown" or "latex", or "bibtex" of the methods used."""
+        plugins.one_of("to", form, (*tabular.FORMS, BIBTEX))
+        return bibtex(self.results) if form == BIBTEX else tabular.FORMS[form](self.results)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self.results, str(self.folder / "report.html"))
 
     def best(self) -> Any:
         """The best arm's artifacts, to give to `attach`."""
