@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from tunescope.cli.options import PlanOptions, TaskOptions, question
+from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
 from tunescope.errors import UserError
 from tunescope.system.forkserver import begin
@@ -34,6 +34,7 @@ def compare(
     options: PlanOptions | None = None,
     task: TaskOptions | None = None,
     pilot: bool = False,
+    report_to: Annotated[tuple[str, ...], Many] = (),
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -43,6 +44,7 @@ def compare(
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
+        report_to: loggers that are told of every run and of the verdict, such as tensorboard (default: none).
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
@@ -54,7 +56,7 @@ def compare(
     asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    found = comparison.ask(asked, folder, workers=workers or _workers(model))
+    found = comparison.ask(asked, folder, workers=workers or _workers(model), report_to=report_to)
     print_run(found.folder, found.results)
 
 
@@ -82,12 +84,21 @@ def check(
             say(line)
 
 
-def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:
+def resume(
+    run: str,
+    /,
+    *,
+    max_seeds: int | None = None,
+    minutes: float | None = None,
+    report_to: Annotated[tuple[str, ...], Many] = (),
+    workers: int = 0,
+) -> None:
     """Go on with the comparison in the folder RUN.
 
     Args:
         max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
         minutes: add no seeds that would not be done so long after now.
+        report_to: loggers, which are told of what was finished before too (default: none).
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope.system import run_folder
@@ -97,7 +108,7 @@ def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None =
     from tunescope.comparison import comparison
 
     at_once = workers or _workers(str(config.get("model")))
-    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once)
+    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once, report_to=report_to)
     print_run(found.folder, found.results)
 
 

@@ -2,15 +2,17 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import inside_attention, other_text
+from tunescope.comparison import events, inside_attention, other_text
 from tunescope.comparison.citations import bibtex
+from tunescope.comparison.listeners import Running
+from tunescope.comparison.logger import stream
 from tunescope.comparison.looks import Clock, looked
 from tunescope.comparison.pilot import piloted
 from tunescope.comparison.protocol import entered, keep_best, more, tried
@@ -91,6 +93,7 @@ def compare(
     workers: int = 1,
     quiet: bool = False,
     pilot: bool = False,
+    report_to: Sequence[str] = (),
     **fields: Any,
 ) -> Comparison:
     """Which way of adapting `model` to `data` is enough. A run already begun in `out` is gone on with.
@@ -105,6 +108,7 @@ def compare(
         workers: processes; more than one need the model by name.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
         quiet: nothing is printed.
+        report_to: loggers, such as ("tensorboard",): `tunescope compare --help` lists them.
         fields: instead of a plan, fields of `Plan` and `Settings`, or options of the command line: arms=["lora"],
             budget=20_000, seeds=3 (how many) or seeds=[1, 4] (which), learning_rates=[1e-3], steps=200, and so on;
             settings=Settings(...) is all of the training.
@@ -122,7 +126,8 @@ def compare(
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
     opened = partial(open_bench, question, None if named else model, tokenizer, given)
-    return run(question, folder, opened, by_name=named and "kind" in question.task, workers=workers, quiet=quiet)
+    by_name = named and "kind" in question.task
+    return run(question, folder, opened, by_name=by_name, workers=workers, quiet=quiet, report_to=report_to)
 
 
 def _question(
@@ -140,9 +145,12 @@ def _question(
     return replace(plan, model=model, data=data_paths(data), task=told, forgetting=other)
 
 
-def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
+def ask(
+    question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False, report_to: Sequence[str] = ()
+) -> Comparison:
     """`run` with all that it needs named by the plan."""
-    return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
+    opened = partial(open_bench, question)
+    return run(question, folder, opened, by_name=True, workers=workers, quiet=quiet, report_to=report_to)
 
 
 def resume(
@@ -152,11 +160,12 @@ def resume(
     minutes: float | None = None,
     workers: int = 1,
     quiet: bool = False,
+    report_to: Sequence[str] = (),
 ) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
     folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
-    workers: processes. quiet: nothing is printed.
+    workers: processes. quiet: nothing is printed. report_to: loggers, which are told of what was finished before too.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -170,7 +179,7 @@ def resume(
         )
     question = from_json(config, folder / "config.json")
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
-    return ask(question, folder, workers=workers, quiet=quiet)
+    return ask(question, folder, workers=workers, quiet=quiet, report_to=report_to)
 
 
 class Stopped(KeyboardInterrupt):
@@ -185,6 +194,7 @@ def run(
     by_name: bool,
     workers: int = 1,
     quiet: bool = False,
+    report_to: Sequence[str] = (),
 ) -> Comparison:
     """Everything between the question and the page, in a folder that this process holds alone."""
     check(question)
@@ -199,16 +209,19 @@ def run(
         entries = entered(bench)
         check_folder(bench, folder, read := as_read(bench))
         run_folder.write_config(folder, config | {"read": read}, UNASKED)
-        try:
-            standings = tried(bench, entries, folder, workers, quiet)
-            best = best_on_dev(standings)
-            results = looked(bench, entries, best, partial(more, folder=folder, workers=workers, quiet=quiet), clock)
-        except KeyboardInterrupt:
-            raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
-        results["inside"] = inside_attention.pictures(bench, standings, folder)
-        if best and not keep_best(folder, best):
-            results["best"]["path"] = None
-        finish(folder, results)
+        with stream(report_to, events.begun(folder, bench), _warn) as heard:
+            running = Running(folder, workers, quiet, heard)
+            try:
+                standings = tried(bench, entries, running)
+                best = best_on_dev(standings)
+                results = looked(bench, entries, best, partial(more, running=running), clock)
+            except KeyboardInterrupt:
+                raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
+            results["inside"] = inside_attention.pictures(bench, standings, folder)
+            if best and not keep_best(folder, best):
+                results["best"]["path"] = None
+            finish(folder, results)
+            heard.concluded(events.concluded(folder, results))
     return Comparison(folder, run_folder.read_results(folder))
 
 

@@ -24,9 +24,9 @@ def rows(results: Mapping[str, Any]) -> list[Row]:
     """One dict an arm, best first; numbers are numbers, None where there is none.
 
     {"arm", "spec", "group", "status", "reason", "score", "low", "high", "difference", "difference_low",
-    "difference_high", "stored", "trained", "live", "learning_rate", "seeds", "seconds", "memory_mb"}, and NAME, NAME_low
-    and NAME_high of each other metric. low and high are a 95 % interval; the difference is to the arm that is best on
-    dev, paired.
+    "difference_high", "stored", "trained", "live", "learning_rate", "seeds", "seconds", "memory_mb"}, and NAME,
+    NAME_low and NAME_high of each other metric. low and high are a 95 % interval; the difference is to the arm that is
+    best on dev, paired.
 
     Raises:
         UserError: the results are of another version or have no arms.
