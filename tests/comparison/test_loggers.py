@@ -4,6 +4,7 @@ import dataclasses
 import sqlite3
 import sys
 import types
+from typing import ClassVar
 
 import pytest
 import tinyrun
@@ -31,8 +32,8 @@ def material(tmp_path_factory):
 class Recorder(logger.Logger):
     """Keeps what it is told; fails where it is asked to."""
 
-    made = []
-    fails = ""
+    made: ClassVar = []
+    fails: ClassVar = ""
 
     def __init__(self, begun):
         self.told = [begun]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
 
 from tunescope.comparison.events import Begun, Concluded, Ended, Step
 from tunescope.errors import UserError
@@ -72,9 +71,7 @@ def stream(names: Sequence[str], begun: Begun, warn: Callable[[str], None]) -> I
     Raises:
         UserError: a logger is not known, its package is not installed, or it cannot begin.
     """
-    classes = [
-        (name, plugins.only_class(plugins.find(LOGGERS, name, "logger"), Logger)) for name in dict.fromkeys(names)
-    ]
+    classes = [(name, _class(name)) for name in dict.fromkeys(names)]
     found = Stream({}, warn)
     try:
         for name, kind in classes:
@@ -85,7 +82,7 @@ def stream(names: Sequence[str], begun: Begun, warn: Callable[[str], None]) -> I
 
 
 def _class(name: str) -> type[Logger]:
-    found: type[Logger] = plugins.only_class(plugins.find(LOGGERS, name, "logger"), cast(Any, Logger))
+    found: type[Logger] = plugins.only_class(plugins.find(LOGGERS, name, "logger"), Logger)  # type: ignore[type-abstract]
     return found
 
 
