@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -49,6 +50,13 @@ class Tags(HTMLParser):
 
 def test_equal_results_give_equal_bytes():
     assert report.html(RESULTS) == report.html(copy.deepcopy(RESULTS))
+
+
+@pytest.mark.parametrize("name", ["sst2", "trec", "e2e"])
+def test_results_of_earlier_versions_still_make_a_page(name):
+    html = report.html(json.loads((Path(__file__).parents[2] / "results" / f"{name}.json").read_text("utf-8")))
+    assert Tags(html).open == [] and "What next" in html and "How to use it" in html
+    assert ('id="answers"' in html) == (name != "e2e")
 
 
 def test_the_results_are_left_as_they_were():

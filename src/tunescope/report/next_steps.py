@@ -24,7 +24,8 @@ def steps(results: Json) -> list[Step]:
     asked = _Asked(results)
     if not asked.words:
         return []
-    reason = str((results.get("verdict") or decide(dict(results)))["reason"])
+    verdict = results.get("verdict") or decide(dict(results))
+    reason = str(verdict.get("reason") or (verdict.get("evidence") or {}).get("reason"))  # where earlier versions had it
     found = [*BY_REASON.get(reason, _nothing)(asked), *_yardsticks(asked)]
     return list({one["command"]: one for one in found}.values())[:MOST]
 
