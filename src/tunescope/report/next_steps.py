@@ -25,7 +25,8 @@ def steps(results: Json) -> list[Step]:
     if not asked.words:
         return []
     verdict = results.get("verdict") or decide(dict(results))
-    reason = str(verdict.get("reason") or (verdict.get("evidence") or {}).get("reason"))  # where earlier versions had it
+    earlier = (verdict.get("evidence") or {}).get("reason")  # where the first versions had it
+    reason = str(verdict.get("reason") or earlier)
     found = [*BY_REASON.get(reason, _nothing)(asked), *_yardsticks(asked)]
     return list({one["command"]: one for one in found}.values())[:MOST]
 
