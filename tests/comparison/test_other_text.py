@@ -128,9 +128,9 @@ def test_results_table_and_page_have_the_column_and_say_what_it_is(done):
     told = done.results["forgetting"]
     assert (told["path"], told["windows"], told["tokens"]) == ("bundled English prose", 16, 64)
     shown = f"{arm(done, 'lora:rank=1')['forgetting']['change']:+.3f}".replace("-", "−")
-    (row,) = [line for line in done.table().splitlines() if line.strip().startswith("lora:rank=1")]
-    assert shown in row and "forgets" in done.table()
-    assert "16 windows of 64 tokens of bundled English prose" in " ".join(done.table().split())
+    (row,) = [line for line in terminal.table(done.results).splitlines() if line.strip().startswith("lora:rank=1")]
+    assert shown in row and "forgets" in terminal.table(done.results)
+    assert "16 windows of 64 tokens of bundled English prose" in " ".join(terminal.table(done.results).split())
     page = (done.folder / "report.html").read_text()
     assert ">Forgets</th>" in page and f">{shown}<" in page
     assert "no loss of knowledge" in page
@@ -176,7 +176,7 @@ def test_none_leaves_it_out(bench, material, tmp_path):
     assert found.results["forgetting"] is None and arm(found, "lora:rank=1")["forgetting"] is None
     assert not list(found.folder.glob(f"arms/*/{other_text.FILE}"))
     assert (
-        "forgets" not in found.table()
+        "forgets" not in terminal.table(found.results)
         and "orget" not in (found.folder / "report.html").read_text().split("<pre")[0].split("<body>")[1]
     )
 
@@ -185,7 +185,7 @@ def test_a_context_without_room_for_a_window_has_no_figure_and_says_why(bench, m
     found = on(bench, question(material, arms=("zero-shot", "soft:length=70")), tmp_path / "run")
     reason = "its context leaves 58 of the model's positions, and a window takes 66"
     assert arm(found, "soft:length=70")["forgetting"] == {"change": None, "error": None, "reason": reason}
-    assert reason in " ".join(found.table().split())
+    assert reason in " ".join(terminal.table(found.results).split())
 
 
 @pytest.mark.parametrize("problem", [OutOfMemory("no room"), ZeroDivisionError("oops")])
@@ -210,7 +210,7 @@ def test_a_tokenizer_that_does_not_know_the_text_gives_no_figure_and_the_reason(
     found = compare(model, data, arms=["zero-shot"], seeds=1, device="cpu", out=tmp_path / "run", quiet=True)
     assert "the tokenizer knows" in found.results["forgetting"]["reason"]
     assert found.results["arms"][0]["forgetting"]["change"] is None
-    assert "forgets: not measured: the tokenizer knows" in found.table()
+    assert "forgets: not measured: the tokenizer knows" in terminal.table(found.results)
     assert "Forgetting was not measured: the tokenizer knows" in (found.folder / "report.html").read_text()
 
 

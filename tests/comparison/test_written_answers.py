@@ -113,7 +113,7 @@ def test_only_some_rows_are_embedded_spread_over_the_test_set(done, monkeypatch)
     rows = examples._rows(bench)
     monkeypatch.setattr(examples, "SHOWN", 3)
     one = next(arm for arm in found.results["arms"] if arm["name"] == "zero-shot")
-    run = one["runs"][0] | {key: kept(found, one["runs"][0])[key] for key in examples.KEPT}
+    run = one["runs"][0] | {key: kept(found, one["runs"][0])[key] for key in ("also", "outputs")}
     standing = type("S", (), {"status": "done", "runs": [run], "name": "zero-shot"})
     shown = examples.side_by_side(bench, [standing])
     places = [0, len(rows) // 3, 2 * len(rows) // 3]

@@ -226,6 +226,32 @@ def write(given, folder):
         shown="note: a note",
         written=lambda out: (out / "names").read_text() == "Soft",
     ),
+    "comparison/loggers": Case(
+        "lines",
+        '''"""Lines in a file of the run."""
+from tunescope.comparison.logger import Logger
+
+class Lines(Logger):
+    """A line an event."""
+
+    def __init__(self, begun):
+        self.out = open(begun.folder / "lines.txt", "w")
+        print("begun", begun.question["model"], file=self.out)
+
+    def ended(self, event):
+        print("ended", event.place.name, event.status, file=self.out)
+
+    def concluded(self, event):
+        print("concluded", event.answer, file=self.out)
+
+    def close(self):
+        self.out.close()
+''',
+        f"compare MODEL ROWS --arms zero-shot {BRIEF} --report-to lines --out OUT",
+        written=lambda out: (
+            (out / "lines.txt").read_text() == "begun model\nended zero-shot/seed 0 done\nconcluded no verdict\n"
+        ),
+    ),
     "reproduce/recipes": Case(
         "eighths_of_seeds",
         '''"""Eighths."""

@@ -51,6 +51,7 @@ PLUGINS = {  # folder -> what every file there has
     "probes.looks": ("look",),
     "probes.demonstrations": ("ORDER", "measure"),
     "exchange.formats": ("ABOUT", "SERVES"),
+    "comparison.loggers": ("a class",),
     "reproduce.recipes": ("TITLE", "SOURCE", "settings"),
 }
 # "pez+lora" is refused with a word on what pez is; the names of searches are listed for it, and nothing is imported.

@@ -54,7 +54,8 @@ def cells(html):
 def test_every_arms_output_stands_beside_the_input_its_references_and_its_own_scores():
     html = report.html(written())
     assert Tags(html).open == []
-    assert html.count("<tbody>") == 1 + 3
+    table = html[html.index('<table id="outputs-table">') :].partition("</table>")[0]
+    assert table.count("<tbody>") == 3
     assert (
         "name : The Eagle 1 line 11 The Eagle is a pub 1. A pub, The Eagle. zero-shot nothing 13.3 3.46 50.0 "
         "lora-2 The Eagle pub 1 13.3 3.46 50.0"
@@ -104,7 +105,9 @@ def test_a_page_of_labels_has_no_such_part():
 def test_search_and_sort_read_what_the_table_says():
     html = report.html(written())
     assert re.findall(r'data-metric="([^"]*)"', html) == ["BLEU", "NIST", "TER ↓"]
-    values = re.findall(r'<td class="n" data-value="([^"]*)">', html[html.index('<table id="outputs-table">') :])
+    values = re.findall(
+        r'<td class="n" data-name="[^"]*" data-value="([^"]*)">', html[html.index('<table id="outputs-table">') :]
+    )
     assert values[:6] == ["12.34", "3.456", "50.0"] * 2
 
 
@@ -113,7 +116,8 @@ def test_an_output_without_a_score_has_no_number_to_sort_by():
     results["examples"]["rows"][0]["scores"][0] = {}
     html = report.html(results)
     values = re.findall(
-        r'<td class="n" data-value="([^"]*)">([^<]*)<', html[html.index('<table id="outputs-table">') :]
+        r'<td class="n" data-name="[^"]*" data-value="([^"]*)">([^<]*)<',
+        html[html.index('<table id="outputs-table">') :],
     )
     assert values[:3] == [("", "–")] * 3 and values[3][0] == "12.34"
 
@@ -143,7 +147,7 @@ const table = { tBodies: bodies, tHead: { querySelectorAll: () => [{ dataset: { 
 globalThis.document = { getElementById: () => table, createElement: element };
 """
 ASKED = """
-const [search, by, of] = made.filter((one) => one.run);
+const [search, by, of] = made.filter((one) => one.run); // in the order in which they are made
 search.value = "prefix"; search.run();
 const found = bodies.filter((one) => !one.hidden).map((one) => bodies.indexOf(one));
 search.value = "7"; search.run();
@@ -157,9 +161,47 @@ console.log(JSON.stringify([found, digits, lowest, order.map((one) => bodies.ind
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to run the page's script with")
 def test_find_reads_inputs_references_and_outputs_alone_and_no_score_comes_last():
-    script = (Path(report.__file__).parent / "templates" / "outputs.js").read_text("utf-8")
+    folder = Path(report.__file__).parent / "templates"
+    script = (folder / "fields.js").read_text("utf-8") + (folder / "outputs.js").read_text("utf-8")
     done = subprocess.run(["node", "-e", PAGE + script + ASKED], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [[1], 0, [2, 0, 1], [0, 2, 1]]
+
+
+MARKED = """
+const said = (...texts) => ({ hidden: false, querySelectorAll: () => [], rows: texts.map((text, at) => {
+  const cell = { textContent: text, replaceChildren(...parts) { this.parts = parts; } };
+  return { cell, querySelector: (asked) => (asked === ".arm-name" ? { textContent: "ab"[at] } : cell) };
+}) });
+const bodies = [said("a pub by the river", "the pub by a  river"), said("same words", "same words")];
+const made = [];
+const element = (name) => {
+  const one = { name, append() {}, addEventListener(event, run) { one.run = run; }, value: "" };
+  made.push(one);
+  return one;
+};
+const table = { tBodies: bodies, tHead: { querySelectorAll: () => [] }, append() {}, parentElement: { before() {} } };
+globalThis.document = { getElementById: () => table, createElement: element };
+"""
+ASKED_MARKED = """
+const base = made.filter((one) => one.run)[3];
+const show = made.filter((one) => one.run)[4];
+base.value = "1"; base.run();
+const parts = bodies.map((one) => one.rows.map((row) => row.cell.parts.map(
+  (part) => (part.name === "mark" ? `[${part.textContent}]` : part)).join("")));
+show.value = "1"; show.run();
+console.log(JSON.stringify([parts, bodies.map((one) => one.hidden)]));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node to run the page's script with")
+def test_words_that_another_arm_has_not_in_that_order_are_marked_and_no_letter_is_lost():
+    folder = Path(report.__file__).parent / "templates"
+    script = (folder / "fields.js").read_text("utf-8") + (folder / "outputs.js").read_text("utf-8")
+    done = subprocess.run(["node", "-e", MARKED + script + ASKED_MARKED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (first, second), hidden = json.loads(done.stdout)
+    assert second == ["same words", "same words"] and hidden == [False, True]
+    assert first == ["a pub by the river", "[the] pub by [a]  river"]
 
 
 def test_the_terminals_table_has_the_other_metrics_too():

@@ -110,7 +110,7 @@ def test_zero_shot_at_chance_is_not_a_prompt_that_does_it_though_it_ties():
     answer, reason, sentences = outcome(*bad)
     assert (answer, reason) == ("no verdict", "nothing learnt")
     assert "neither prefix (0.500) nor lora (0.500) is clearly above chance (0.500)" in sentences[0]
-    assert "No sign that the skill is latent" in sentences[1]
+    assert "(no sign that the skill is latent)" in sentences[1]
 
 
 def test_without_a_chance_level_zero_shot_cannot_vouch_for_itself():
@@ -233,7 +233,7 @@ def test_missing_and_diverged_arms_are_no_verdict_and_are_named(arms, told):
 
 def test_the_skill_is_called_partly_latent_where_an_untrained_arm_is_clear_of_chance():
     assert (
-        "Part of the skill is latent: zero-shot (0.520), 4-shot (0.610) above chance (0.500)"
+        "Without training the model does part of it: zero-shot (0.520), 4-shot (0.610) are above chance (0.500)"
         in outcome(ZERO, SHOTS, PREFIX, LORA)[2][1]
     )
 
@@ -242,7 +242,7 @@ def test_full_tuning_clearly_ahead_of_both_kinds_is_neither():
     answer, reason, sentences = outcome(ZERO, PREFIX, LORA, arm("full", "full", 0.97))
     assert (answer, reason) == ("neither, at this budget", "full tuning ahead")
     assert "Full tuning, full (0.970), is more than 0.020 ahead of prefix (0.900) and lora (0.900)" in sentences[0]
-    assert "yardsticks: full (0.970)" in sentences[1]
+    assert "of other kinds: full (0.970) (yardsticks)." in sentences[1]
     assert outcome(ZERO, PREFIX, LORA, arm("full", "full", 0.93))[0] == "alike"  # the interval reaches the margin
     assert outcome(ZERO, PREFIX, arm("lora", "delta", 0.96), arm("full", "full", 0.97))[0] == "weights needed"
 

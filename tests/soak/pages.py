@@ -49,13 +49,14 @@ def run(folder, seed, count):
 
 def made(payload):
     """Kind -> the page, with the payload in the place of every text that a user or a model may have written."""
+    import test_answers
     import test_outputs
     import test_recipe_page
     from payloads import poisoned
     from report_example import example
 
     from tunescope import report
-    from tunescope.report import findings_page
+    from tunescope.report import findings_page, index, two_runs
 
     pages = {"recipe": test_recipe_page.made(payload)}
     for outcome in OUTCOMES:
@@ -63,9 +64,28 @@ def made(payload):
         if payload is not None:
             results = poisoned(copy.deepcopy(results), payload)
         pages[f"comparison, {outcome}"] = report.html(results)
+    labelled = test_answers.labelled(), test_answers.labelled()
     said = payload or "words"
+    if payload is not None:
+        labelled = tuple(poisoned(one, payload) for one in labelled)
+    for row in labelled[1]["examples"]["rows"][:3]:
+        row["outputs"] = [f"{said} {at}" for at in range(len(row["outputs"]))]
+    pages["labels"] = report.html(labelled[0])
+    pages["two runs"] = two_runs.html(two_runs.two_runs(*labelled, (said, said)))
+    pages["index"] = index.html([entry(labelled[0], said)], said)
     pages["probe"] = findings_page.page([finding(said)], {"model": said, said: said}, [said], said, said)
     return pages
+
+
+def entry(results, said):
+    """A run's row in the index, as if it lay in a folder of that name."""
+    from urllib.parse import quote
+
+    from tunescope.report import index, text
+    from tunescope.report.view import view
+
+    link = f"./{quote(said.encode('utf-8', 'replace'))}/report.html"
+    return {"run": text.clean(said), "link": link, "problem": ""} | index._told(view(results))
 
 
 def finding(said):

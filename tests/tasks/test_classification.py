@@ -108,6 +108,9 @@ def test_predictions_are_the_words_of_highest_probability(name):
         best = scores.index(max(scores))
         assert got.text == list(WORDS)[best]
         assert got.stats == (float(best == item.label), float(item.label), float(best))
+        shares = torch.tensor(scores, dtype=torch.float64).softmax(-1).tolist()
+        assert list(got.shares) == sorted(WORDS, key=lambda label: -shares[list(WORDS).index(label)])
+        assert got.shares == pytest.approx(dict(zip(WORDS, shares, strict=True)), abs=6e-4)
 
 
 def test_a_head_is_trained_and_asked_for_the_label():

@@ -55,7 +55,10 @@ def test_word_scores_equal_each_whole_sequence_scored_alone(made, name, words):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
     rows = [Encoded(1, p, (), None, (), "") for p in PROMPTS]
     for batch_size in (1, 3, 32):
-        assert choices.choices(network, rows, words, TOKENIZER, batch_size) == expected.argmax(-1).tolist()
+        assert (
+            choices.label_scores(network, rows, words, TOKENIZER, batch_size).argmax(-1).tolist()
+            == expected.argmax(-1).tolist()
+        )
 
 
 @pytest.mark.parametrize("given_start", [True, False])
@@ -89,7 +92,7 @@ def test_the_head_sees_each_row_as_if_it_were_alone(made):
         logits = torch.cat([network(input_ids=torch.tensor([p])).logits for p in PROMPTS])
     expected = F.cross_entropy(logits, torch.tensor([2, 0, 1, 1]))
     torch.testing.assert_close(head_loss(network, rows, TOKENIZER).detach(), expected, rtol=0, atol=1e-10)
-    assert choices.choices(network, rows, [], TOKENIZER, 3) == logits.argmax(-1).tolist()
+    assert choices.label_scores(network, rows, [], TOKENIZER, 3).argmax(-1).tolist() == logits.argmax(-1).tolist()
 
 
 def test_scoring_leaves_every_module_in_its_mode_and_runs_without_dropout(made):

@@ -8,6 +8,7 @@ import tinyrun
 
 import tunescope as ts
 from tunescope.comparison import arms, comparison
+from tunescope.report import terminal
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import command, plan
@@ -72,7 +73,7 @@ def test_every_way_of_asking_is_an_arm_and_tells_what_could_not_be_read(bench, m
             assert ("vote" in reading) == ("samples" in arm["name"])
     lost = [arm for arm in by_name.values() if any(run["reading"]["unread"] for run in arm["runs"])]
     assert lost and all("No answer could be read in " in " ".join(arm["remarks"]) for arm in lost)
-    assert "No answer could be read in " in " ".join(found.table().split())
+    assert "No answer could be read in " in " ".join(terminal.table(found.results).split())
 
 
 def test_failures_and_votes_are_told_in_counts():

@@ -15,6 +15,7 @@ from scipy.stats import entropy as scipy_entropy
 import tunescope as ts
 from tunescope.comparison import arms, comparison
 from tunescope.methods.text_form import made
+from tunescope.report import terminal
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.answers.decode import Sampling, greedy, sampled
 from tunescope.tasks.task import Encoded, Prediction
@@ -130,7 +131,7 @@ def test_the_spread_over_orders_is_in_the_result_the_table_and_the_page(done):
     (remark,) = arm["remarks"]
     page = (found.folder / "report.html").read_text()
     assert remark.startswith("Order alone moves the development score from ") and remark in page.replace("&#39;", "'")
-    assert remark[:40] in " ".join(found.table().split())
+    assert remark[:40] in " ".join(terminal.table(found.results).split())
 
 
 def test_calibration_is_saved_with_the_artifact(done):

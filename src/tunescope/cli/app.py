@@ -18,6 +18,7 @@ from tunescope.system import plugins
 from tunescope.system.forkserver import calm
 from tunescope.system.say import say
 
+LOGGERS = "comparison.loggers"
 SHOWWARNING = warnings.showwarning
 
 app = App(
@@ -34,8 +35,11 @@ def _listing(verb: Callable[..., Any], heading: str, lines: Sequence[str], name:
     app.command(verb, name, help_epilogue="\n\n".join([f"{heading}:", *lines]))
 
 
+app.command(comparisons.demo)
+_listing(comparisons.compare, "Loggers", plugins.lines(LOGGERS))
 for plain in (
-    *(comparisons.demo, comparisons.compare, comparisons.check, comparisons.resume, comparisons.report),
+    *(comparisons.check, comparisons.resume),
+    *(comparisons.report, comparisons.index),
     studies.reproduce,
     *(artifacts.push, artifacts.pull),
     *(listings.data, listings.arms, listings.doctor),

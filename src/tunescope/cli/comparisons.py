@@ -1,8 +1,11 @@
-"""The verbs of a comparison: demo, compare, check, resume, report."""
+"""The verbs of a comparison: demo, compare, check, resume, report, index."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from tunescope.cli.options import PlanOptions, TaskOptions, question
+from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
 from tunescope.errors import UserError
 from tunescope.system.forkserver import begin
@@ -31,6 +34,7 @@ def compare(
     options: PlanOptions | None = None,
     task: TaskOptions | None = None,
     pilot: bool = False,
+    report_to: Annotated[tuple[str, ...], Many] = (),
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -40,6 +44,7 @@ def compare(
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
+        report_to: loggers that are told of every run and of the verdict, such as tensorboard (default: none).
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
@@ -51,7 +56,7 @@ def compare(
     asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    found = comparison.ask(asked, folder, workers=workers or _workers(model))
+    found = comparison.ask(asked, folder, workers=workers or _workers(model), report_to=report_to)
     print_run(found.folder, found.results)
 
 
@@ -79,12 +84,21 @@ def check(
             say(line)
 
 
-def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:
+def resume(
+    run: str,
+    /,
+    *,
+    max_seeds: int | None = None,
+    minutes: float | None = None,
+    report_to: Annotated[tuple[str, ...], Many] = (),
+    workers: int = 0,
+) -> None:
     """Go on with the comparison in the folder RUN.
 
     Args:
         max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
         minutes: add no seeds that would not be done so long after now.
+        report_to: loggers, which are told of what was finished before too (default: none).
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope.system import run_folder
@@ -94,27 +108,106 @@ def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None =
     from tunescope.comparison import comparison
 
     at_once = workers or _workers(str(config.get("model")))
-    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once)
+    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once, report_to=report_to)
     print_run(found.folder, found.results)
 
 
-def report(run: str, /) -> None:
-    """Show the table of a finished RUN and write its page again."""
-    from tunescope import report as page
+def report(
+    run: str,
+    other: str | None = None,
+    /,
+    *,
+    to: Literal["csv", "markdown", "latex", "bibtex"] | None = None,
+    out: str | None = None,
+) -> None:
+    """Show the table of a finished RUN and write its page again; or compare it with a run OTHER.
+
+    Args:
+        other: a second run, of another model, data or version: what changed from RUN to it, as a table and a page.
+        to: print the table as csv, markdown or latex, or bibtex of the methods used, and write nothing.
+        out: the page of two runs (default: against-RUN.html in the folder of OTHER).
+    """
+    from tunescope.report import tabular
     from tunescope.system import run_folder
 
+    if out is not None and other is None:
+        raise UserError("--out is for the page of two runs; type: tunescope report RUN OTHER --out FILE.html")
+    if to is not None and other is not None:
+        raise UserError("--to is for one run: tunescope report RUN --to " + to)
     results = run_folder.read_results(Path(run))
+    with _damage_named(Path(run)):
+        if to is not None:
+            from tunescope.comparison.citations import bibtex
+
+            say((bibtex(results) if to == "bibtex" else tabular.FORMS[to](results)).rstrip("\n"))
+        elif other is not None:
+            _two(Path(run), Path(other), results, out)
+        else:
+            _page(Path(run), results)
+
+
+def _page(run: Path, results: dict[str, Any]) -> None:
+    from tunescope import report as page
+
+    print_run(run, results)
+    with _unwritable(run / "report.html"):
+        page.write(results, run / "report.html")
+
+
+def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> None:
+    from tunescope.report import terminal, two_runs
+    from tunescope.system import run_folder
+
+    with _damage_named(other):
+        found = two_runs.two_runs(results, run_folder.read_results(other), _names(run, other))
+    path = Path(out) if out else other / f"against-{run.resolve().name}.html"
+    for line in (terminal.printed(two_runs.table(found)), *two_runs.lines(found)):
+        say(line)
+    with _unwritable(path):
+        say(f"\npage: {two_runs.write(found, path)}")
+
+
+def _names(run: Path, other: Path) -> tuple[str, str]:
+    """Of two folders; with the folder around them where they are alike."""
+    places = run.resolve(), other.resolve()
+    alike = places[0].name == places[1].name
+    first, second = (f"{one.parent.name} {one.name}" if alike else one.name for one in places)
+    return first, second
+
+
+def index(folder: str, /) -> None:
+    """Write one page over all runs in FOLDER, index.html there, to sort and to search.
+
+    Args:
+        folder: where the runs lie, at any depth, such as runs.
+    """
+    from tunescope.report import index as runs
+
+    place = Path(folder)
+    for line in runs.lines(runs.entries(place)):
+        say(line)
+    with _unwritable(place / runs.NAME):
+        say(f"\npage: {runs.write(place)}")
+
+
+@contextmanager
+def _unwritable(path: Path) -> Iterator[None]:
+    """An archive is for reading."""
     try:
-        print_run(Path(run), results)
-        page.write(results, Path(run) / "report.html")
-    except UserError:
-        raise
-    except OSError as problem:  # an archive is for reading
-        raise UserError(
-            f"{run}/report.html cannot be written ({problem.strerror or problem}); it is as it was."
-        ) from problem
+        yield
+    except OSError as problem:
+        raise UserError(f"{path} cannot be written ({problem.strerror or problem}); it is as it was.") from problem
+
+
+@contextmanager
+def _damage_named(run: Path) -> Iterator[None]:
+    """Results that are no results."""
+    try:
+        yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        damaged = f"{Path(run) / 'results.json'} does not hold what a comparison writes"
+        if isinstance(problem, UserError):
+            raise
+        damaged = f"{run / 'results.json'} does not hold what a comparison writes"
         raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
 
 

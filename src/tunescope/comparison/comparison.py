@@ -2,22 +2,25 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import inside_attention, other_text
+from tunescope.comparison import events, inside_attention, other_text
+from tunescope.comparison.citations import bibtex
+from tunescope.comparison.listeners import Running
+from tunescope.comparison.logger import stream
 from tunescope.comparison.looks import Clock, looked
 from tunescope.comparison.pilot import piloted
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
-from tunescope.report import terminal
+from tunescope.report import notebook, tabular, terminal
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, run_folder, sealed_json
+from tunescope.system import files, machine, plugins, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.tasks.make import USUAL, task_json, with_fields
@@ -28,6 +31,7 @@ from tunescope.trial.open import open_bench
 from tunescope.trial.plan import AFTERWARDS, Plan, check, data_paths, from_json, text_path, to_json
 from tunescope.trial.plan_fields import is_field, planned
 
+BIBTEX = "bibtex"
 UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 
 
@@ -43,8 +47,28 @@ class Comparison:
         """The answer and its sentences."""
         return terminal.verdict(self.results)
 
-    def table(self) -> str:
-        return terminal.table(self.results)
+    def table(self) -> list[dict[str, Any]]:
+        """One dict an arm, best first; `tunescope.report.tabular.rows` says what is in it."""
+        return tabular.rows(self.results)
+
+    def to_pandas(self) -> Any:
+        """`table` as a DataFrame, one row an arm.
+
+        Raises UserError where pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UserError("to_pandas() needs pandas. Type: pip install pandas; or take run.table()") from None
+        return pandas.DataFrame(tabular.columns(self.table()))
+
+    def to(self, form: str) -> str:
+        """The table as "csv", "markdown" or "latex", or "bibtex" of the methods used."""
+        plugins.one_of("to", form, (*tabular.FORMS, BIBTEX))
+        return bibtex(self.results) if form == BIBTEX else tabular.FORMS[form](self.results)
+
+    def _repr_html_(self) -> str:
+        return notebook.html(self.results, str(self.folder / "report.html"))
 
     def best(self) -> Any:
         """The best arm's artifacts, to give to `attach`."""
@@ -69,6 +93,7 @@ def compare(
     workers: int = 1,
     quiet: bool = False,
     pilot: bool = False,
+    report_to: Sequence[str] = (),
     **fields: Any,
 ) -> Comparison:
     """Which way of adapting `model` to `data` is enough. A run already begun in `out` is gone on with.
@@ -83,6 +108,7 @@ def compare(
         workers: processes; more than one need the model by name.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
         quiet: nothing is printed.
+        report_to: loggers, such as ("tensorboard",): `tunescope compare --help` lists them.
         fields: instead of a plan, fields of `Plan` and `Settings`, or options of the command line: arms=["lora"],
             budget=20_000, seeds=3 (how many) or seeds=[1, 4] (which), learning_rates=[1e-3], steps=200, and so on;
             settings=Settings(...) is all of the training. Unless the task is a Task, its fields too: template="{text}
@@ -101,7 +127,8 @@ def compare(
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
     opened = partial(open_bench, question, None if named else model, tokenizer, given)
-    return run(question, folder, opened, by_name=named and "kind" in question.task, workers=workers, quiet=quiet)
+    by_name = named and "kind" in question.task
+    return run(question, folder, opened, by_name=by_name, workers=workers, quiet=quiet, report_to=report_to)
 
 
 def _question(
@@ -124,9 +151,12 @@ def _question(
     return replace(plan, model=model, data=data_paths(data), task=asks, forgetting=other)
 
 
-def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
+def ask(
+    question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False, report_to: Sequence[str] = ()
+) -> Comparison:
     """`run` with all that it needs named by the plan."""
-    return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
+    opened = partial(open_bench, question)
+    return run(question, folder, opened, by_name=True, workers=workers, quiet=quiet, report_to=report_to)
 
 
 def resume(
@@ -136,11 +166,12 @@ def resume(
     minutes: float | None = None,
     workers: int = 1,
     quiet: bool = False,
+    report_to: Sequence[str] = (),
 ) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
     folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
-    workers: processes. quiet: nothing is printed.
+    workers: processes. quiet: nothing is printed. report_to: loggers, which are told of what was finished before too.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -154,7 +185,7 @@ def resume(
         )
     question = from_json(config, folder / "config.json")
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
-    return ask(question, folder, workers=workers, quiet=quiet)
+    return ask(question, folder, workers=workers, quiet=quiet, report_to=report_to)
 
 
 class Stopped(KeyboardInterrupt):
@@ -169,6 +200,7 @@ def run(
     by_name: bool,
     workers: int = 1,
     quiet: bool = False,
+    report_to: Sequence[str] = (),
 ) -> Comparison:
     """Everything between the question and the page, in a folder that this process holds alone."""
     check(question)
@@ -183,16 +215,19 @@ def run(
         entries = entered(bench)
         check_folder(bench, folder, read := as_read(bench))
         run_folder.write_config(folder, config | {"read": read}, UNASKED)
-        try:
-            standings = tried(bench, entries, folder, workers, quiet)
-            best = best_on_dev(standings)
-            results = looked(bench, entries, best, partial(more, folder=folder, workers=workers, quiet=quiet), clock)
-        except KeyboardInterrupt:
-            raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
-        results["inside"] = inside_attention.pictures(bench, standings, folder)
-        if best and not keep_best(folder, best):
-            results["best"]["path"] = None
-        finish(folder, results)
+        with stream(report_to, events.begun(folder, bench), _warn) as heard:
+            running = Running(folder, workers, quiet, heard)
+            try:
+                standings = tried(bench, entries, running)
+                best = best_on_dev(standings)
+                results = looked(bench, entries, best, partial(more, running=running), clock)
+            except KeyboardInterrupt:
+                raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
+            results["inside"] = inside_attention.pictures(bench, standings, folder)
+            if best and not keep_best(folder, best):
+                results["best"]["path"] = None
+            finish(folder, results)
+            heard.concluded(events.concluded(folder, results))
     return Comparison(folder, run_folder.read_results(folder))
 
 

@@ -8,24 +8,28 @@ from typing import TYPE_CHECKING, Any
 from tunescope.data.scores import aggregate, of_rows, statistics
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.variance import Array
+from tunescope.tasks.task import labelled
 
 if TYPE_CHECKING:
+    from tunescope.comparison.score import Scored
     from tunescope.comparison.standing import Standing
     from tunescope.trial.bench import Bench
 
-SHOWN = 200  # rows in results.json, spread evenly over the test set
-KEPT = ("also", "outputs")  # what a run keeps for this
+SHOWN = 200  # rows in results.json
+LENGTH = 1000  # characters of an input that has a label, in results.json
+KEPT = ("also", "outputs", "shares")  # what a run keeps for this
 
 Run = Mapping[str, Any]
 
 
-def of_run(bench: Bench, texts: Sequence[str], test: Mapping[str, float]) -> dict[str, Any]:
+def of_run(bench: Bench, found: Scored) -> dict[str, Any]:
     """The test scores, of the metrics too that are told beside the first; their statistics, and the texts.
 
-    The scores alone for a task that chooses among labels.
+    For a task that chooses among labels the scores, and the probabilities of labels where it knows them.
     """
+    test, texts = found.whole, found.texts
     if not bench.task.writes:
-        return {"test": dict(test)}
+        return {"test": dict(test)} | ({"shares": found.shares} if any(found.shares) else {})
     references = [row.references for row in _rows(bench)]
     lowercase = bench.task.lowercase
     also = {name: statistics(name, texts, references, lowercase=lowercase) for name in bench.task.also}
@@ -58,21 +62,21 @@ def also_paired(
 
 
 def side_by_side(bench: Bench, standings: Sequence[Standing]) -> dict[str, Any] | None:
-    """Inputs, references and every arm's output at its first seed; None where nothing is written.
+    """Inputs, references and every arm's output at its first seed; None where neither texts nor labels are answered.
 
     {"of": test rows, "arms": names, "seeds", "rows": [{"row": line, "input", "references", "outputs", "scores"}]}; the
-    outputs are in the order of the arms, and so are the scores: {metric: that of this one output}.
+    outputs are in the order of the arms, and so are the scores: {metric: that of this one output}. Of labels "outputs"
+    are those answered and "scores" {label: its probability}, and "apart" is how many rows the arms do not agree on.
     """
-    done = [one for one in standings if one.status == "done" and one.runs and one.runs[0].get("outputs")]
+    done = [one for one in standings if one.status == "done" and one.runs]
+    if bench.task.is_labelled:
+        return _labelled(bench, done)
+    done = [one for one in done if one.runs[0].get("outputs")]
     if not bench.task.writes or not done:
         return None
     rows = _rows(bench)
     scores = [_scores(bench, one.runs[0]) for one in done]
-    kept = sorted({index * len(rows) // min(SHOWN, len(rows)) for index in range(min(SHOWN, len(rows)))})
-    return {
-        "of": len(rows),
-        "arms": [one.name for one in done],
-        "seeds": [one.runs[0]["seed"] for one in done],
+    return _heading(rows, done) | {
         "rows": [
             {
                 "row": rows[index].row,
@@ -81,9 +85,44 @@ def side_by_side(bench: Bench, standings: Sequence[Standing]) -> dict[str, Any] 
                 "outputs": [one.runs[0]["outputs"][index] for one in done],
                 "scores": [{name: round(values[index], 4) for name, values in own.items()} for own in scores],
             }
-            for index in kept
+            for index in _spread(range(len(rows)), SHOWN)
         ],
     }
+
+
+def _labelled(bench: Bench, done: Sequence[Standing]) -> dict[str, Any] | None:
+    """Of rows on which the arms do not agree half of those shown at most, or all that there is room for."""
+    if not done:
+        return None
+    rows = _rows(bench)
+    answers = [[int(row[2]) for row in one.runs[0]["stats"]] for one in done]
+    labels, shares = labelled(bench.task).labels, [one.runs[0].get("shares") for one in done]
+    apart = [index for index, given in enumerate(zip(*answers, strict=True)) if len(set(given)) > 1]
+    even = _spread(range(len(rows)), SHOWN if len(rows) <= SHOWN else SHOWN // 2)
+    more = _spread([index for index in apart if index not in even], SHOWN - len(even))
+    return _heading(rows, done) | {
+        "apart": len(apart),
+        "rows": [
+            {
+                "row": rows[index].row,
+                "input": rows[index].source[:LENGTH],
+                "references": list(rows[index].references),
+                "outputs": [labels[own[index]] for own in answers],
+                "scores": [own[index] if own else {} for own in shares],
+            }
+            for index in sorted({*even, *more})
+        ],
+    }
+
+
+def _heading(rows: Sequence[Any], done: Sequence[Standing]) -> dict[str, Any]:
+    return {"of": len(rows), "arms": [one.name for one in done], "seeds": [one.runs[0]["seed"] for one in done]}
+
+
+def _spread(among: Sequence[int], most: int) -> list[int]:
+    """At most so many of them, spread evenly."""
+    count = min(most, len(among))
+    return sorted({among[at * len(among) // count] for at in range(count)})
 
 
 def numbers(runs: Sequence[Run]) -> list[dict[str, Any]]:

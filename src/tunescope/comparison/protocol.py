@@ -7,10 +7,12 @@ from typing import Any
 
 from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
 from tunescope.comparison.job import Job, job
+from tunescope.comparison.listeners import Running, ending, telling
+from tunescope.comparison.made_of import methods_of, served_as
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
-from tunescope.comparison.workers import OnDone, OnProgress, runner
+from tunescope.comparison.workers import runner
 from tunescope.errors import UserError
 from tunescope.report.verdict.remarks import rate_remarks, remarks
 from tunescope.system import files, run_folder
@@ -44,13 +46,14 @@ def entered(bench: Bench) -> list[Entry]:
     return _not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
 
 
-def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet: bool) -> list[Standing]:
+def tried(bench: Bench, entries: list[Entry], running: Running) -> list[Standing]:
     """Every arm's standing after all its runs.
 
     Raises:
         UserError: every arm was refused.
     """
-    with display([entry.standing.name for entry in entries], quiet=quiet) as shown:
+    folder, stream = running.folder, running.stream
+    with display([entry.standing.name for entry in entries], quiet=running.quiet) as shown:
         for note in notes_of(bench):  # a test row that is also in train is known before the first step
             shown.say(f"note: {note}")
         for entry in entries:
@@ -58,7 +61,7 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         run_folder.drop_damaged(folder, shown.say)
         run_folder.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
-        with runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work:
+        with runner(bench, folder, running.workers, telling(shown, stream), ending(shown, stream)) as at_work:
             trials = _distinct(todo for entry in entries for todo in entry.trials)
             together = _together(bench, trials, shown)
             if bench.plan.halving:
@@ -75,11 +78,12 @@ def tried(bench: Bench, entries: list[Entry], folder: Path, workers: int, quiet:
     return [entry.standing for entry in _not_all_refused(entries)]
 
 
-def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], folder: Path, workers: int, quiet: bool) -> None:
+def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], running: Running) -> None:
     """These arms at these seeds, of which they have some; their standings are brought up to date."""
+    stream = running.stream
     with (
-        display([entry.standing.name for entry in entries], quiet=quiet) as shown,
-        runner(bench, folder, workers, _telling(shown), _ending(shown)) as at_work,
+        display([entry.standing.name for entry in entries], quiet=running.quiet) as shown,
+        runner(bench, running.folder, running.workers, telling(shown, stream), ending(shown, stream)) as at_work,
     ):
         for entry in entries:
             assert entry.arm is not None  # it has finished before
@@ -118,14 +122,6 @@ def _distinct(jobs: Iterable[Job]) -> list[Job]:
     return list({todo.id: todo for todo in jobs}.values())
 
 
-def _telling(shown: Display) -> OnProgress:
-    return lambda todo, progress: shown.progress(todo.arm.arm.name, _named(todo), progress)
-
-
-def _ending(shown: Display) -> OnDone:
-    return lambda todo, outcome: shown.done(todo.arm.arm.name, _named(todo), outcome)
-
-
 def _entry(bench: Bench, arm: Arm) -> Entry:
     """The arm made ready with its trials, or refused with the reason."""
     try:
@@ -133,6 +129,7 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
     except UserError as problem:
         return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
     standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
+    standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
     entry = Entry(standing, prepared)
     if prepared.trained:
         seed = bench.plan.seeds[0]
@@ -254,8 +251,3 @@ def keep_best(folder: Path, best: Standing) -> bool:
         return False
     saved_artifact.copy(source, target, f"type: tunescope resume {folder}")
     return True
-
-
-def _named(todo: Job) -> str:
-    rate = f"lr {todo.rate:g} " if todo.rate is not None else ""
-    return f"{rate}seed {todo.seed}" + (" test" if todo.test else "")

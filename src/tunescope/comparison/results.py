@@ -94,6 +94,8 @@ def _arm(
         "learning_rate": standing.learning_rate,
         "trials": standing.trials,
         "runs": examples.numbers(standing.runs),
+        "methods": list(standing.methods),
+        "served_as": standing.served_as,
         "remarks": [*standing.remarks, *stability.remark(near, chosen)],
         "near_best": near,
         "chosen": chosen,

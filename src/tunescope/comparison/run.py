@@ -192,7 +192,7 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
             if isinstance(tuned, Attached)
             else None
         )
-    return examples.of_run(bench, found.texts, found.whole) | {
+    return examples.of_run(bench, found) | {
         "stats": found.stats,
         "cut_test": cut,
         "reading": found.figures | {"rows": len(found.stats)} if found.figures else None,

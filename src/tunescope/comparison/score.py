@@ -18,12 +18,13 @@ def rows_of(bench: Bench, todo: Job, tuned: Tuned, part: str) -> list[Any]:
 
 @dataclass(frozen=True)
 class Scored:
-    """The metric and its companions, its statistics and the texts row by row, and means of the answers' figures."""
+    """The metric and its companions, its statistics, answers and labels' shares row by row, means of their figures."""
 
     whole: dict[str, float]
     value: float
     stats: list[list[float]]
     texts: list[str]
+    shares: list[dict[str, float]]
     figures: dict[str, float]
 
 
@@ -36,7 +37,8 @@ def score(bench: Bench, todo: Job, tuned: Tuned, part: str) -> Scored:
         tuned.train()
     stats = [list(prediction.stats) for prediction in predictions]
     whole, texts = scores.aggregate(bench.task.metric, stats), [prediction.text for prediction in predictions]
-    return Scored(whole, whole[bench.task.metric], stats, texts, _means(predictions))
+    shares = [dict(prediction.shares) for prediction in predictions]
+    return Scored(whole, whole[bench.task.metric], stats, texts, shares, _means(predictions))
 
 
 def _means(predictions: Sequence[Any]) -> dict[str, float]:

@@ -23,6 +23,8 @@ class Standing:
     trials: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    methods: tuple[str, ...] = ()  # what it is made of, by name
+    served_as: str = ""  # the format that servers of others take it in
 
     @property
     def dev(self) -> float | None:

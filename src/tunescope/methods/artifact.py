@@ -71,6 +71,7 @@ class Spec(ABC):
     shows_rows: ClassVar[bool] = False  # True: it may begin as solved rows: init_from="demos", and text
     decides_keys: ClassVar[bool] = True  # False: the keys and values of the text are the same without it
     whole_numbers: ClassVar[tuple[str, ...]] = ()  # its tensors that are of them, as ids are; others are of floats
+    served_as: ClassVar[str] = ""  # the format of `tunescope export` that servers of others take; "": none has a place
     whole_model: ClassVar[bool] = False  # True: with it the model is another one, which no row of a batch has to itself
 
     @property

@@ -13,6 +13,7 @@ from tunescope.report import svg, text
 from tunescope.report.svg import Axis
 
 Arm = dict[str, Any]
+NAME, BOLD, VALUE = 22, 9.0, 46.0  # of a label: characters, the width of a bold one at most, that of the score
 POINTS = 30_000  # in all the learning curves of a page together: about 400 kB
 
 
@@ -69,7 +70,7 @@ def strip(arm: Arm, f: Frame) -> Markup:
 
 def budget(arms: Sequence[Arm], f: Frame) -> Markup:
     """Score against stored parameters (log), every seed a dot, arms labelled at the right."""
-    width, height, left, right, top = 940.0, 448.0, 58.0, 230.0, 26.0
+    width, height, left, right, top = 940.0, 448.0, 58.0, 22.0 + VALUE + NAME * BOLD, 26.0
     bottom, edge = height - 52, width - right
     sizes = Sizes.of([arm["stored"] for arm in arms], left, edge)
     y = Axis(*f.scores, bottom, top)
@@ -140,9 +141,9 @@ def _budget_arm(arm: Arm, f: Frame, y: Axis, place: tuple[float, float, float]) 
     for run, aside in zip(arm["runs"], _aside(len(arm["runs"]), 3), strict=True):
         parts.append(svg.dot(x + 11 + aside, y(run["score"]), group, f"{arm['name']}, {_seed_note(run, f)}", 2.6))
     parts.append(svg.mark(x, mean, group))
-    name = svg.tag("tspan", text.short(arm["name"], 22), class_="name")
-    value = svg.tag("tspan", text.score(arm["score"], f.scale), dx=7, class_="value")
-    parts.append(svg.tag("text", name, value, x=label_x, y=label_y + 4, class_=f"direct t-{group}"))
+    value = svg.tag("tspan", text.score(arm["score"], f.scale), class_="value")
+    name = svg.tag("tspan", text.middle(arm["name"], NAME), x=label_x + VALUE, class_="name")
+    parts.append(svg.tag("text", value, name, x=label_x, y=label_y + 4, class_=f"direct t-{group}"))
     return svg.tag("g", *parts, data_arm=arm["index"], class_="arm")
 
 

@@ -13,8 +13,11 @@ from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
 from tunescope.report import charts, pictures, text
+from tunescope.report.answers import answers
 from tunescope.report.finding import AttentionMap, HeatMap, Pair, Picture
+from tunescope.report.next_steps import steps
 from tunescope.report.outputs import outputs
+from tunescope.report.use import use
 from tunescope.report.view import View, view
 from tunescope.system import files as whole
 
@@ -34,8 +37,10 @@ def write(results: dict[str, Any], path: str | Path) -> Path:
 def html(results: dict[str, Any]) -> str:
     """The page. Equal results give equal bytes."""
     v = view(results)
-    style = file("page.css") + file("pictures.css") + file("outputs.css")
-    script = file("page.js") + file("outputs.js")
+    style = file("page.css") + file("pictures.css") + file("outputs.css") + file("answers.css")
+    script = file("page.js") + file("fields.js") + file("outputs.js") + file("answers.js")
+    labels = answers(results, v.arms, v.best_key)
+    groups = {arm["name"]: arm["group"] for arm in v.arms}
     page: str = template("page.html.j2").render(
         v=v,
         style=Markup(style),
@@ -45,7 +50,10 @@ def html(results: dict[str, Any]) -> str:
         strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
         panels=_panels(v),
         inside=_inside(v.raw.get("inside") or {}),
-        outputs=outputs(v.raw.get("examples"), v.raw["task"], {arm["name"]: arm["group"] for arm in v.arms}),
+        next=text.clean(steps(results)),
+        use=use(results, v.arms),
+        answers=labels,
+        outputs=None if labels else outputs(v.raw.get("examples"), v.raw["task"], groups),
     )
     return page
 

@@ -29,7 +29,7 @@ def page(
     examples: as results.json has them, the lines in the place of arms; None where nothing was written.
     """
     style = file("page.css") + file("pictures.css") + file("findings.css") + file("outputs.css") + file("recipe.css")
-    script = file("outputs.js")
+    script = file("fields.js") + file("outputs.js")
     metrics = result["settings"].get("metrics") or [None]
     task = {"metric": metrics[0], "also": metrics[1:]}
     made: str = template("recipe.html.j2").render(

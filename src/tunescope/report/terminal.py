@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 def table(results: Mapping[str, Any]) -> str:
     """The final table, at least 120 columns wide, so that lines in a file or a pipe stay whole."""
-    return _printed(report.table(dict(results)))
+    return printed(report.table(dict(results)))
 
 
 def finding(found: "Finding") -> str:
     """What a probe found: the claim, its numbers, and what they do not say."""
-    parts = [found.heading.upper(), found.says, _printed(findings_page.table(found)), f"Not said: {found.not_said}"]
+    parts = [found.heading.upper(), found.says, printed(findings_page.table(found)), f"Not said: {found.not_said}"]
     return "\n\n".join(parts)
 
 
-def _printed(table: Any) -> str:
+def printed(table: Any) -> str:
+    """A rich table, at least 120 columns wide."""
     from rich.console import Console
 
     console = Console(width=max(120, Console().width), no_color=True)

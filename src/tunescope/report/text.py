@@ -74,6 +74,11 @@ def short(text: str, limit: int = 34) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
+def middle(text: str, limit: int) -> str:
+    """As `short`, but what is left out is in the middle: names that begin alike are told apart by their ends."""
+    return text if len(text) <= limit else f"{text[: limit - limit // 2 - 1]}…{text[-(limit // 2) :]}"
+
+
 def score(value: float | None, scale: float = 1.0, *, sign: bool = False) -> str:
     """0.874 on a scale of 1, 8.74 on one of 10, 87.4 on one of 100; `sign` for differences."""
     if value is None or not math.isfinite(value):

@@ -31,6 +31,7 @@ class View:
     sentences: list[str]
     arms: list[Json]
     best: str | None
+    best_key: str | None
     frame: Frame
     limits: list[str]
 
@@ -99,7 +100,9 @@ def view(results: Json) -> View:
     size = _number(raw["protocol"].get("budget"))
     shown = frame(known, text.metric(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
     limits = _limits(raw, arms, best, scale, reader.scored_rows(results))
-    return View(raw, str(verdict["answer"]), verdict["sentences"], arms, best and text.short(best, 80), shown, limits)
+    return View(
+        raw, str(verdict["answer"]), verdict["sentences"], arms, best and text.short(best, 80), best, shown, limits
+    )
 
 
 def _arm(one: Json, index: int, metric: str) -> Json:

@@ -38,7 +38,7 @@ def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, P
 def _together(lines: list[tuple[str, Path]]) -> Json | None:
     """What the lines wrote for the same rows, as if each were an arm of one comparison."""
     told = [(name, run_folder.read_results(folder).get("examples")) for name, folder in lines]
-    wrote = [(name, one) for name, one in told if one and one["rows"]]
+    wrote = [(name, one) for name, one in told if one and one["rows"] and "apart" not in one]  # labels are no outputs
     if not wrote:
         return None
     return {

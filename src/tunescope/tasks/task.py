@@ -42,13 +42,15 @@ def with_front(front: Sequence[int], row: Encoded) -> Encoded:
 class Prediction:
     """What the model answered to one row, and the sufficient statistics of the metric for it.
 
-    figures: numbers on how the answer was had, of which results show the mean.
+    figures: numbers on how the answer was had, of which results show the mean. shares: of the most probable labels, the
+    highest first, the probability among all labels.
     """
 
     row: int
     text: str
     stats: tuple[float, ...]
     figures: Mapping[str, float] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 class Task(ABC):
@@ -191,8 +193,8 @@ class Labelled(Task):
         """Label -> token ids of its word, in the labels' order; {} where a head answers."""
 
     @abstractmethod
-    def answered(self, rows: Sequence[Encoded], choices: Sequence[int]) -> list[Prediction]:
-        """The predictions that each row is answered with the label of that index."""
+    def answered(self, rows: Sequence[Encoded], scores: Tensor) -> list[Prediction]:
+        """Each row answered with the label of its highest score, the first of equals. scores: (rows, labels), logs."""
 
     @abstractmethod
     def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:

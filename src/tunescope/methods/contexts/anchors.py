@@ -16,6 +16,18 @@ from tunescope.methods.contexts.text import token_ids
 
 Positions = Literal["original", "packed", "zero"]
 
+CITATION = """\
+@inproceedings{wang2023anchors,
+  author = {Wang, Lean and Li, Lei and Dai, Damai and Chen, Deli and Zhou, Hao and Meng, Fandong
+    and Zhou, Jie and Sun, Xu},
+  title = {Label Words are Anchors: An Information Flow Perspective for Understanding In-Context Learning},
+  booktitle = {EMNLP},
+  year = {2023},
+  eprint = {2305.14160},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class Anchors(KVContext):

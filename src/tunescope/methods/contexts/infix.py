@@ -13,6 +13,17 @@ from tunescope.methods.contexts import _network
 from tunescope.methods.contexts.prefix import direct_shapes, paired, sample_size
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{li2021prefix,
+  author = {Li, Xiang Lisa and Liang, Percy},
+  title = {Prefix-Tuning: Optimizing Continuous Prompts for Generation},
+  booktitle = {ACL},
+  year = {2021},
+  eprint = {2101.00190},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class Infix(KVContext):

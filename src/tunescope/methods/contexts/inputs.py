@@ -12,6 +12,17 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Base, KeysValues, KVContext, Params, Project
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{petrov2024when,
+  author = {Petrov, Aleksandar and Torr, Philip H. S. and Bibi, Adel},
+  title = {When Do Prompting and Prefix-Tuning Work? {A} Theory of Capabilities and Limitations},
+  booktitle = {ICLR},
+  year = {2024},
+  eprint = {2310.19698},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class Inputs(KVContext):

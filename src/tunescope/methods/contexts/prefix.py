@@ -14,6 +14,18 @@ from tunescope.methods.contexts import _network
 from tunescope.methods.contexts.text import last_ids, token_ids
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{li2021prefix,
+  author = {Li, Xiang Lisa and Liang, Percy},
+  title = {Prefix-Tuning: Optimizing Continuous Prompts for Generation},
+  booktitle = {ACL},
+  year = {2021},
+  eprint = {2101.00190},
+  archivePrefix = {arXiv},
+}
+"""
+
+
 WORDS = ("demos", "text", "tokens")  # starts that are words, at positions of their own
 
 

@@ -14,6 +14,18 @@ from tunescope.methods.artifact import Base, Context, Counted, Params, TokenCont
 from tunescope.methods.contexts.text import last_ids, token_ids
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{lester2021power,
+  author = {Lester, Brian and Al-Rfou, Rami and Constant, Noah},
+  title = {The Power of Scale for Parameter-Efficient Prompt Tuning},
+  booktitle = {EMNLP},
+  year = {2021},
+  eprint = {2104.08691},
+  archivePrefix = {arXiv},
+}
+"""
+
+
 COMMON = 5000  # the vocabulary's first ids, which are its most frequent tokens (Lester et al., section 3.1)
 
 
@@ -39,6 +51,7 @@ class Soft(TokenContext):
     size: ClassVar[str] = "length"
     shows_rows: ClassVar[bool] = True
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-3, 3e-2, 1e-1)
+    served_as: ClassVar[str] = "soft_token"
 
     length: int = 20
     init_from: Literal["demos", "vocabulary", "normal", "uniform", "labels", "text"] | None = None

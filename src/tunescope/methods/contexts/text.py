@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ class Text(TokenContext):
 
     Raises UserError, once it meets a model, without a tokenizer, and for a text without tokens.
     """
+
+    served_as: ClassVar[str] = "messages"
 
     text: str = ""
     whole_numbers = ("ids",)

@@ -14,6 +14,27 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Counted, Params, SiteDelta, SiteShape
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{houlsby2019parameter,
+  author = {Houlsby, Neil and Giurgiu, Andrei and Jastrzebski, Stanislaw and Morrone, Bruna
+    and de Laroussilhe, Quentin and Gesmundo, Andrea and Attariyan, Mona and Gelly, Sylvain},
+  title = {Parameter-Efficient Transfer Learning for {NLP}},
+  booktitle = {ICML},
+  year = {2019},
+  eprint = {1902.00751},
+  archivePrefix = {arXiv},
+}
+
+@inproceedings{he2022unified,
+  author = {He, Junxian and Zhou, Chunting and Ma, Xuezhe and Berg-Kirkpatrick, Taylor and Neubig, Graham},
+  title = {Towards a Unified View of Parameter-Efficient Transfer Learning},
+  booktitle = {ICLR},
+  year = {2022},
+  eprint = {2110.04366},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class Adapter(SiteDelta):

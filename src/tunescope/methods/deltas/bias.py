@@ -8,6 +8,17 @@ from typing import ClassVar
 from tunescope.methods.artifact import PatchDelta
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{benzaken2022bitfit,
+  author = {Ben Zaken, Elad and Goldberg, Yoav and Ravfogel, Shauli},
+  title = {{BitFit}: Simple Parameter-efficient Fine-tuning for Transformer-based Masked Language-models},
+  booktitle = {ACL},
+  year = {2022},
+  eprint = {2106.10199},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class Bias(PatchDelta):
@@ -20,6 +31,7 @@ class Bias(PatchDelta):
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+    served_as: ClassVar[str] = "merged"
 
     @property
     def formula(self) -> Form:

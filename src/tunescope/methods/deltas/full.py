@@ -17,6 +17,7 @@ class Full(PatchDelta):
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-5, 1e-4, 1e-3)
+    served_as: ClassVar[str] = "merged"
     whole_model: ClassVar[bool] = True
 
     @property

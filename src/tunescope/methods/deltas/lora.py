@@ -13,6 +13,18 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import ALL_LINEAR, Counted, Params, SiteDelta, SiteShape
 from tunescope.methods.form import Form
 
+CITATION = """\
+@inproceedings{hu2022lora,
+  author = {Hu, Edward J. and Shen, Yelong and Wallis, Phillip and Allen-Zhu, Zeyuan and Li, Yuanzhi
+    and Wang, Shean and Wang, Lu and Chen, Weizhu},
+  title = {{LoRA}: Low-Rank Adaptation of Large Language Models},
+  booktitle = {ICLR},
+  year = {2022},
+  eprint = {2106.09685},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class LoRA(SiteDelta):
@@ -32,6 +44,7 @@ class LoRA(SiteDelta):
 
     size: ClassVar[str] = "rank"
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+    served_as: ClassVar[str] = "merged"
 
     rank: int = 8
     alpha: float | None = None

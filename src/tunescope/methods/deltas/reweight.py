@@ -11,6 +11,18 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.methods.artifact import AttentionDelta, Params
 
+CITATION = """\
+@inproceedings{wang2023anchors,
+  author = {Wang, Lean and Li, Lei and Dai, Damai and Chen, Deli and Zhou, Hao and Meng, Fandong
+    and Zhou, Jie and Sun, Xu},
+  title = {Label Words are Anchors: An Information Flow Perspective for Understanding In-Context Learning},
+  booktitle = {EMNLP},
+  year = {2023},
+  eprint = {2305.14160},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class Reweight(AttentionDelta):

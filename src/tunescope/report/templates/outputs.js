@@ -1,43 +1,26 @@
-// Finding and sorting among the outputs; without it they stand in the order of the test file.
+// Finding, sorting and marking among the outputs; without it they stand in the order of the test file.
 (() => {
   const table = document.getElementById("outputs-table");
   if (!table) return;
+  const { make, labelled, choice, search, has } = fields;
   const rows = [...table.tBodies];
-  const make = (name, text) => {
-    const one = document.createElement(name);
-    if (text !== undefined) one.textContent = text;
-    return one;
-  };
-  const labelled = (name, field) => {
-    const label = make("label", `${name} `);
-    label.append(field);
-    return label;
-  };
-  const choice = (texts) => {
-    const field = make("select");
-    texts.forEach((text, index) => {
-      const option = make("option", text);
-      option.value = String(index);
-      field.append(option);
-    });
-    return field;
-  };
 
-  const asked = make("input");
-  asked.type = "search";
+  const asked = search();
   const arms = [...rows[0].rows].map((row) => row.querySelector(".arm-name").textContent.trim());
   const metrics = [...table.tHead.querySelectorAll("[data-metric]")].map((head) => head.dataset.metric);
   const by = choice(["the test file", ...metrics.flatMap((one) => [`${one}, lowest first`, `${one}, highest first`])]);
   const of = choice(arms);
+  const base = choice(["nothing", ...arms]);
+  const show = choice(["all rows", "rows where arms differ"]);
   const count = make("output");
 
+  const said = (row, arm) => row.rows[arm].querySelector(".said")?.textContent ?? "";
+  const differ = (row) => arms.some((_, arm) => said(row, arm) !== said(row, 0));
   const find = () => {
-    const words = asked.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
     for (const row of rows) {
-      const said = [...row.querySelectorAll(".given, .references, .said")]; // not the names of arms, nor numbers
-      const text = said.map((one) => one.textContent.toLowerCase()).join(" ");
-      row.hidden = !words.every((word) => text.includes(word));
+      const told = has([...row.querySelectorAll(".given, .references, .said")], asked.value); // not the names of arms
+      row.hidden = !(told && (show.value === "0" || differ(row)));
       if (!row.hidden) found += 1;
     }
     count.textContent = `${found} of ${rows.length}`;
@@ -52,13 +35,47 @@
     table.append(...order);
     of.disabled = place < 0;
   };
+
+  // Which of `ours`, words and the spaces between, are in no longest common subsequence with `theirs`.
+  const own = (ours, theirs) => {
+    const best = Array.from({ length: ours.length + 1 }, () => new Uint16Array(theirs.length + 1));
+    for (let i = ours.length - 1; i >= 0; i -= 1) {
+      for (let j = theirs.length - 1; j >= 0; j -= 1) {
+        best[i][j] = ours[i] === theirs[j] ? best[i + 1][j + 1] + 1 : Math.max(best[i + 1][j], best[i][j + 1]);
+      }
+    }
+    const found = new Set();
+    for (let i = 0, j = 0; i < ours.length;) {
+      if (j < theirs.length && ours[i] === theirs[j]) { i += 1; j += 1; }
+      else if (j < theirs.length && best[i][j + 1] >= best[i + 1][j]) j += 1;
+      else { found.add(i); i += 1; }
+    }
+    return found;
+  };
+  const words = (text) => text.split(/(\s+)/).filter(Boolean);
+  const mark = () => {
+    const against = Number(base.value) - 1;
+    for (const row of rows) {
+      const theirs = against < 0 ? [] : words(said(row, against));
+      arms.forEach((_, arm) => {
+        const cell = row.rows[arm].querySelector(".said");
+        if (!cell) return;
+        const ours = words(cell.textContent);
+        const marked = against < 0 || arm === against ? new Set() : own(ours, theirs);
+        cell.replaceChildren(...ours.map((word, at) => (marked.has(at) && word.trim() ? make("mark", word) : word)));
+      });
+    }
+  };
   asked.addEventListener("input", find);
   by.addEventListener("change", sort);
   of.addEventListener("change", sort);
+  base.addEventListener("change", mark);
+  show.addEventListener("change", find);
   of.disabled = true;
   const tools = make("p");
   tools.className = "finder";
-  tools.append(labelled("Find", asked), labelled("In the order of", by), labelled("by", of), count);
+  tools.append(labelled("Find", asked), labelled("Show", show), labelled("Mark what is not in", base),
+    labelled("In the order of", by), labelled("by", of), count);
   table.parentElement.before(tools);
   find();
 })();

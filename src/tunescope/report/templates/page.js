@@ -51,8 +51,15 @@
     after.after(tools);
   };
   offer(table.parentElement, "Copy as Markdown", markdown);
-  const command = document.getElementById("command");
-  if (command) offer(command, "Copy the command", () => command.textContent);
+  // Where a run's page lies in its folder, RUN is that folder; the file itself does not know it.
+  const place = decodeURIComponent(location.pathname);
+  if (location.protocol === "file:" && /^\/[\w./~-]+\/report\.html$/.test(place)) {
+    const folder = place.slice(0, place.lastIndexOf("/"));
+    for (const one of document.querySelectorAll("pre.copy, code.place")) {
+      one.textContent = one.textContent.replace(/(^|[\s'"])RUN(?=[/\s'"]|$)/g, (_, before) => before + folder);
+    }
+  }
+  for (const one of document.querySelectorAll("pre.copy")) offer(one, "Copy", () => one.textContent);
 
   const arms = [...document.querySelectorAll(".arm")];
   const focus = (index) => {

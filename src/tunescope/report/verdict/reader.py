@@ -127,14 +127,16 @@ class _Reader:
     def latency(self) -> str:
         frozen = [self._arm(arm) for arm in self.done.values() if arm.get("group") in GROUPS["untrained"]]
         if not frozen:
-            return "no arm shows what the model does untrained"
+            return "No arm shows what the model does without training."
         if self.chance is None:
-            return "untrained: " + ", ".join(arm.shown for arm in frozen)
+            return f"Without training: {', '.join(arm.shown for arm in frozen)}."
         above = [arm.shown for arm in frozen if arm.interval and arm.interval[0] > self.chance]
         chance = f"{self.chance_name} ({number(self.chance, self.scale)})"
         if above:
-            return f"part of the skill is latent: {', '.join(above)} above {chance} without training"
-        return f"no sign that the skill is latent: {', '.join(a.shown for a in frozen)} not above {chance}"
+            told = f"{', '.join(above)} {'is' if len(above) == 1 else 'are'} above {chance}"
+            return f"Without training the model does part of it: {told} (part of the skill is latent)."
+        told = f"{', '.join(arm.shown for arm in frozen)} {'is' if len(frozen) == 1 else 'are'} not above {chance}"
+        return f"Without training the model does not do it: {told} (no sign that the skill is latent)."
 
     def _highest(self, groups: set[str]) -> Result | None:
         arms = [arm for arm in self.done.values() if arm.get("group") in groups and self._within(arm)]

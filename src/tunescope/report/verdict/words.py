@@ -24,16 +24,20 @@ def standing(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def support(e: Evidence) -> str:
-    """Whether the skill is latent, the yardsticks, seeds that scatter, the mechanism."""
+    """What the model does untrained, the yardsticks, seeds that scatter, the mechanism; the term behind plain words."""
     parts = [e.latency]
     if e.yardsticks:
-        parts.append("yardsticks: " + ", ".join(arm.shown for arm in e.yardsticks))
-    parts += [scattered(arm) for arm in (e.context, e.delta) if arm and arm.unstable]
+        parts.append(f"To compare with, of other kinds: {', '.join(arm.shown for arm in e.yardsticks)} (yardsticks).")
+    parts += [f"{scattered(arm)}." for arm in (e.context, e.delta) if arm and arm.unstable]
     if any(shift > ROUNDING for shift in e.shifts.values()):
-        moved = " and ".join(f"{shift if shift > ROUNDING else 0:.2g} in {name}" for name, shift in e.shifts.items())
-        parts.append(f"attention over the content moved by {moved}, which a prefix cannot do in its own layer")
-    text = "; ".join(parts) + "."
-    return text[0].upper() + text[1:]
+        shifts = {name: shift if shift > ROUNDING else 0 for name, shift in e.shifts.items()}
+        shares = " and ".join(f"by {100 * shift:.2g} % in {name}" for name, shift in shifts.items())
+        moved = " and ".join(f"{shift:.2g} in {name}" for name, shift in shifts.items())
+        parts.append(
+            f"Which words of the text the model looks at changed {shares}, seen layer by layer; what is put in front "
+            f"of a text cannot change that within a layer (attention over the content moved by {moved})."
+        )
+    return " ".join(parts)
 
 
 def scattered(arm: Arm) -> str:

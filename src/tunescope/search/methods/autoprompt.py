@@ -17,6 +17,17 @@ from tunescope.search.objective import Objective
 from tunescope.search.search import Found, Say, Search, check_positive
 from tunescope.trial.bench import Bench
 
+CITATION = """\
+@inproceedings{shin2020autoprompt,
+  author = {Shin, Taylor and Razeghi, Yasaman and Logan IV, Robert L. and Wallace, Eric and Singh, Sameer},
+  title = {{AutoPrompt}: Eliciting Knowledge from Language Models with Automatically Generated Prompts},
+  booktitle = {EMNLP},
+  year = {2020},
+  eprint = {2010.15980},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class AutoPrompt(Search):

@@ -15,6 +15,18 @@ from tunescope.search.objective import Objective
 from tunescope.search.search import Found, Say, Search, check_positive
 from tunescope.trial.bench import Bench
 
+CITATION = """\
+@misc{shi2022fluentprompt,
+  author = {Shi, Weijia and Han, Xiaochuang and Gonen, Hila and Holtzman, Ari and Tsvetkov, Yulia
+    and Zettlemoyer, Luke},
+  title = {Toward Human Readable Prompt Tuning: {Kubrick's The Shining} is a good movie,
+    and a good prompt too?},
+  year = {2022},
+  eprint = {2212.10539},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class FluentPrompt(Search):

@@ -15,6 +15,17 @@ from tunescope.search.objective import Objective
 from tunescope.search.search import Found, Say, Search, check_positive
 from tunescope.trial.bench import Bench
 
+CITATION = """\
+@misc{zou2023universal,
+  author = {Zou, Andy and Wang, Zifan and Carlini, Nicholas and Nasr, Milad and Kolter, J. Zico
+    and Fredrikson, Matt},
+  title = {Universal and Transferable Adversarial Attacks on Aligned Language Models},
+  year = {2023},
+  eprint = {2307.15043},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class GCG(Search):

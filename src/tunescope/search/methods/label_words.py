@@ -19,6 +19,18 @@ if TYPE_CHECKING:
     from tunescope.tasks.task import Encoded
     from tunescope.trial.bench import Bench
 
+CITATION = """\
+@inproceedings{gao2021lmbff,
+  author = {Gao, Tianyu and Fisch, Adam and Chen, Danqi},
+  title = {Making Pre-trained Language Models Better Few-shot Learners},
+  booktitle = {ACL},
+  year = {2021},
+  eprint = {2012.15723},
+  archivePrefix = {arXiv},
+}
+"""
+
+
 BATCH = 32
 
 

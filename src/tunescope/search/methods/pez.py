@@ -16,6 +16,17 @@ from tunescope.search.objective import Objective
 from tunescope.search.search import Found, Say, Search, check_positive
 from tunescope.trial.bench import Bench
 
+CITATION = """\
+@misc{wen2023hard,
+  author = {Wen, Yuxin and Jain, Neel and Kirchenbauer, John and Goldblum, Micah and Geiping, Jonas
+    and Goldstein, Tom},
+  title = {Hard Prompts Made Easy: Gradient-Based Discrete Optimization for Prompt Tuning and Discovery},
+  year = {2023},
+  eprint = {2302.03668},
+  archivePrefix = {arXiv},
+}
+"""
+
 
 @dataclass(frozen=True)
 class PEZ(Search):

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from tunescope.search.methods._layouts import Layout
     from tunescope.trial.bench import Bench
 
+CITATION = """\
+@inproceedings{gao2021lmbff,
+  author = {Gao, Tianyu and Fisch, Adam and Chen, Danqi},
+  title = {Making Pre-trained Language Models Better Few-shot Learners},
+  booktitle = {ACL},
+  year = {2021},
+  eprint = {2012.15723},
+  archivePrefix = {arXiv},
+}
+"""
+
+
 LONGEST = 512  # tokens of a text that the writing model reads; T5 was pretrained on so many
 
 

@@ -70,21 +70,20 @@ def all_scores(
     return found
 
 
-def choices(
+def label_scores(
     model: PreTrainedModel,
     rows: Sequence[Encoded],
     words: Sequence[Ids],
     tokenizer: PreTrainedTokenizerBase,
     batch_size: int,
     prior: Sequence[float] | None = None,
-) -> list[int]:
-    """The index of the label chosen for each row, the first of equals; no words where a head answers.
+) -> Tensor:
+    """`all_scores`, of which the highest is chosen; no words where a head answers.
 
     prior: what the probability of each word is divided by before.
     """
     found = all_scores(model, rows, words, tokenizer, batch_size)
-    chosen: list[int] = (found if prior is None else found - found.new_tensor(prior).log()).argmax(-1).tolist()
-    return chosen
+    return found if prior is None else found - found.new_tensor(prior).log()
 
 
 def _start(model: PreTrainedModel) -> int | None:

@@ -26,7 +26,7 @@ def predicted(
     prior: Tensor | None = None,
 ) -> list[Prediction]:
     """For each row the label of the highest of its `averaged` scores, the first of equals."""
-    return task.answered(sets[0], averaged(task, model, sets, tokenizer, prior).argmax(-1).tolist())
+    return task.answered(sets[0], averaged(task, model, sets, tokenizer, prior))
 
 
 def averaged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+SHARES = 3  # labels whose probabilities are kept, of each answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,17 +190,19 @@ class Classification(Labelled):
 
         words = self._words_of(model, tokenizer)
         prior = [self.prior[label] for label in self.labels] if self.prior else None
-        return self.answered(rows, answering.choices(model, rows, words, tokenizer, batch_size, prior))
+        return self.answered(rows, answering.label_scores(model, rows, words, tokenizer, batch_size, prior))
 
-    def answered(self, rows: Sequence[Encoded], choices: Sequence[int]) -> list[Prediction]:
-        """The predictions that each row is answered with the label of that index."""
+    def answered(self, rows: Sequence[Encoded], scores: Tensor) -> list[Prediction]:
+        """Each row answered with the label of its highest score, the first of equals. scores: (rows, labels), logs."""
+        shares = scores.double().softmax(-1).tolist()
         return [
             Prediction(
                 row.row,
                 self.labels[choice],
                 (float(choice == row.label), float(row.label or 0), float(choice)),
+                shares=_highest(dict(zip(self.labels, share, strict=True)), self.labels[choice]),
             )
-            for row, choice in zip(rows, choices, strict=True)
+            for row, choice, share in zip(rows, scores.argmax(-1).tolist(), shares, strict=True)
         ]
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
@@ -275,6 +280,12 @@ class Classification(Labelled):
     def _check_kind(self, model_kind: str) -> None:
         if self.by == "head" and model_kind != "encoder":
             raise UserError(f"by='head' is for encoders, and this model is a {model_kind}. Type: by='words'")
+
+
+def _highest(shares: Mapping[str, float], first: str) -> dict[str, float]:
+    """Of the most probable labels, to three digits; `first` is the answer, which equals do not come before."""
+    order = sorted(shares, key=lambda label: (label != first, -shares[label]))
+    return {label: round(shares[label], 3) for label in order[:SHARES] if math.isfinite(shares[label])}
 
 
 def _some(labels: Sequence[str], most: int = 10) -> str:

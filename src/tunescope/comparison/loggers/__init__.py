@@ -1,0 +1,1 @@
+"""One file a logger, named for what it writes to: `tunescope compare ... --report-to NAME`."""

@@ -1,0 +1,98 @@
+"""One page over all runs in a folder: verdict, best arm, size and time of each, to be sorted and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from tunescope.errors import UserError
+from tunescope.report import text
+from tunescope.report.page import file, policy, template
+from tunescope.report.view import View, view
+from tunescope.system import files, run_folder
+
+Json = Mapping[str, Any]
+NAME = "index.html"
+BROKEN = (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+def entries(folder: Path) -> list[dict[str, Any]]:
+    """A row for every results.json below the folder, by path; one that cannot be read has the reason alone.
+
+    Raises:
+        UserError: there is no such folder, or no run in it.
+    """
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; type: tunescope index FOLDER, where FOLDER holds runs.")
+    found = [_entry(path.parent, folder) for path in sorted(folder.rglob("results.json"))]
+    if not found:
+        raise UserError(f"{folder} holds no run: no results.json is in it or below it.")
+    return found
+
+
+def _entry(run: Path, folder: Path) -> dict[str, Any]:
+    place = run.relative_to(folder).as_posix()
+    link = f"./{quote(f'{place}/report.html')}" if (run / "report.html").exists() else ""
+    head = {"run": str(text.clean(place)) if place != "." else str(text.clean(folder.resolve().name)), "link": link}
+    try:
+        return head | {"problem": ""} | _told(view(run_folder.read_results(run)))
+    except BROKEN as problem:
+        reason = str(problem) if isinstance(problem, UserError) else f"results.json does not hold a run ({problem!r})"
+        return head | {"problem": str(text.clean(reason))}
+
+
+def _told(seen: View) -> dict[str, Any]:
+    raw, best = seen.raw, next((arm for arm in seen.done if arm["key"] == seen.best_key), None)
+    spent = [run["seconds"] or 0.0 for arm in seen.arms for run in arm["runs"]]
+    return {
+        "created": str(raw.get("created") or "")[:10],
+        "model": str(raw["model"].get("name") or ""),
+        "data": str((raw["data"].get("test") or {}).get("path") or ""),
+        "task": str(raw["task"].get("kind") or ""),
+        "metric": seen.frame.metric,
+        "answer": seen.answer,
+        "best": best["name"] if best else "",
+        "score": best["score"] if best else None,
+        "shown": best["shown"] if best else "",
+        "span": best["span"] if best else "",
+        "stored": best["stored"] if best else None,
+        "done": len(seen.done),
+        "arms": len(seen.arms),
+        "seeds": len(raw["protocol"].get("seeds") or ()),
+        "seconds": sum(spent),
+    }
+
+
+def html(found: Sequence[Json], heading: str) -> str:
+    """One self-contained page; equal rows give equal bytes."""
+    style, script = file("page.css") + file("outputs.css"), file("fields.js") + file("index.js")
+    made: str = template("index.html.j2").render(
+        policy=policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        heading=text.clean(heading),
+        runs=found,
+    )
+    return made
+
+
+def write(folder: Path) -> Path:
+    """FOLDER/index.html; UserError as `entries`, and where the folder holds another file of that name."""
+    path, found = folder / NAME, entries(folder)
+    if path.exists() and b"tunescope index" not in path.read_bytes()[:2000]:
+        raise UserError(f"{path} is there and is not an index of runs; move it away, or index another folder.")
+    files.put(path, html(found, folder.resolve().name).encode())
+    return path
+
+
+def lines(found: Sequence[Json]) -> Iterator[str]:
+    """For the terminal: a line a run."""
+    for one in found:
+        if one["problem"]:
+            yield f"{one['run']}: {one['problem']}"
+        else:
+            yield f"{one['run']}: {one['answer']}; {one['best']} {one['shown']} ({one['model']} on {one['data']})"

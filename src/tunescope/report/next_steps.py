@@ -1,0 +1,190 @@
+"""What to run next: the two or three commands that would tell most, by the verdict's reason and the run's own command.
+
+RUN stands for the run's folder, which results.json does not know; files and models are named as in the run's command.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tunescope.report.verdict.verdict import decide
+
+Json = Mapping[str, Any]
+Step = dict[str, str]
+MOST = 3
+SMALLER, LARGER = 4, 4  # times the budget
+QUOTED = re.compile(r"`(tunescope [^`]*)`")
+
+
+def steps(results: Json) -> list[Step]:
+    """{"why": a sentence, "command"}: at most MOST, the one that would tell most first; none without a command."""
+    asked = _Asked(results)
+    if not asked.words:
+        return []
+    verdict = results.get("verdict") or decide(dict(results))
+    earlier = (verdict.get("evidence") or {}).get("reason")  # where the first versions had it
+    reason = str(verdict.get("reason") or earlier)
+    found = [*BY_REASON.get(reason, _nothing)(asked), *_yardsticks(asked)]
+    return list({one["command"]: one for one in found}.values())[:MOST]
+
+
+class _Asked:
+    """The run's own command as words, and the same with other options."""
+
+    def __init__(self, results: Json) -> None:
+        self.results, self.protocol = results, results.get("protocol") or {}
+        try:
+            self.words = shlex.split(str(results.get("command") or ""), comments=True)
+        except ValueError:  # a command that somebody wrote by hand
+            self.words = []
+        if self.words[:2] != ["tunescope", "compare"]:
+            self.words = []
+        self.run = str((results.get("verdict") or {}).get("run") or "")
+        self.groups = {arm.get("group") for arm in results["arms"] if arm.get("status") == "done"}
+        self.model = str((results.get("model") or {}).get("name") or "MODEL")
+
+    def with_options(self, *, add: Sequence[str] = (), drop: Sequence[str] = (), **options: object) -> str:
+        """The command with these options, and arms beside its own. Where it names no arms, they are its usual ones."""
+        words = [word for word in self.words if word not in drop]
+        for name, value in options.items():
+            words = _set(words, f"--{name}", [str(value)])
+        arms = [str(arm.get("spec") or arm.get("name")) for arm in self.results["arms"] if arm.get("status") == "done"]
+        if add:
+            words = _set(words, "--arms", [*(_values(words, "--arms") or arms), *add])
+        return shlex.join(words)
+
+    @property
+    def budgets(self) -> list[int]:
+        return [int(one) for one in self.protocol.get("budgets") or [self.protocol.get("budget")] if one]
+
+
+def _values(words: Sequence[str], option: str) -> list[str]:
+    """What stands behind the option, up to the next."""
+    if option not in words:
+        return []
+    start = words.index(option) + 1
+    behind = [at for at in range(start, len(words)) if words[at].startswith("--")]
+    return list(words[start : min(behind, default=len(words))])
+
+
+def _set(words: Sequence[str], option: str, values: Sequence[str]) -> list[str]:
+    if option not in words:
+        return [*words, option, *values]
+    start = words.index(option) + 1
+    return [*words[:start], *values, *words[start + len(_values(words, option)) :]]
+
+
+def _step(why: str, command: str) -> Step:
+    return {"why": why, "command": command}
+
+
+def _arms_missing(asked: _Asked) -> list[Step]:
+    return [
+        _step(f"There is no {kind} to compare with that finished.", asked.with_options(add=[arm]))
+        for kind, arm in (("delta", "lora"), ("context", "prefix"))
+        if kind not in asked.groups
+    ]
+
+
+def _few_seeds(asked: _Asked) -> list[Step]:
+    return [_step("Three seeds tell how far another would come out.", asked.with_options(seeds=3))]
+
+
+def _longer(asked: _Asked) -> list[Step]:
+    steps, beyond = asked.protocol.get("steps"), int(asked.protocol.get("beyond") or 0) + 2
+    if not isinstance(steps, int):
+        return []
+    return [
+        _step(
+            "Twice the steps, and rates past the end of the grid, tell whether it was only stopped early.",
+            asked.with_options(steps=2 * steps, beyond=beyond),
+        )
+    ]
+
+
+def _wide(asked: _Asked) -> list[Step]:
+    """What the verdict has computed: more seeds, or more test rows."""
+    told = QUOTED.search(asked.run)
+    if told and "--max-seeds" in told[1]:
+        return [_step("So many seeds would decide, if the difference is what was seen.", told[1])]
+    return [_step("The test rows bind: more of them would tell.", asked.with_options(test="MORE_ROWS.jsonl"))]
+
+
+def _smaller(asked: _Asked) -> list[Step]:
+    """It is enough: whether less is, and what it did inside."""
+    inside = f"tunescope probe prefix_bias --model {shlex.quote(asked.model)} --artifact RUN/best --text 'a text'"
+    less = [
+        _step(f"Whether a quarter of the budget, {size:,}, does it too.", asked.with_options(budget=size))
+        for size in [one // SMALLER for one in asked.budgets[:1]]
+    ]
+    has_context = (asked.results.get("best") or {}).get("path") and "context" in asked.groups
+    return [*less, *([_step("What the best arm does inside attention.", inside)] if has_context else [])]
+
+
+def _larger(asked: _Asked) -> list[Step]:
+    return [
+        _step(
+            f"Whether it is only too small: {LARGER} times the budget, {LARGER * size:,}.",
+            asked.with_options(budget=LARGER * size),
+        )
+        for size in asked.budgets[-1:]
+    ]
+
+
+def _weights(asked: _Asked) -> list[Step]:
+    inside = f"tunescope probe pattern --model {shlex.quote(asked.model)} --artifact RUN/best --text 'a text'"
+    return [
+        *_larger(asked),
+        _step("How far the weights turned attention to other words of the text.", inside),
+    ]
+
+
+def _harder(asked: _Asked) -> list[Step]:
+    return [_step("Rows that the frozen features do not solve.", asked.with_options(test="HARDER_ROWS.jsonl"))]
+
+
+def _whole(asked: _Asked) -> list[Step]:
+    return [_step("The whole comparison, of which this was the pilot.", asked.with_options(drop=["--pilot"]))]
+
+
+def _yardsticks(asked: _Asked) -> list[Step]:
+    """What no answer should be without: the model untrained, and full tuning."""
+    lacking = [(arm, told) for group, arm, told in YARDSTICKS if not asked.groups & group]
+    kind = (asked.results.get("model") or {}).get("kind")
+    lacking = [(arm, told) for arm, told in lacking if arm == "full" or kind != "encoder"]
+    if not lacking:
+        return []
+    names = " and ".join(told for _, told in lacking)
+    return [_step(f"To compare with: {names}.", asked.with_options(add=[arm for arm, _ in lacking]))]
+
+
+def _nothing(asked: _Asked) -> list[Step]:
+    return []
+
+
+YARDSTICKS = (
+    ({"none"}, "zero-shot", "the model as it is"),
+    ({"text"}, "demos:k=4", "solved examples in front"),
+    ({"full"}, "full", "full tuning"),
+)
+BY_REASON: dict[str, Callable[[_Asked], list[Step]]] = {
+    "missing arms": _arms_missing,
+    "few seeds": _few_seeds,
+    "undertrained": _longer,
+    "nothing learnt": _longer,
+    "wide interval": _wide,
+    "unstable delta": _wide,
+    "full tuning ahead": _larger,
+    "learnt elsewhere": _larger,
+    "head alone": _harder,
+    "prompt alone": _smaller,
+    "context not worse": _smaller,
+    "alike": _smaller,
+    "unstable": _smaller,
+    "context worse": _weights,
+    "forecast": _whole,
+    "forecast undecided": _whole,
+}

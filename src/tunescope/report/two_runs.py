@@ -1,0 +1,216 @@
+"""Two runs beside each other: what was asked differently, scores arm by arm, and the rows whose answers changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+from rich.table import Table
+from rich.text import Text
+
+from tunescope.data import scores
+from tunescope.report import text
+from tunescope.report.page import file, policy, template
+from tunescope.report.verdict import stats
+from tunescope.report.view import View, view
+from tunescope.system import files
+
+Json = Mapping[str, Any]
+ROWS = 200  # whose answers changed, on the page
+
+
+@dataclass(frozen=True)
+class TwoRuns:
+    """names: of the runs. facts: (what, of the first, of the second) where they differ. arms: those of both runs.
+
+    changed: the rows whose answers changed, as far as results hold them. notes: what the numbers do not say.
+    """
+
+    names: tuple[str, str]
+    views: tuple[View, View]
+    facts: list[tuple[str, str, str]]
+    arms: list[dict[str, Any]]
+    alone: tuple[list[str], list[str]]
+    changed: list[dict[str, Any]]
+    notes: list[str]
+
+
+def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> TwoRuns:
+    """`second` against `first`.
+
+    Raises:
+        UserError: the results of one are of another version or have no arms.
+    """
+    views = view(dict(first)), view(dict(second))
+    shared = _shared(first, second)
+    same_rows = _tested(first) == _tested(second)
+    arms = [_arm(a, b, str((first.get("task") or {}).get("metric")), same_rows) for a, b in shared]
+    used = {str(one["name"]) for one, _ in shared}, {str(one["name"]) for _, one in shared}
+    left = [
+        [arm["name"] for arm in seen.arms if arm["done"] and arm["key"] not in known]
+        for seen, known in zip(views, used, strict=True)
+    ]
+    short = (str(text.clean(names[0])), str(text.clean(names[1])))
+    changed = list(_changed(first, second, shared)) if same_rows else []
+    notes = _notes(views, same_rows, shared)
+    return TwoRuns(short, views, list(_facts(views)), arms, (left[0], left[1]), changed, notes)
+
+
+def _shared(first: Json, second: Json) -> list[tuple[Json, Json]]:
+    """Finished arms of one name; else of one spec."""
+    done = [[arm for arm in run["arms"] if arm.get("status") == "done" and arm.get("runs")] for run in (first, second)]
+    found: list[tuple[Json, Json]] = []
+    for one in done[0]:
+        same = [other for key in ("name", "spec") for other in done[1] if one.get(key) and one[key] == other.get(key)]
+        if same and not any(other is same[0] for _, other in found):
+            found.append((one, same[0]))
+    return found
+
+
+def _tested(run: Json) -> tuple[object, ...]:
+    """What the test rows are, and how they are scored."""
+    test, task = (run.get("data") or {}).get("test") or {}, run.get("task") or {}
+    return test.get("sha256"), test.get("rows"), task.get("metric"), tuple(task.get("labels") or ())
+
+
+def _arm(a: Json, b: Json, metric: str, same_rows: bool) -> dict[str, Any]:
+    """Scores, and where both had the same test rows the paired difference and the answers that changed."""
+    scale = scores.scale(metric)
+    runs = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
+    seeds = sorted(set(runs[0]) & set(runs[1]))
+    shapes = {runs[side][seed].shape for side in (0, 1) for seed in seeds}
+    paired = same_rows and len(shapes) == 1
+    gap = stats.paired(runs[1], runs[0], stats.scorer(metric)) if paired else None
+    values = [_score(one) for one in (a, b)]
+    known = [value for value in values if value is not None]
+    difference = gap.value if gap else known[1] - known[0] if len(known) == 2 else None
+    return {
+        "name": text.short(str(text.clean(str(a.get("name")))), 80),
+        "group": a.get("group"),
+        "shown": [text.score(value, scale) for value in values],
+        "span": [text.span(one.get("interval"), scale) for one in (a, b)],
+        "difference": text.score(difference, scale, sign=True),
+        "gap": text.span([gap.low, gap.high], scale, sign=True) if gap else "",
+        **(_moves(a, b) if paired and metric == scores.ACCURACY else {"better": None, "worse": None, "other": None}),
+    }
+
+
+def _score(arm: Json) -> float | None:
+    value = arm.get("score")
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _moves(a: Json, b: Json) -> dict[str, Any]:
+    """At the first seed of each: rows that came right, went wrong, and are wrong in another way."""
+    pairs = list(zip(a["runs"][0]["stats"], b["runs"][0]["stats"], strict=True))
+    return {
+        "better": sum(new[0] > old[0] for old, new in pairs),
+        "worse": sum(new[0] < old[0] for old, new in pairs),
+        "other": sum(new[0] == old[0] and new[2] != old[2] for old, new in pairs),
+    }
+
+
+def _facts(views: tuple[View, View]) -> Iterator[tuple[str, str, str]]:
+    """What was asked or found differently, section by section."""
+    if views[0].answer != views[1].answer:
+        yield "verdict", views[0].answer, views[1].answer
+    for section in ("model", "task", "protocol", "data", "versions"):
+        both = [one.raw[section] for one in views]
+        for key in dict.fromkeys([*both[0], *both[1]]):
+            told = [_told(one.get(key)) for one in both]
+            if told[0] != told[1]:
+                yield f"{section}: {key.replace('_', ' ')}", told[0], told[1]
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Mapping) and "sha256" in value:
+        return f"{value.get('path')}, {text.fact(value.get('rows'))} rows, sha256 {str(value['sha256'])[:12]}"
+    return text.short(text.fact(value), 200)
+
+
+def _changed(first: Json, second: Json, shared: Sequence[tuple[Json, Json]]) -> Iterator[dict[str, Any]]:
+    """Rows that both results hold and that some arm answers differently now."""
+    held = [text.examples(run.get("examples")) for run in (first, second)]
+    if not all(held):
+        return
+    places = [{name: at for at, name in enumerate(one["arms"])} for one in held]
+    now = {_key(row): row for row in held[1]["rows"]}
+    names = [tuple(str(text.clean(str(one["name"]))) for one in pair) for pair in shared]
+    for row in held[0]["rows"]:
+        other = now.get(_key(row))
+        if other is None:
+            continue
+        answers = [
+            (name, str(row["outputs"][places[0][name]]), str(other["outputs"][places[1][new]]))
+            for name, new in names
+            if name in places[0] and new in places[1]
+        ]
+        moved = [_move(one, row.get("references") or []) for one in answers if one[1] != one[2]]
+        if moved:
+            given = {"row": row.get("row"), "input": row.get("input") or "", "references": row.get("references") or []}
+            yield given | {"arms": moved}
+
+
+def _move(answer: tuple[str, str, str], references: Sequence[str]) -> dict[str, Any]:
+    name, before, after = answer
+    return {
+        "arm": name,
+        "before": before,
+        "after": after,
+        "was": before in references,
+        "is": after in references,
+    }
+
+
+def _key(row: Json) -> tuple[object, object]:
+    return row.get("row"), row.get("input")
+
+
+def _notes(views: tuple[View, View], same_rows: bool, shared: Sequence[object]) -> list[str]:
+    found = []
+    if not shared:
+        found.append("No arm that finished is in both runs.")
+    if not same_rows:
+        found.append("The runs were not tested on the same rows by the same metric: differences have no interval.")
+    if any(views[0].raw["model"].get("fingerprint") != one.raw["model"].get("fingerprint") for one in views[1:]):
+        found.append("The models have other weights.")
+    found.append("Answers are compared at the first seed of each run; intervals are paired over the seeds of both.")
+    return found
+
+
+def table(found: TwoRuns) -> Table:
+    """For the terminal."""
+    out = Table(title=Text(f"{found.names[1]} against {found.names[0]}"), box=None)
+    out.add_column("arm", overflow="fold")
+    for name in (*found.names, "difference", "came right", "went wrong", "other answer"):
+        out.add_column(Text(text.short(name, 24)), justify="right")
+    for arm in found.arms:
+        gap = f" ({arm['gap']})" if arm["gap"] else ""
+        moves = ["–" if arm[key] is None else f"{arm[key]:,}" for key in ("better", "worse", "other")]
+        out.add_row(*map(Text, [text.short(arm["name"]), *arm["shown"], f"{arm['difference']}{gap}", *moves]))
+    return out
+
+
+def lines(found: TwoRuns) -> list[str]:
+    """What stands below the table: what differs, arms of one run alone, notes."""
+    said = [f"{what}: {a} -> {b}" for what, a, b in found.facts]
+    said += [f"in {name} alone: {', '.join(arms)}" for name, arms in zip(found.names, found.alone, strict=True) if arms]
+    said += [f"{len(found.changed):,} of the rows that both results hold were answered differently by some arm."]
+    return [*said, *(f"note: {note}" for note in found.notes)]
+
+
+def html(found: TwoRuns) -> str:
+    """One self-contained page; equal runs give equal bytes."""
+    style = file("page.css") + file("outputs.css") + file("answers.css")
+    made: str = template("two_runs.html.j2").render(
+        policy=policy(style), style=Markup(style), found=found, rows=found.changed[:ROWS]
+    )
+    return made
+
+
+def write(found: TwoRuns, path: Path) -> Path:
+    files.put(path, html(found).encode())
+    return path

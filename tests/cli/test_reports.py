@@ -1,0 +1,76 @@
+"""`tunescope report` with one run and with two, its forms, and `tunescope index`: what is printed, written, refused."""
+
+import json
+
+import pytest
+from report_example import example
+
+from tunescope.cli import comparisons
+from tunescope.errors import UserError
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name, outcome in {"a": "weights needed", "b": "context suffices"}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "results.json").write_text(json.dumps(example(outcome)))
+    return tmp_path
+
+
+def test_two_runs_are_shown_and_written_beside_the_second(runs, capsys):
+    comparisons.report(str(runs / "a"), str(runs / "b"))
+    shown = capsys.readouterr().out
+    assert "b against a" in shown and "verdict: weights needed -> " in shown
+    assert shown.endswith(f"page: {runs / 'b' / 'against-a.html'}\n")
+    assert "b against a" in (runs / "b" / "against-a.html").read_text()
+    assert not (runs / "a" / "report.html").exists()
+    comparisons.report(str(runs / "a"), str(runs / "b"), out=str(runs / "x.html"))
+    assert (runs / "x.html").read_bytes() == (runs / "b" / "against-a.html").read_bytes()
+
+
+def test_runs_of_one_name_are_told_apart_by_their_folders(runs, capsys):
+    for place in ("x", "y"):
+        (runs / place).mkdir()
+        (runs / "a").rename(runs / place / "run") if place == "x" else (runs / "b").rename(runs / place / "run")
+    comparisons.report(str(runs / "x" / "run"), str(runs / "y" / "run"))
+    assert "y run against x run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("to", "begins"), [("csv", "arm,spec,"), ("markdown", "| arm |"), ("latex", "% \\usepackage"), ("bibtex", "@in")]
+)
+def test_a_form_is_printed_alone_and_nothing_is_written(runs, capsys, to, begins):
+    comparisons.report(str(runs / "a"), to=to)
+    assert capsys.readouterr().out.startswith(begins)
+    assert [path.name for path in (runs / "a").iterdir()] == ["results.json"]
+
+
+def test_bibtex_has_every_method_once_of_results_that_name_them_and_of_earlier_ones(runs, capsys):
+    comparisons.report(str(runs / "a"), to="bibtex")
+    old = capsys.readouterr().out
+    keys = [line.partition("{")[2].rstrip(",") for line in old.splitlines() if line.startswith("@")]
+    assert len(keys) == len(set(keys)) and {"hu2022lora", "li2021prefix", "benzaken2022bitfit"} <= set(keys)
+    assert old.count("{") == old.count("}") and "% without a paper of their own: text, full" in old
+    results = example()
+    for arm in results["arms"]:
+        arm["methods"] = ["pez"] if arm["name"] == "full" else []
+    (runs / "a" / "results.json").write_text(json.dumps(results))
+    comparisons.report(str(runs / "a"), to="bibtex")
+    assert capsys.readouterr().out.startswith("@misc{wen2023hard,")
+
+
+def test_what_does_not_go_together_and_damage_are_one_line(runs):
+    with pytest.raises(UserError, match="--out is for the page of two runs"):
+        comparisons.report(str(runs / "a"), out="x.html")
+    with pytest.raises(UserError, match=r"--to is for one run: tunescope report RUN --to csv"):
+        comparisons.report(str(runs / "a"), str(runs / "b"), to="csv")
+    (runs / "b" / "results.json").write_text('{"version": 1, "arms": [{"status": "done", "runs": 7}]}')
+    with pytest.raises(UserError, match=rf"{runs}/b/results\.json does not hold what a comparison writes"):
+        comparisons.report(str(runs / "a"), str(runs / "b"))
+
+
+def test_an_index_is_printed_and_written(runs, capsys):
+    comparisons.index(str(runs))
+    shown = capsys.readouterr().out
+    assert shown.startswith("a: weights needed; full ") and shown.endswith(f"page: {runs / 'index.html'}\n")
+    assert 'id="runs"' in (runs / "index.html").read_text()

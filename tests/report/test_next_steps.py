@@ -1,0 +1,145 @@
+"""What the page tells to run next, and how an arm is used: commands that the command line reads, Python that runs."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+
+import pytest
+from made_results import LORA, PREFIX, SHOTS, ZERO, arm, results
+from payloads import HOSTILE, poisoned
+from report_example import example
+from test_page import Tags
+
+from tunescope import report
+from tunescope.report.next_steps import BY_REASON, MOST, steps
+from tunescope.report.use import use
+from tunescope.report.verdict.verdict import decide
+from tunescope.report.view import view
+
+COMMAND = (
+    "tunescope compare gpt2 a.jsonl --test b.jsonl --arms zero-shot prefix lora --budget 98304 --seeds 3 --steps 400"
+)
+FULL = arm("full", "full", 0.93)
+
+
+def told(*arms, reason=None, run=None, command=COMMAND, **more):
+    found = results(*arms, **more) | {"command": command, "model": {"name": "gpt2", "kind": "decoder"}}
+    found["verdict"] = decide(found)
+    if reason:
+        found["verdict"] |= {"reason": reason, "run": run}
+    return steps(found)
+
+
+def typed(command):
+    """What the command line makes of it; an option that it does not know raises."""
+    from tunescope.cli.app import app
+
+    function, bound, *_ = app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+    return function.__name__, bound
+
+
+@pytest.mark.parametrize("reason", BY_REASON)
+def test_every_command_is_one_that_the_command_line_reads(reason):
+    run = "`tunescope resume RUN --max-seeds 9`" if reason == "wide interval" else None
+    found = told(ZERO, PREFIX, LORA, reason=reason, run=run)
+    assert 1 <= len(found) <= MOST
+    for one in found:
+        assert typed(one["command"])[0] in ("compare", "resume", "probe")
+        assert one["why"].endswith(".")
+
+
+def test_every_reason_of_the_rule_has_its_steps():
+    import inspect
+
+    from tunescope.report.verdict import verdict
+
+    tree = ast.parse(inspect.getsource(verdict))
+    made = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Answer"]
+    reasons = {node.args[1].value for node in made}
+    assert reasons == BY_REASON.keys()
+
+
+def test_more_steps_are_twice_those_there_were_and_options_are_replaced_where_they_stand():
+    (first, *_) = told(arm("zero-shot", "none", 0.5), arm("prefix", "context", 0.5), arm("lora", "delta", 0.5))
+    words = shlex.split(first["command"])
+    assert words[:12] == shlex.split(COMMAND)[:12]
+    assert words[words.index("--steps") + 1] == "800" and words.count("--steps") == 1
+    assert words[words.index("--beyond") + 1] == "2"
+
+
+def test_a_verdict_that_computed_its_seeds_has_its_own_command_first():
+    run = "9 more seeds (about 4 min) would decide: `tunescope resume RUN --max-seeds 12`."
+    assert (
+        told(ZERO, PREFIX, LORA, reason="wide interval", run=run)[0]["command"] == "tunescope resume RUN --max-seeds 12"
+    )
+    rows = told(ZERO, PREFIX, LORA, reason="wide interval", run="More seeds alone do not decide it (`--test`).")
+    assert "--test MORE_ROWS.jsonl" in rows[0]["command"] and "b.jsonl" not in rows[0]["command"]
+
+
+def test_one_seed_asks_for_three_and_a_missing_kind_for_an_arm_of_it():
+    assert shlex.split(told(ZERO, PREFIX, LORA, seeds=[0])[0]["command"])[-3:] == ["3", "--steps", "400"]
+    assert "--arms zero-shot prefix lora lora" in told(ZERO, PREFIX, reason="missing arms")[0]["command"]
+
+
+def test_what_is_enough_is_tried_at_a_quarter_of_the_budget_and_what_is_not_at_four_times():
+    assert "--budget 24576" in told(ZERO, PREFIX, LORA, FULL)[0]["command"]
+    worse = told(ZERO, arm("prefix", "context", 0.6), LORA, FULL)
+    assert "--budget 393216" in worse[0]["command"] and "probe pattern" in worse[1]["command"]
+
+
+def test_yardsticks_that_lack_are_offered_once():
+    last = told(ZERO, PREFIX, LORA)[-1]
+    assert last["why"] == "To compare with: solved examples in front and full tuning."
+    assert "--arms zero-shot prefix lora demos:k=4 full" in last["command"]
+    assert not [one for one in told(ZERO, SHOTS, PREFIX, LORA, FULL) if one["why"].startswith("To compare")]
+
+
+def test_a_command_that_is_not_there_or_not_ours_gives_none():
+    for command in ("", "python train.py", "tunescope compare 'open", None):
+        assert told(ZERO, PREFIX, LORA, command=command) == []
+
+
+def used(results):
+    return use(results, view(results).arms)
+
+
+def test_the_best_arm_is_used_from_its_copy_and_the_others_from_their_runs():
+    found = example() | {"best": {"arm": "full", "path": "best"}}
+    shown = used(found)
+    assert "ts.load('RUN/best')" in shown["python"] and len(shown["python"].splitlines()) == 3
+    assert {one["name"] for one in shown["arms"]} == {
+        arm["name"] for arm in found["arms"] if arm["status"] == "done" and arm["parameters"]["stored"]
+    }
+    places = {one["name"]: one["place"] for one in shown["arms"]}
+    assert places["lora-2"] == "RUN/arms/lora-2-0/artifact"
+    for one in found["arms"]:
+        one |= {"methods": ["lora"] if one["name"] == "lora-2" else [], "served_as": "merged", "chosen": {"id": "ab3"}}
+    shown = used(found)
+    assert [one["name"] for one in shown["arms"]] == ["lora-2"]
+    assert shown["serve"].startswith("tunescope export RUN/arms/ab3/artifact --to merged --model ")
+    assert typed(shown["serve"])[0] == "export"
+
+
+@pytest.mark.parametrize(("kind", "by", "name"), [
+    ("decoder", "words", "AutoModelForCausalLM"), ("encoder-decoder", "words", "AutoModelForSeq2SeqLM"),
+    ("encoder", "head", "AutoModel"), ("encoder", "words", "AutoModelForMaskedLM"),
+])  # fmt: skip
+def test_the_model_is_loaded_as_it_was_tuned(kind, by, name):
+    found = example()
+    found["model"]["kind"], found["task"]["by"] = kind, by
+    assert f"import AutoTokenizer, {name}\n" in used(found)["python"]
+
+
+@pytest.mark.parametrize("poison", HOSTILE, ids=range(len(HOSTILE)))
+def test_whatever_a_name_holds_the_lines_stay_python_and_one_command(poison):
+    found = poisoned(example(), poison)
+    for one in found["arms"]:
+        one["served_as"] = "merged"
+    found["model"]["name"] = poison
+    found["command"] = shlex.join(["tunescope", "compare", poison.replace("\x00", ""), "--arms", poison])
+    shown = used(found)
+    ast.parse(shown["python"])
+    assert len(shlex.split(shown["serve"])) == 9
+    clean = {tag for tag, _ in Tags(report.html(example())).tags}
+    assert {tag for tag, _ in Tags(report.html(found)).tags} <= clean | {"ol", "li", "pre", "p"}

@@ -1,0 +1,111 @@
+"""A run's arms as rows, CSV, Markdown, LaTeX and notebook HTML, read back by what is not ours."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+from payloads import HOSTILE, poisoned
+from report_example import example
+from test_outputs import written
+from test_page import Tags
+
+from tunescope.report import notebook, tabular
+
+RESULTS = example()
+RAW = {arm["name"]: arm for arm in RESULTS["arms"]}
+
+
+def test_rows_are_numbers_best_first_with_differences_to_the_best():
+    rows = tabular.rows(RESULTS)
+    assert json.loads(json.dumps(rows)) == rows and len(rows) == 13
+    done = [one for one in rows if one["status"] == "done"]
+    assert [one["score"] for one in done] == sorted((one["score"] for one in done), reverse=True)
+    pairs = {(one["a"], one["b"]): one for one in RESULTS["comparisons"]}
+    for one in done:
+        raw = RAW[one["arm"]]
+        assert (one["score"], [one["low"], one["high"]]) == (raw["score"], raw["interval"])
+        assert (one["stored"], one["seeds"]) == (raw["parameters"]["stored"], len(raw["runs"]))
+        if one["arm"] != "full":
+            pair = pairs[one["arm"], "full"]
+            told = one["difference"], one["difference_low"], one["difference_high"]
+            assert told == (pair["difference"], *pair["interval"])
+    assert [one["difference"] for one in rows if one["arm"] == "full"] == [0.0]
+    lost = [one for one in rows if one["status"] != "done"]
+    assert all(one["score"] is None and one["reason"] for one in lost) and len(lost) == 3
+
+
+def test_other_metrics_have_columns():
+    row = next(one for one in tabular.rows(written()) if one["status"] == "done")
+    assert (row["nist"], row["nist_low"], row["ter_high"]) == (8.5123, 8.4, 42)
+
+
+def test_csv_read_back_has_every_number():
+    rows, back = tabular.rows(RESULTS), list(csv.DictReader(io.StringIO(tabular.as_csv(RESULTS))))
+    for one, other in zip(rows, back, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            assert other[name] == ("" if value is None else str(value))
+
+
+def test_a_cell_that_a_spreadsheet_would_compute_is_text():
+    for formula in ("=1+1", "+1", "-1+1", "@SUM(A1)"):
+        results = poisoned(example(), formula)
+        back = list(csv.DictReader(io.StringIO(tabular.as_csv(results))))
+        assert not [cell for row in back for cell in row.values() if re.match(r"[=+@]|-(?!\d)", cell or "")]
+
+
+def unlatexed(line):
+    """The cells of a LaTeX row as a person reads them."""
+    cells = line.removesuffix(r" \\").split(" & ")
+    named = {r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", "$-$": "−"}
+    for i, cell in enumerate(cells):
+        cell = re.sub(r"\\textbf\{(.*)\}$", r"\1", cell)
+        for made, plain in named.items():
+            cell = cell.replace(made, plain)
+        cells[i] = re.sub(r"\\([&%$#_{}])", r"\1", cell)
+    return cells
+
+
+def test_latex_is_a_booktabs_table_with_intervals_and_the_best_in_bold():
+    lines = tabular.as_latex(RESULTS).splitlines()
+    assert [lines[at] for at in (0, 1, 2, 4, -2, -1)] == [
+        "% \\usepackage{booktabs}", r"\begin{tabular}{lrrrr}", r"\toprule", r"\midrule", r"\bottomrule",
+        r"\end{tabular}",
+    ]  # fmt: skip
+    body = [unlatexed(line) for line in lines[5:-2]]
+    assert {len(cells) for cells in body} == {5} and len(body) == 13
+    best = RAW["full"]
+    low, high = best["interval"]
+    assert body[0][:3] == ["full", f"{best['score']:.3f}", f"{low:.3f} to {high:.3f}"]
+    assert r"\textbf{" + f"{best['score']:.3f}" in lines[5] and sum("textbf" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("poison", [*HOSTILE, r"\input{/etc/passwd}", "a & b % c # d_e^f~g {h} [i]", "x | y < z"])
+def test_hostile_names_stay_text_in_latex_markdown_and_html(poison):
+    results = poisoned(example(), poison)
+    latex = tabular.as_latex(results)
+    for line in latex.splitlines()[3:-2]:
+        bare = re.sub(r"\\[&%$#_{}]|\$-\$|\{[][]\}", "", line)
+        bare = re.sub(
+            r"\\text(backslash|asciitilde|asciicircum|less|greater|bar)\{\}|\\textbf\{|\\(mid|bottom)rule", "", bare
+        )
+        bare = bare.removesuffix(r" \\")
+        assert not re.search(r"[\\%$#_^~{]|[\x00-\x08\x1b]", bare), bare
+        assert line.count(" & ") == 4 or line.startswith("\\")
+    markdown = tabular.as_markdown(results)
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in markdown.splitlines()} == {6}
+    assert "<" not in markdown
+    parsed = Tags(notebook.html(results))
+    assert {tag for tag, _ in parsed.tags} <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert not [attrs for _, attrs in parsed.tags if set(attrs) - {"colspan"}]
+
+
+def test_a_notebook_has_the_answer_and_every_arm_and_no_script():
+    html = notebook.html(RESULTS, "runs/x/report.html")
+    text = " ".join(" ".join(Tags(html).text).split())
+    assert text.startswith("Weights needed.") and all(name in text for name in RAW) and "runs/x/report.html" in text
+    assert "<script" not in html and "<style" not in html and "needs 19.2 GiB" in text

@@ -1,0 +1,125 @@
+"""Two runs beside each other: differences against those of numpy, rows that changed, and hostile text."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from payloads import HOSTILE, poisoned
+from test_answers import labelled
+from test_outputs import written
+from test_page import Tags
+
+from tunescope.report import two_runs
+from tunescope.report.verdict import stats
+
+
+def other():
+    """The same with ten answers of lora-2 turned, at its first seed, another budget and one arm less."""
+    results = labelled()
+    (arm,) = [one for one in results["arms"] if one["name"] == "lora-2"]
+    for row in arm["runs"][0]["stats"][:100:10]:
+        row[0], row[2] = 1 - row[0], 1 - row[2]
+    place = results["examples"]["arms"].index("lora-2")
+    for row in results["examples"]["rows"][:10]:
+        row["outputs"][place] = {"negative": "positive", "positive": "negative"}[row["outputs"][place]]
+    arm["score"] = float(np.mean([np.mean([row[0] for row in run["stats"]]) for run in arm["runs"]]))
+    results["arms"] = [one for one in results["arms"] if one["name"] != "bias"]
+    results["protocol"]["budget"] = 4_000
+    return results
+
+
+def test_scores_differences_and_answers_that_changed_are_counted():
+    a, b = labelled(), other()
+    found = two_runs.two_runs(a, b, ("old", "new"))
+    (arm,) = [one for one in found.arms if one["name"] == "lora-2"]
+    runs = [next(one for one in run["arms"] if one["name"] == "lora-2")["runs"] for run in (a, b)]
+    before, after = (np.array(one[0]["stats"]) for one in runs)
+    assert arm["better"] == ((after[:, 0] == 1) & (before[:, 0] == 0)).sum()
+    assert arm["worse"] == ((after[:, 0] == 0) & (before[:, 0] == 1)).sum()
+    assert arm["better"] + arm["worse"] == 10 and arm["other"] == 0
+    means = [np.mean([np.array(run["stats"])[:, 0].mean() for run in one]) for one in runs]
+    assert arm["difference"].replace("−", "-") == f"{means[1] - means[0]:+.3f}"
+    gap = stats.paired(stats.by_seed(runs[1]), stats.by_seed(runs[0]), stats.scorer("accuracy"))
+    assert arm["gap"].replace("−", "-") == f"{gap.low:+.3f} to {gap.high:+.3f}"
+    assert found.alone == (["bias"], [])
+    assert ("protocol: budget", "98,304", "4,000") in found.facts
+    assert "model" not in {what.partition(":")[0] for what, _, _ in found.facts}
+
+
+def test_the_rows_that_changed_are_shown_with_what_was_said_before_and_after():
+    a, b = labelled(), other()
+    found = two_runs.two_runs(a, b)
+    assert [row["row"] for row in found.changed] == [row["row"] for row in a["examples"]["rows"][:10]]
+    for row in found.changed:
+        (move,) = row["arms"]
+        assert move["arm"] == "lora-2" and {move["before"], move["after"]} == {"negative", "positive"}
+        assert (move["was"], move["is"]) == (move["before"] in row["references"], move["after"] in row["references"])
+    text = " ".join(" ".join(Tags(two_runs.html(found)).text).split())
+    assert "10 of 10 rows that both results hold and some arm answers differently." in text
+
+
+def test_runs_with_themselves_have_no_difference():
+    found = two_runs.two_runs(labelled(), labelled())
+    assert (found.facts, found.changed, found.alone) == ([], [], ([], []))
+    assert {arm["difference"] for arm in found.arms} == {"+0.000"}
+    assert {(arm["better"], arm["worse"], arm["other"]) for arm in found.arms} == {(0, 0, 0)}
+
+
+def test_other_test_rows_have_no_interval_and_no_rows_and_it_is_said():
+    b = other()
+    b["data"]["test"]["sha256"] = "00" * 32
+    found = two_runs.two_runs(labelled(), b)
+    assert found.changed == [] and {arm["gap"] for arm in found.arms} == {""}
+    assert {arm["better"] for arm in found.arms} == {None}
+    assert any("not tested on the same rows" in note for note in found.notes)
+    (arm,) = [one for one in found.arms if one["name"] == "full"]
+    assert arm["difference"] == "+0.000"
+
+
+def test_another_model_and_runs_without_an_arm_in_common_are_told():
+    b = other()
+    b["model"]["fingerprint"] = "aa" * 32
+    for arm in b["arms"]:
+        arm["name"], arm["spec"] = f"my {arm['name']}", f"my {arm['spec']}"
+    found = two_runs.two_runs(labelled(), b)
+    assert found.arms == [] and "The models have other weights." in found.notes
+    assert "No arm that finished is in both runs." in found.notes
+    assert two_runs.html(found)
+
+
+def test_an_arm_of_another_name_and_the_same_spec_is_the_same_arm():
+    b = labelled()
+    for arm in b["arms"]:
+        arm["name"] = "mine" if arm["spec"] == "lora:rank=2" else arm["name"]
+    b["examples"]["arms"] = ["mine" if name == "lora-2" else name for name in b["examples"]["arms"]]
+    found = two_runs.two_runs(labelled(), b)
+    assert "lora-2" in {arm["name"] for arm in found.arms} and found.changed == []
+
+
+def test_what_arms_wrote_is_compared_row_by_row():
+    a, b = written(), written()
+    b["examples"]["rows"][1]["outputs"][1] = "Another pub"
+    found = two_runs.two_runs(a, b)
+    (row,) = found.changed
+    assert row["row"] == 11 and [(one["before"], one["after"]) for one in row["arms"]] == [
+        ("The Eagle pub 1", "Another pub")
+    ]
+
+
+@pytest.mark.parametrize("poison", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_adds_no_tag(poison):
+    clean = two_runs.html(two_runs.two_runs(labelled(), other()))
+    a, b = poisoned(labelled(), poison), poisoned(other(), poison)
+    b["examples"]["rows"][0]["outputs"] = ["x"] * len(b["examples"]["arms"])
+    parsed = Tags(two_runs.html(two_runs.two_runs(a, b, (poison, poison))))
+    assert {tag for tag, _ in parsed.tags} <= {tag for tag, _ in Tags(clean).tags} and parsed.open == []
+    assert not [key for _, attrs in parsed.tags for key in attrs if key.startswith("on") or key == "style"]
+
+
+def test_equal_runs_give_equal_bytes_and_are_left_as_they_were():
+    a, b = labelled(), other()
+    before = copy.deepcopy((a, b))
+    assert two_runs.html(two_runs.two_runs(a, b)) == two_runs.html(two_runs.two_runs(*copy.deepcopy((a, b))))
+    assert (a, b) == before
