@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 import sharded
+import torch
 import warm
+from safetensors.torch import load_file
 from test_two_processes import free_port
+from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
 LINES = {
-    "fsdp_before_attach": "is sharded by FSDP2",
-    "fsdp_after_attach": "is sharded by FSDP2",
+    "parameters_in_parts": "use lora or adapter, or train with DDP",
+    "parameters_in_parts_afterwards": "use lora or adapter, or train with DDP",
+    "merged_into_parts": "no process has a parameter of it whole, and merge() changes them",
+    "no_file_of_the_family": "attach before fully_shard",
+    "tensors_in_parts": "ignored_params=set(tuned.parameters())",
     "inside_ddp": "attach(model.module, ...)",
     "first_fsdp": "sharded by the first version of FSDP",
     "tensor_parallel_by_hand": "load it without a plan",
@@ -32,12 +38,42 @@ def spawned(folder: Path, world: int) -> list[dict[str, Any]]:
     ]
     said = [process.communicate(timeout=120)[1] for process in started]
     assert [process.returncode for process in started] == [0] * world, "".join(text[-2000:] for text in said)
-    return [json.loads((folder / f"{world}-{rank}.json").read_text()) for rank in range(world)]
+    told = [json.loads((folder / f"{world}-{rank}.json").read_text()) for rank in range(world)]
+    return [one | {"tensors": load_file(folder / f"{world}-{rank}.safetensors")} for rank, one in enumerate(told)]
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return spawned(tmp_path_factory.mktemp("two"), 2)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return spawned(tmp_path_factory.mktemp("four"), 4)
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, dict[str, Tensor]]:
+    return {arm: sharded.trained(arm, "") for arm in sharded.ARMS}
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_several_processes_train_as_one_in_whichever_order(
+    world: int, alone: dict[str, dict[str, Tensor]], request: pytest.FixtureRequest
+) -> None:
+    found = request.getfixturevalue({2: "two", 4: "four"}[world])
+    for arm, order, checkpointing in sharded.cases(world):
+        for name, value in alone[arm].items():
+            mine = [one["tensors"][f"{arm}/{order}/{checkpointing}/{name}"] for one in found]
+            assert all(torch.equal(one, mine[0]) for one in mine), (arm, order, name)
+            torch.testing.assert_close(mine[0], value, rtol=0, atol=1e-6, msg=f"{arm}, {order}, {name}")
+
+
+def test_what_is_attached_to_a_sharded_model_acts_as_on_a_whole_one(two: list[dict[str, Any]]) -> None:
+    for arm in sharded.CONTEXTS:
+        whole = sharded.logits(Path(two[0]["folder"]), arm, split=False)  # of what the first process has saved
+        for found in two:
+            torch.testing.assert_close(found["tensors"][f"logits/{arm}"], whole, rtol=0, atol=1e-9, msg=arm)
 
 
 def test_what_would_be_silently_wrong_is_refused_in_a_line(two: list[dict[str, Any]]) -> None:

@@ -1,6 +1,8 @@
 """The verbs of a comparison: demo, compare, check, resume, report."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
@@ -43,16 +45,16 @@ def compare(
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
-    begin(model, workers, PRELOAD)
+    asked = question(model, data, options, task)
+    at_once = _side_by_side(asked.processes, workers, model)
     from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
     from tunescope.trial import identity
 
-    asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    found = comparison.ask(asked, folder, workers=workers or _workers(model))
-    print_run(found.folder, found.results)
+    found = comparison.ask(asked, folder, workers=at_once or _workers(model))
+    _print(found)
 
 
 def check(
@@ -79,23 +81,59 @@ def check(
             say(line)
 
 
-def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:
+def resume(
+    run: str,
+    /,
+    *,
+    max_seeds: int | None = None,
+    minutes: float | None = None,
+    processes: int | None = None,
+    workers: int = 0,
+) -> None:
     """Go on with the comparison in the folder RUN.
 
     Args:
         max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
         minutes: add no seeds that would not be done so long after now.
+        processes: that share the model (default: as many as the run had).
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope.system import run_folder
 
     config = run_folder.read_config(Path(run))
-    begin(str(config.get("model")), workers, PRELOAD)
+    processes = _whole(config.get("processes")) if processes is None else processes
+    model = str(config.get("model"))
+    at_once = _side_by_side(processes, workers, model)
     from tunescope.comparison import comparison
 
-    at_once = workers or _workers(str(config.get("model")))
-    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once)
-    print_run(found.folder, found.results)
+    several, at_once = processes, at_once or _workers(model)
+    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, processes=several, workers=at_once)
+    _print(found)
+
+
+def _side_by_side(asked: int, workers: int, model: str) -> int:
+    """The workers to be had, 0 for as many as there is room for; where several processes are to be begun, it ends."""
+    from tunescope.system import ranks
+
+    processes = ranks.count(asked)
+    if processes == 1:
+        begin(model, workers, PRELOAD)
+        return workers
+    if not ranks.is_begun():
+        sys.exit(ranks.begun(processes, sys.argv[1:]))
+    return workers or 1
+
+
+def _print(found: Any) -> None:
+    """Of several processes the first tells."""
+    from tunescope.system import ranks
+
+    if ranks.rank() == 0:
+        print_run(found.folder, found.results)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def report(run: str, /) -> None:

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, run_folder, sealed_json
+from tunescope.system import files, machine, ranks, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.tasks.make import USUAL, task_json
@@ -99,6 +100,7 @@ def compare(
     given = None if task is None or isinstance(task, str) else task
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
+    question = replace(question, processes=ranks.count(question.processes))
     opened = partial(open_bench, question, None if named else model, tokenizer, given)
     return run(question, folder, opened, by_name=named and "kind" in question.task, workers=workers, quiet=quiet)
 
@@ -120,6 +122,7 @@ def _question(
 
 def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
     """`run` with all that it needs named by the plan."""
+    question = replace(question, processes=ranks.count(question.processes))
     return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
 
 
@@ -128,13 +131,15 @@ def resume(
     *,
     max_seeds: int | None = None,
     minutes: float | None = None,
+    processes: int | None = None,
     workers: int = 1,
     quiet: bool = False,
 ) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
     folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
-    workers: processes. quiet: nothing is printed.
+    processes: that share the model, instead of the run's own. workers: processes that each have it. quiet: nothing is
+    printed.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -148,6 +153,7 @@ def resume(
         )
     question = from_json(config, folder / "config.json")
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
+    question = question if processes is None else replace(question, processes=processes)
     return ask(question, folder, workers=workers, quiet=quiet)
 
 
@@ -166,10 +172,36 @@ def run(
 ) -> Comparison:
     """Everything between the question and the page, in a folder that this process holds alone."""
     check(question)
-    clock = Clock(time.monotonic(), workers)
     if workers < 1:
         raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
-    with files.disk_errors_named(folder), locked(folder, say=_warn), machine.threads(question.threads):
+    processes = ranks.count(question.processes)
+    if processes > 1 and workers > 1:
+        raise UserError(f"--workers {workers}: with several processes there is one worker, which all of them are.")
+    question, quiet = replace(question, processes=processes), quiet or ranks.rank() > 0
+    with ranks.joined(processes, question.device), files.disk_errors_named(folder), _held(folder, processes) as mine:
+        return _run(question, mine, opened, by_name, workers, quiet)
+
+
+@contextmanager
+def _held(folder: Path, processes: int) -> Iterator[Path]:
+    """The folder, locked; for the others of several processes a copy of what the first found in it."""
+    if ranks.rank() == 0:
+        with locked(folder, say=_warn):
+            ranks.met(processes)
+            ranks.met(processes)
+            yield folder
+        return
+    ranks.met(processes)
+    with ranks.own_folder(folder) as mine, locked(mine, say=_warn):
+        ranks.met(processes)
+        yield mine
+
+
+def _run(
+    question: Plan, folder: Path, opened: Callable[[], Bench], by_name: bool, workers: int, quiet: bool
+) -> Comparison:
+    clock = Clock(time.monotonic(), workers)
+    with machine.threads(question.threads):
         config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
         run_folder.check_config(folder, config, UNASKED)
         bench = opened()

@@ -12,6 +12,7 @@ import torch
 
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import quick_to_train
+from tunescope.attachment.share import as_first, is_shared, place_in, total
 from tunescope.attachment.tuned import Bare, Tuned
 from tunescope.comparison import examples, inside_attention, other_text, saved_artifact, score
 from tunescope.comparison.arms import passes
@@ -36,6 +37,7 @@ from tunescope.trial.train.loop import (
     memory_errors_named,
     train,
 )
+from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import State
 
 Report = Callable[[Progress], None]
@@ -60,20 +62,30 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
             work = run_folder.working(folder, todo.id)
         find_out = _searched if todo.arm.search is not None else _trained if todo.arm.trained else _untrained
         result = _guarded(todo, folder, lambda: find_out(bench, todo, work, report))
+        _check_together(bench, result)
         if result["status"] not in KEPT:
             return result
         with files.disk_errors_named(folder):
             run_folder.finish(work, folder, todo.id, result)
-    if not todo.test or result["status"] != "done":
+    if not todo.test or (result := as_first(bench.model, result))["status"] != "done":
         return result
     tested = run_folder.finished(folder, todo.id, "test.json")
     if tested is None:
         tested = _guarded(todo, folder, lambda: _tested(bench, todo, folder))
         if "stats" not in tested:
-            return tested
+            return as_first(bench.model, tested)
         with files.disk_errors_named(folder):
             sealed_json.put(run_folder.folder(folder, todo.id) / "test.json", tested)
-    return result | tested | {"forgetting": other_text.measured(bench, todo, folder)}
+    return as_first(bench.model, result | tested | {"forgetting": other_text.measured(bench, todo, folder)})
+
+
+def _check_together(bench: Bench, outcome: Outcome) -> None:
+    """UserError where one of several processes has failed in what the others go on with."""
+    if is_shared(bench.model) and outcome["status"] in ("out of memory", "failed"):
+        raise UserError(
+            f"{outcome['spec']}, seed {outcome['seed']}, in one of several processes: {outcome['reason']}. Type "
+            "tunescope resume, with other options where they are needed: what was done stays."
+        )
 
 
 def before(todo: Job, folder: Path) -> Outcome | None:
@@ -228,9 +240,12 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
         loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
-        score=(lambda: score.score(bench, todo, tuned, "dev").value) if todo.scored else lambda: 0.0,
+        score=(lambda: as_first(bench.model, score.score(bench, todo, tuned, "dev").value))
+        if todo.scored
+        else lambda: 0.0,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
+        share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
     )
 
 

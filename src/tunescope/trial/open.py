@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tunescope.attachment.share import share
 from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read_hashed
@@ -18,11 +19,13 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
+from tunescope.models.split import is_initialized
 from tunescope.system import machine
 from tunescope.tasks.make import field_option, has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench, room
+from tunescope.trial.identity import asked_with
 from tunescope.trial.plan import PARTS, Plan
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
         model, tokenizer = load_model(plan.model, in_words=by == "words")
-    model = model.to(device).eval()
+    is_shared = plan.processes > 1 and is_initialized()
+    model = model.eval() if is_shared else model.to(device).eval()
     model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
@@ -73,6 +77,9 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
     tokenizer = languages.with_languages(tokenizer, task)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
+    if is_shared:
+        asked_with(bench)  # hashed while the model is whole
+        share(model, plan.parallel, device)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))
     _check_answers(bench)

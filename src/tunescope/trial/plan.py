@@ -20,7 +20,9 @@ AFTERWARDS = (
     "margin",
     "minutes",
     "longest_field",
-)  # they train nothing: a finished run may have others
+    *("processes", "parallel"),
+)  # they change no number: a finished run may have others
+PARALLEL = ("fsdp", "ddp")
 NO_TEXT = "none"  # of --forgetting
 SEEDS = (0, 1, 2)
 MAX_SEEDS = 12
@@ -65,6 +67,7 @@ class Plan:
         comparison may have taken once those of a look are done (None: as long as it takes).
     forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
     longest_field: characters of a row's field; None takes `data.row.LONGEST`.
+    processes, parallel: how many share the model, 0 as many as torchrun has begun, and what each has of it.
     """
 
     model: str = ""
@@ -147,6 +150,17 @@ class Plan:
         Option(f"characters of a field of a row; a file with a longer one is refused (default: {LONGEST:,})."),
     ] = None
 
+    processes: Annotated[
+        int,
+        Option(
+            "processes that share the model, each with a part of every batch's rows (default: those that torchrun has "
+            "begun, else 1)."
+        ),
+    ] = 0
+    parallel: Annotated[
+        str, Option("with several processes: fsdp shards the model over them, ddp has it whole in each.")
+    ] = "fsdp"
+
     def __post_init__(self) -> None:
         """What is left open, by what else is given."""
         if not self.seeds and self.max_seeds is None and self.k_shot is None:
@@ -190,6 +204,8 @@ def check(plan: Plan) -> Plan:
     _within("trials", plan.trials, 1, MOST)
     _within("threads", plan.threads, 1)
     _within("together", plan.together, 0)
+    _within("processes", plan.processes, 0)
+    one_of("parallel", plan.parallel, PARALLEL)
     for name in ("k_shot", "longest_field"):
         if getattr(plan, name) is not None:
             _within(name, getattr(plan, name), 1)

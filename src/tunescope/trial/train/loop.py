@@ -15,6 +15,7 @@ from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
 from tunescope.trial.train.optimizers import factor, make
 from tunescope.trial.train.settings import Settings
+from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import Point, State
 
 
@@ -36,7 +37,7 @@ class Problem:
 
     `loss(rows)` is the mean over the labelled tokens of those rows; `score()` is on the development set,
     higher is better. `labelled` counts each row's labelled tokens: it weights the parts of an accumulated
-    batch.
+    batch. `share`: which part of them is this process's.
     """
 
     parameters: Mapping[str, Tensor]
@@ -45,6 +46,7 @@ class Problem:
     score: Callable[[], float]
     lengths: Sequence[int]
     labelled: Sequence[int]
+    share: Share = ALONE
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,8 @@ def update(
     total = 0.0
     optimizer.zero_grad(set_to_none=True)
     for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        total += yield Part(part, sum(problem.labelled[row] for row in part) / whole)
+        total += yield Part(*problem.share.of(rows[start : start + size], problem.labelled, whole))
+    total = problem.share.total(total) / problem.share.processes
     norm = torch.nn.utils.clip_grad_norm_(list(problem.parameters.values()), settings.clip)
     if not torch.isfinite(norm) or total != total or abs(total) == float("inf"):
         raise Diverged(step + 1, total)
