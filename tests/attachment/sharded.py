@@ -5,6 +5,7 @@ python sharded.py FOLDER
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,7 +21,11 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import tunescope as ts
+from tunescope.attachment.share import place_in, share, total
 from tunescope.errors import UserError
+from tunescope.trial.train.loop import Problem, Saving, train
+from tunescope.trial.train.settings import Settings
+from tunescope.trial.train.share import ALONE, Share
 
 Tensors = dict[str, Tensor]
 REFUSED: dict[str, Callable[[], Any]] = {}
@@ -160,6 +165,45 @@ def trained(arm: str, order: str, *, checkpointing: bool = False, dtype: torch.d
         return {name: value.detach().clone() for name, value in tuned.named_parameters().items()}
 
 
+ROWS = [row[: 3 + index % 4] for index, row in enumerate(tiny.ids(12, 6, seed=5).tolist())]  # of unlike length
+SETTINGS = Settings(steps=6, batch_size=5, eval_every=3, clip=0.05, accumulate=2)
+
+
+def learned(folder: Path, how: str, until: int | None = None) -> Tensors:
+    """What the training loop makes of a LoRA and a soft prompt, gone on with from a state that lies in the folder."""
+    model = tiny.make("llama")
+    artifacts = tiny.away(model, "lora:rank=2+soft:length=2", 0)
+    if how:
+        share(model, how, torch.device("cpu"))
+
+    def mean(rows: list[int]) -> Tensor:
+        longest = max(len(ROWS[row]) for row in rows)
+        text = torch.tensor([ROWS[row] + [0] * (longest - len(ROWS[row])) for row in rows])
+        mask = torch.tensor([[1] * len(ROWS[row]) + [0] * (longest - len(ROWS[row])) for row in rows])
+        labels = text.masked_fill(mask == 0, -100)
+        found: Tensor = model(input_ids=text, attention_mask=mask, labels=labels).loss
+        return found
+
+    with ts.attach(model, *artifacts) as tuned:
+        parameters = tuned.train().named_parameters()
+        train(
+            Problem(
+                parameters=parameters,
+                rates=dict.fromkeys(parameters, 0.01),
+                loss=mean,
+                score=lambda: -float(next(iter(parameters.values())).detach().square().sum()),
+                lengths=[len(row) for row in ROWS],
+                labelled=[len(row) - 1 for row in ROWS],
+                share=Share(*place, total) if (place := place_in(model)) else ALONE,
+            ),
+            SETTINGS,
+            0,
+            saving=Saving(folder, 1e9),
+            until=until,
+        )
+        return {name: value.detach().clone() for name, value in parameters.items()}
+
+
 CONTEXTS = ("text:text=w5 w6 w7", "inputs:length=2", "infix:length=2", "soft:length=3", "prefix:length=2+lora:rank=2")
 
 
@@ -190,6 +234,15 @@ def main(folder: Path) -> None:
         found |= {f"{arm}/{order}/{checkpointing}/{name}": value for name, value in tensors.items()}
     for arm in CONTEXTS if world == 2 else ():
         found[f"logits/{arm}"] = logits(folder, arm, split=True)
+    mine = folder / f"half-{world}-{rank}"
+    if world == 2:
+        mine.mkdir()
+        learned(mine, "ddp", until=3)
+        if rank == 0:
+            shutil.copytree(mine, folder / "half")
+    else:
+        shutil.copytree(folder / "half", mine)
+    found |= {f"learned/{name}": value for name, value in learned(mine, "fsdp").items()}
     save_file(found, folder / f"{world}-{rank}.safetensors")
     (folder / f"{world}-{rank}.json").write_text(json.dumps({"refused": said, "folder": str(folder)}))
     torch.distributed.destroy_process_group()

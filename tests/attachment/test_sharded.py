@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import sharded
 import torch
 import warm
 from safetensors.torch import load_file
-from test_two_processes import free_port
 from torch import Tensor
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +31,7 @@ def spawned(folder: Path, world: int) -> list[dict[str, Any]]:
     """What each of so many processes found."""
     paths = [str(HERE), str(HERE.parent / "tools"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
     around = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1"}
-    around |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_PORT": str(free_port())}
+    around |= {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_PORT": str(warm.free_port())}
     started = [
         warm.start([HERE / "sharded.py", folder], env=around | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(world)
@@ -48,8 +48,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def four(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return spawned(tmp_path_factory.mktemp("four"), 4)
+def four(two: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return spawned(Path(two[0]["folder"]), 4)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,20 @@ def test_several_processes_train_as_one_in_whichever_order(
             mine = [one["tensors"][f"{arm}/{order}/{checkpointing}/{name}"] for one in found]
             assert all(torch.equal(one, mine[0]) for one in mine), (arm, order, name)
             torch.testing.assert_close(mine[0], value, rtol=0, atol=1e-6, msg=f"{arm}, {order}, {name}")
+
+
+def test_a_run_goes_on_in_any_number_of_processes(
+    two: list[dict[str, Any]], four: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Begun in two with DDP: rows of unlike length, batches that are short of rows, in parts, their norm clipped."""
+    (tmp_path / "new").mkdir()
+    whole = sharded.learned(tmp_path / "new", "")
+    shutil.copytree(Path(two[0]["folder"]) / "half", tmp_path / "half")
+    alone = sharded.learned(tmp_path / "half", "")
+    for name, value in whole.items():
+        found = [alone[name], *(one["tensors"][f"learned/{name}"] for one in (*two, *four))]
+        for one in found:
+            torch.testing.assert_close(one, value, rtol=0, atol=1e-6, msg=name)
 
 
 def test_what_is_attached_to_a_sharded_model_acts_as_on_a_whole_one(two: list[dict[str, Any]]) -> None:

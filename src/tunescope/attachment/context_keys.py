@@ -118,8 +118,8 @@ def run_tokens(
     def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
         key, value = seen["key"], seen["value"]
         assert key is not None and value is not None
-        kept[module] = (key[0], value[0])
-        taken(module, kept[module])
+        key, value = taken(module, [key[0], value[0]])
+        kept[module] = (key, value)
 
     told = Told(len(rows), position_ids=torch.arange(used, used + len(rows), device=rows.device)[None])
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}

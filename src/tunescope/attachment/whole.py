@@ -48,8 +48,8 @@ def called(module: nn.Module, x: Tensor) -> Tensor:
     return found
 
 
-def kept_whole(model: PreTrainedModel) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-    """To be told of what is taken from within a module, so that its layer is gathered again where gradients go back.
+def kept_whole(model: PreTrainedModel) -> Callable[[nn.Module, list[Tensor]], list[Tensor]]:
+    """Passes on what is taken from within a module, so that its layer is gathered again where gradients go back.
 
     FSDP2 gathers a layer when a gradient reaches what leaves it, and keys and values leave it by another way.
     """
@@ -58,9 +58,12 @@ def kept_whole(model: PreTrainedModel) -> Callable[[nn.Module, tuple[Tensor, ...
         if is_sharded(module):
             states |= dict.fromkeys(module.modules(), module._get_fsdp_state())
 
-    def taken(module: nn.Module, tensors: tuple[Tensor, ...]) -> None:
-        if module in states:
-            states[module]._register_pre_backward_hook(tensors)
+    def taken(module: nn.Module, tensors: list[Tensor]) -> list[Tensor]:
+        if module not in states:
+            return tensors
+        own = [value.clone() for value in tensors]  # no views: a write into one would lose what is told
+        states[module]._register_pre_backward_hook(own)
+        return own
 
     return taken
 

@@ -120,7 +120,7 @@ def _side_by_side(asked: int, workers: int, model: str) -> int:
         begin(model, workers, PRELOAD)
         return workers
     if not ranks.is_begun():
-        sys.exit(ranks.begun(processes, sys.argv[1:]))
+        sys.exit(ranks.begun(processes, ["-m", "tunescope", *sys.argv[1:]]))
     return workers or 1
 
 

@@ -72,6 +72,7 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
     tested = run_folder.finished(folder, todo.id, "test.json")
     if tested is None:
         tested = _guarded(todo, folder, lambda: _tested(bench, todo, folder))
+        _check_together(bench, tested)
         if "stats" not in tested:
             return as_first(bench.model, tested)
         with files.disk_errors_named(folder):
@@ -81,7 +82,7 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
 
 def _check_together(bench: Bench, outcome: Outcome) -> None:
     """UserError where one of several processes has failed in what the others go on with."""
-    if is_shared(bench.model) and outcome["status"] in ("out of memory", "failed"):
+    if is_shared(bench.model) and outcome.get("status") in ("out of memory", "failed"):
         raise UserError(
             f"{outcome['spec']}, seed {outcome['seed']}, in one of several processes: {outcome['reason']}. Type "
             "tunescope resume, with other options where they are needed: what was done stays."

@@ -15,7 +15,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -93,7 +93,7 @@ def joined(processes: int, device: str) -> Iterator[None]:
 
 
 def begun(processes: int, words: Sequence[str]) -> int:
-    """`python -m tunescope WORDS` in so many processes of this machine; the exit code of the first that fails, or 0.
+    """`python WORDS` in so many processes of this machine; the exit code of the first that fails, or 0.
 
     The first one's output is shown, and of the others what one says that fails by itself.
     """
@@ -104,6 +104,7 @@ def begun(processes: int, words: Sequence[str]) -> int:
         said: list[IO[str]] = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(processes)]
         team = [_begin(index, words, around, said[index]) for index in range(processes)]
         for process in team:
+            stack.callback(process.wait)
             stack.callback(process.kill)
         try:
             return _watched(team, said)
@@ -116,7 +117,7 @@ def begun(processes: int, words: Sequence[str]) -> int:
 def _begin(index: int, words: Sequence[str], around: Mapping[str, str], said: IO[str]) -> subprocess.Popen[str]:
     own = {"RANK": str(index), "LOCAL_RANK": str(index)}
     out, err = (None, None) if index == 0 else (subprocess.DEVNULL, said)
-    command = [sys.executable, "-m", "tunescope", *words]
+    command = [sys.executable, *words]
     return subprocess.Popen(command, env={**os.environ, **around, **own}, text=True, stdout=out, stderr=err)
 
 
@@ -137,6 +138,9 @@ def _ended(team: list[subprocess.Popen[str]], said: list[IO[str]], failed: int) 
     first_too = team[0].poll()
     for process in team:
         process.send_signal(signal.SIGTERM)
+    for process in team:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
     if failed and not first_too:
         said[failed].seek(0)
         sys.stderr.write(said[failed].read())

@@ -52,13 +52,16 @@ def alike(
         sharing.end()
 
 
-def check_in_one_piece(model: nn.Module, why: str) -> None:
-    """UserError for what works on the model's own parameters, where a process holds a part of them."""
+def check_in_one_piece(model: nn.Module, why: str = "") -> None:
+    """UserError for what works on the model's own parameters, where a process holds a part of them.
+
+    why: what changes them; "" where something looks at them.
+    """
     if is_split_over(model):
-        raise UserError(
-            f"This {type(model).__name__} is sharded, no process has a parameter of it whole, and {why}: use lora or "
-            "adapter, or train with DDP."
+        what = (
+            f"{why}: use lora or adapter, or train with DDP" if why else "what looks inside needs that: load it whole"
         )
+        raise UserError(f"This {type(model).__name__} is sharded, no process has a parameter of it whole, and {what}.")
 
 
 class _Sharing:
