@@ -130,10 +130,10 @@ def _without_dropout(spec: Acting) -> Acting:
 
 
 def as_computed(tensors: Params, like: Tensor) -> Params:
-    """The tensors in the precision of the computation; under autocast torch chooses by itself."""
+    """The tensors where the computation is, and in its precision; under autocast torch chooses that by itself."""
     if torch.is_autocast_enabled(like.device.type):
-        return tensors
-    return {name: value.to(like.dtype) for name, value in tensors.items()}
+        return {name: value.to(like.device) for name, value in tensors.items()}
+    return {name: value.to(like) for name, value in tensors.items()}
 
 
 def trains(*groups: Params) -> bool:

@@ -92,8 +92,8 @@ def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], folder: Pat
 
 def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
     """How many runs share a pass: as asked, or as measured, which is told."""
-    if is_shared(bench.model):
-        return 1  # what is quickest may be another in every process
+    if is_shared(bench.model) or bench.plan.halve_batches:  # what is quickest may be another in every process
+        return 1
     if bench.plan.together:
         return bench.plan.together
     size, note = shared_passes.best_size(bench, jobs)

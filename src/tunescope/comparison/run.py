@@ -1,17 +1,21 @@
 """One arm run: attach, train, score, save. Whatever happens to it is an outcome, so that the others go on."""
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import quick_to_train
+from tunescope.attachment.guards.checkpointing import checkpointed
 from tunescope.attachment.share import as_first, is_shared, place_in, total
 from tunescope.attachment.tuned import Bare, Tuned
 from tunescope.comparison import examples, inside_attention, other_text, saved_artifact, score
@@ -23,13 +27,13 @@ from tunescope.search.apply import made, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.machine import memory_meter
+from tunescope.system.say import say
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import draw
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import (
     Diverged,
-    OutOfMemory,
     Problem,
     Progress,
     Saving,
@@ -37,6 +41,7 @@ from tunescope.trial.train.loop import (
     memory_errors_named,
     train,
 )
+from tunescope.trial.train.parts import OutOfMemory, Parts
 from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import State
 
@@ -240,14 +245,24 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
     return Problem(
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
-        loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
+        loss=lambda chosen: _loss(bench, drawn(chosen)),
         score=(lambda: as_first(bench.model, score.score(bench, todo, tuned, "dev").value))
         if todo.scored
         else lambda: 0.0,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
+        parts=Parts(bench.plan.settings.accumulate, partial(_tell, todo)) if bench.plan.halve_batches else None,
         share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
     )
+
+
+def _tell(todo: Job, line: str) -> None:
+    say(f"{todo.arm.arm.name}: {line}", sys.stderr)
+
+
+def _loss(bench: Bench, rows: Sequence[Any]) -> Tensor:
+    with checkpointed(bench.model) if bench.plan.gradient_checkpointing else nullcontext():
+        return bench.task.loss(bench.model, rows, bench.tokenizer)
 
 
 def _save(bench: Bench, todo: Job, work: Path, tuned: Tuned) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
+from tunescope.models.smaller import check_here, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine
 from tunescope.tasks.make import field_option, has_field, make_task
@@ -59,9 +60,14 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
     parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
-        model, tokenizer = load_model(plan.model, in_words=by == "words")
+        given = loading(plan.load, plan.device_map, str(device))
+        model, tokenizer = load_model(plan.model, in_words=by == "words", given=given)
+        check_here(model)
     is_shared = plan.processes > 1 and is_initialized()
-    model = model.eval() if is_shared else model.to(device).eval()
+    is_placed = is_shared or plan.load or plan.device_map
+    model = model.eval() if is_placed else model.to(device).eval()
+    if plan.gradient_checkpointing:
+        _checkpoint(model)
     model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
@@ -84,6 +90,15 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
         bench.encoded(part, bos=True, room=room(bench, 0))
     _check_answers(bench)
     return bench
+
+
+def _checkpoint(model: PreTrainedModel) -> None:
+    if not model.supports_gradient_checkpointing:
+        raise UserError(
+            f"--gradient-checkpointing: transformers has none for family {model.config.model_type!r}. Leave it out, or "
+            "type: --accumulate 4"
+        )
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def _with_metric(plan: Plan) -> Mapping[str, Any]:
