@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 from torch import Tensor
 
-from tunescope.attachment.guards.shared import written_once
+from tunescope.attachment.guards.processes import written_once
 from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
 from tunescope.attachment.sites.choice import places_of
 from tunescope.errors import UserError

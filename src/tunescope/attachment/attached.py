@@ -19,7 +19,7 @@ from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked
-from tunescope.attachment.guards.shared import alike
+from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import acting, frozen, pooled
 from tunescope.attachment.weights import patched

@@ -15,7 +15,7 @@ from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inputs, tried
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
-from tunescope.attachment.guards.shared import check_in_one_piece
+from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.sites.choice import check_places, sites_for
 from tunescope.attachment.weights import named_parameters

@@ -9,7 +9,7 @@ import torch
 
 from tunescope.attachment.fit import check_fits, site_uses
 from tunescope.attachment.guards.marks import attached_to
-from tunescope.attachment.guards.shared import check_in_one_piece
+from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tunescope.attachment.attention.reach import reached
-from tunescope.attachment.guards.shared import GROUP, groups_of, told_by_first
+from tunescope.attachment.guards.processes import GROUP, groups_of, told_by_first
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.models.fingerprint import carried

@@ -71,11 +71,15 @@ def check(
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         model: a folder with a transformers model, or a name on the Hugging Face hub.
     """
+    from tunescope.cli import memory
     from tunescope.comparison.preview import lines
+    from tunescope.models.load import config_of
     from tunescope.system import machine
     from tunescope.trial.open import open_bench
 
     asked = question(model, data, options, task)
+    for line in memory.lines(asked, config_of(model)):
+        say(line)
     with machine.threads(asked.threads):
         for line in lines(open_bench(asked)):
             say(line)

@@ -75,6 +75,16 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     return model, tokenizer
 
 
+def config_of(name: str) -> Any:
+    """The config of a folder or hub id alone. Raises UserError where there is none."""
+    import transformers
+
+    try:
+        return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except Exception as problem:  # as of a model
+        raise UserError(_cannot_load(name, problem)) from problem
+
+
 def _check_tokenizer(name: str) -> None:
     """UserError for a model's folder without any file of a tokenizer; transformers may make up an empty one."""
     folder = Path(name)

@@ -14,7 +14,7 @@ from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.attention.record import Call, record, record_calls, replay
 from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.guards.marks import attached_to
-from tunescope.attachment.guards.shared import check_in_one_piece
+from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names

@@ -22,7 +22,7 @@ from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked, standing_in
-from tunescope.attachment.guards.shared import alike
+from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
 from tunescope.attachment.sites.site_map import sites_of

@@ -70,7 +70,7 @@ class _Sharing:
         self.groups: list[Any] = []
         self.handles: dict[int, tuple[Tensor, Any]] = {}
         self.quiet: list[Any] = []  # DDPs whose own averaging rests, for they know of no tensor of ours
-        self.is_due = False
+        self.is_due = self.is_checked = False
 
     def look(self) -> None:
         """Find out whether the model is shared by now, and with whom."""
@@ -90,7 +90,9 @@ class _Sharing:
             ddp.require_backward_grad_sync = True
 
     def _begin(self) -> None:
-        check_known(self.model)
+        if not self.is_checked or is_split_over(self.model):
+            check_known(self.model)
+            self.is_checked = True
         if self.in_weights:
             check_in_one_piece(self.model, "bias and full change them")
         self.groups = groups_of(self.model) or self._of_ddp()
