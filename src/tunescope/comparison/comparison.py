@@ -100,7 +100,6 @@ def compare(
     given = None if task is None or isinstance(task, str) else task
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
-    question = replace(question, processes=ranks.count(question.processes))
     opened = partial(open_bench, question, None if named else model, tokenizer, given)
     return run(question, folder, opened, by_name=named and "kind" in question.task, workers=workers, quiet=quiet)
 
@@ -122,7 +121,6 @@ def _question(
 
 def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
     """`run` with all that it needs named by the plan."""
-    question = replace(question, processes=ranks.count(question.processes))
     return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
 
 
@@ -177,7 +175,8 @@ def run(
     processes = ranks.count(question.processes)
     if processes > 1 and workers > 1:
         raise UserError(f"--workers {workers}: with several processes there is one worker, which all of them are.")
-    question, quiet = replace(question, processes=processes), quiet or ranks.rank() > 0
+    check(replace(question, processes=processes))
+    quiet = quiet or ranks.rank() > 0
     with ranks.joined(processes, question.device), files.disk_errors_named(folder), _held(folder, processes) as mine:
         return _run(question, mine, opened, by_name, workers, quiet)
 

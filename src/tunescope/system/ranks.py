@@ -32,6 +32,11 @@ def is_begun() -> bool:
     return "WORLD_SIZE" in os.environ
 
 
+def begun_count() -> int:
+    """How many there are of them, 1 where this one is alone."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def count(asked: int) -> int:
     """How many processes work on it: as asked, where torchrun has not begun another number; 0 takes what there is.
 
@@ -47,7 +52,7 @@ def count(asked: int) -> int:
                 stacklevel=2,
             )
         return asked or 1
-    begun = int(os.environ["WORLD_SIZE"])
+    begun = begun_count()
     if asked and asked != begun:
         raise UserError(
             f"--processes {asked}: {begun} were begun (WORLD_SIZE={begun}). Leave --processes out, or type: "

@@ -21,7 +21,7 @@ from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.models.smaller import check_here, loading
 from tunescope.models.split import is_initialized
-from tunescope.system import machine
+from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_option, has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.task import labelled
@@ -63,7 +63,7 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
         given = loading(plan.load, plan.device_map, str(device))
         model, tokenizer = load_model(plan.model, in_words=by == "words", given=given)
         check_here(model)
-    is_shared = plan.processes > 1 and is_initialized()
+    is_shared = ranks.begun_count() > 1 and is_initialized()
     is_placed = is_shared or plan.load or plan.device_map
     model = model.eval() if is_placed else model.to(device).eval()
     if plan.gradient_checkpointing:
