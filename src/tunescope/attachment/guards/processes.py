@@ -40,8 +40,14 @@ def alike(
     """
     sharing = _Sharing(model, tensors, in_weights)
     sharing.look()
+
+    def before(*_: Any) -> None:
+        if not torch.compiler.is_compiling():
+            sharing.look()
+
+    before = uncompiled(before) if is_initialized() else before  # one process compiles a whole graph as ever
     handles = [
-        module.register_forward_pre_hook(uncompiled(lambda *_: sharing.look()), prepend=True)
+        module.register_forward_pre_hook(before, prepend=True)
         for module in dict.fromkeys([model, model.base_model, *anatomy(model).entries.values()])
     ]
     try:
