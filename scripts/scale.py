@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tunescope.theory.costs import methods, serving, training
+from tunescope.theory.costs import methods, serving, shards, training
 from tunescope.theory.costs.machine import Machine
 from tunescope.theory.costs.methods import Method
 from tunescope.theory.costs.shapes import Shape
@@ -88,6 +88,33 @@ def _step(method: Method, shape: Shape, machine: Machine) -> str:
     return "–"
 
 
+def sharded() -> str:
+    """70 billion parameters on eight H100: memory of each, without checkpointing and with it, and a step's time."""
+    machine, shape = next(one for one in MACHINES if one.devices == 8), MODELS["Llama 3.1 70B"]
+    rows = []
+    for name, method in METHODS.items():
+        cells = []
+        for batch in (BATCH, SAVING):
+            room = size(shards.memory(method, shape, batch, machine.devices).total)
+            fits = shards.fits(method, shape, batch, machine)
+            cells += [room + ("" if fits else " (too much)"), duration(shards.seconds(method, shape, batch, machine))]
+        rows.append([name, *cells])
+    head = ["", "memory of each", "a step", "memory, checkpointed", "a step, checkpointed"]
+    return _table(head, rows)
+
+
+def processes() -> str:
+    """What several processes train against one, from the benchmark's result file: a row a method and order."""
+    page = json.loads((ROOT / "benchmarks" / "results" / "sharding.json").read_text("utf-8"))
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for check in page["checks"]:
+        method, order, count = check["name"].split("; ")
+        found.setdefault((method, order), {})[count] = check["value"]
+    counts = list(dict.fromkeys(count for row in found.values() for count in row))
+    rows = [[*key, *(f"{row[count]:.1e}" if count in row else "" for count in counts)] for key, row in found.items()]
+    return _table(["method", "order", *counts], rows)
+
+
 def fits() -> str:
     """How many artifacts stay hot beside the model and a batch; in brackets, how many the host holds as stored."""
     return _by_machine(METHODS, _fitting)
@@ -150,6 +177,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "artifacts": artifacts,
     "memory": memory,
     "steps": steps,
+    "sharded": sharded,
+    "processes": processes,
     "fits": fits,
     "decoding": decoding,
     "prefill": prefill,

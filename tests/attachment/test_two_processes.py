@@ -1,7 +1,6 @@
 """Two processes with DDP, each with its part of a batch, train to the tensors of one process with the whole batch."""
 
 import os
-import socket
 from pathlib import Path
 
 import torch
@@ -15,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 def test_two_processes_are_as_one_with_the_whole_batch(tmp_path: Path) -> None:
     paths = [str(HERE), str(HERE.parent / "tools"), str(HERE.parent.parent / "src"), os.environ.get("PYTHONPATH", "")]
     shared = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}  # as torchrun tells its processes
+    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(warm.free_port())}  # as torchrun tells its processes
     started = [
         warm.start([HERE / "two_processes.py", tmp_path], env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
         for rank in range(2)
@@ -28,9 +27,3 @@ def test_two_processes_are_as_one_with_the_whole_batch(tmp_path: Path) -> None:
     for name, value in whole.items():
         assert torch.equal(parts[0][name], parts[1][name]), name
         torch.testing.assert_close(parts[0][name], value, rtol=0, atol=1e-6)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

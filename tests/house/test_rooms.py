@@ -36,7 +36,7 @@ TABLE = {  # from the ground up: a row names rows above it alone, so no import c
     "theory": (),
     "cli": (
         *("reproduce", "lab", "comparison", "exchange", "search", "probes", "trial", "tasks", "report", "attachment"),
-        *("data", "methods", "models", "system"),
+        *("data", "methods", "models", "system", "theory"),
     ),
 }
 PLUGINS = {  # folder -> what every file there has

@@ -61,6 +61,13 @@ def run(words: Sequence[object], *, check: bool = False, **options: Any) -> "sub
     return done
 
 
+def free_port() -> int:
+    """For processes that meet at one."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
 class Process:
     """As much of subprocess.Popen as tests use, with text from both pipes."""
 

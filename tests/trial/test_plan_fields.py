@@ -42,6 +42,11 @@ OTHER = {
     "precision": "float32",
     "eval_every": 7,
     "patience": 2,
+    "load": "8bit",
+    "device_map": "auto",
+    "gradient_checkpointing": True,
+    "processes": 2,
+    "parallel": "ddp",
 }
 
 
@@ -108,6 +113,8 @@ def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monke
     if field == "device":  # of the machine, and another may have none of that name
         assert "--device" not in command(given(device="cuda"))
         return
+    if field == "processes":
+        monkeypatch.setenv("WORLD_SIZE", "2")  # they are begun already
     asked = given(**{field: OTHER[field]})
     typed = next(one for kind in (Plan, Settings) for one in options_of(kind) if one.field == field)
     assert typed.names[0] in command(asked)

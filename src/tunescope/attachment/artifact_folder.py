@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 from torch import Tensor
 
+from tunescope.attachment.guards.processes import written_once
 from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
 from tunescope.attachment.sites.choice import places_of
 from tunescope.errors import UserError
@@ -49,6 +50,8 @@ def save(
     path: the new folder. artifacts: in the order in which they are attached. model: whose weights they were made for,
     attached or not. tokenizer: the one they were made with, if any.
 
+    Where several processes share the model, all of them call this, and the first writes.
+
     Raises UserError for a path that exists.
     """
     path = Path(path)
@@ -69,7 +72,8 @@ def save(
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
         "about": about or {},
     }
-    _write_folder(path, {TENSORS: data, MANIFEST: _json(sealed(json.loads(_json(manifest)))).encode()})
+    contents = {TENSORS: data, MANIFEST: _json(sealed(json.loads(_json(manifest)))).encode()}
+    written_once(model, str(path.absolute()), lambda: _write_folder(path, contents))
     return path
 
 
@@ -155,7 +159,8 @@ def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tenso
         )
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in entry["fields"].items()}
     prefix = f"{index}/"
-    own = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+    inner = sorted(name for name in tensors if name.startswith(prefix))  # in one order in all processes
+    own = {name.removeprefix(prefix): tensors[name] for name in inner}
     spec, base = method(**values), manifest["base"]["fingerprint"]
     check_fields(spec)
     for name, value in own.items():

@@ -19,6 +19,7 @@ from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked
+from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import acting, frozen, pooled
 from tunescope.attachment.weights import patched
@@ -34,6 +35,7 @@ from tunescope.methods.artifact import (
     TokenContext,
 )
 from tunescope.models.anatomy import anatomy
+from tunescope.models.split import check_known
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -66,6 +68,8 @@ class Attached(Held):
         enter = self._stack.enter_context
         in_weights = all(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
         enter(marked(self.model, self, wants_output_start=self.wants_output_start, in_weights=in_weights))
+        changes = any(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
+        enter(alike(self.model, self.named_parameters, in_weights=changes))
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))
@@ -142,6 +146,7 @@ def attach(
         raise UserError("attach(model) was given nothing to attach: attach(model, LoRA(rank=8)), for example.")
     if hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
         raise UserError("attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...).")
+    check_known(model)
     if isinstance(artifacts[0], Bank) and len(artifacts) == 1:
         return Banked(model, artifacts[0], tokenizer, seed)
     given = [artifact for artifact in artifacts if not isinstance(artifact, Bank)]

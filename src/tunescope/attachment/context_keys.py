@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +19,7 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.sites.site_map import sites_of
+from tunescope.attachment.whole import called, kept_whole, through
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, LayerShape, Project, TokenContext
 from tunescope.models.anatomy import anatomy
@@ -37,7 +39,7 @@ def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            rows: Tensor = table(ids.to(table.weight.device))
+            rows = called(table, ids.to(table.weight.device))
         return rows
 
     return embed
@@ -53,7 +55,7 @@ def projector(model: PreTrainedModel) -> Project:
         assert isinstance(weight, Tensor)
         dtype = about.table.weight.dtype if is_quantised(weight) else weight.dtype
         with unpacked(site.h.module):
-            out = site.h.read(site.h.module(x.to(dtype)))
+            out = site.h.read(called(site.h.module, x.to(dtype)))
         return out.view(len(x), n_heads, -1).transpose(0, 1)
 
     def project(name: str, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,11 +113,13 @@ def run_tokens(
 ) -> KeysValues:
     """One causal pass of (n, width) embeddings from position `used` on, behind what already stands there."""
     kept: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+    taken = kept_whole(model)
 
     def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
         key, value = seen["key"], seen["value"]
         assert key is not None and value is not None
-        kept[module] = (key[0], value[0])
+        key, value = taken(module, [key[0], value[0]])
+        kept[module] = (key, value)
 
     told = Told(len(rows), position_ids=torch.arange(used, used + len(rows), device=rows.device)[None])
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
@@ -124,11 +128,10 @@ def run_tokens(
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
         with _no_checkpointing(model):
-            anatomy(model).entries["decoder"].forward(  # past its own hooks, ours among them
-                inputs_embeds=rows.to(anatomy(model).table.weight.dtype)[None].clone(),  # CTRL writes into it
-                position_ids=told.position_ids,
-                use_cache=False,
-            )
+            given = rows.to(anatomy(model).table.weight.dtype)[None].clone()  # CTRL writes into it
+            decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
+            call = partial(decoder.forward, inputs_embeds=given, position_ids=told.position_ids, use_cache=False)
+            through(model, call)
     finally:
         for name, module in places.items():
             module.__dict__[STATE] = before[name]

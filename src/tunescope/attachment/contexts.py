@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def _keys_placed(
     made: dict[str, Any] = {"for": None, "used": 0}
     device = anatomy(model).device.type
     runs = any(isinstance(artifact.spec, TokenContext) for artifact in artifacts)  # through the model, for its keys
-    own = [value for value in model.parameters() if not value.is_inference()] if runs else []
+    own = [weakref.ref(value) for value in model.parameters() if not value.is_inference()] if runs else []
     can_switch = runs and any(
         hasattr(one, "disable_adapters") and hasattr(one, "base_layer") for one in model.modules()
     )
@@ -67,7 +68,8 @@ def _keys_placed(
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
         refuse_reentrant(model)
         groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
-        versions = tuple(value._version for value in (*own, *(value for group in groups for value in group.values())))
+        held = [value for value in (one() for one in own) if value is not None]  # others, where it was sharded since
+        versions = tuple(value._version for value in (*held, *(value for group in groups for value in group.values())))
         kept_for = (torch.is_inference_mode_enabled(), computed_in(device), versions)
         is_fixed = not (are_tuned(*groups) or entry.training or can_switch)  # dropout draws anew
         now = kept_for if is_fixed else None

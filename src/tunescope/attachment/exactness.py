@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +20,7 @@ from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.context_keys import embedder, run_tokens
 from tunescope.attachment.proof import differences
+from tunescope.attachment.whole import through
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, TokenContext
 from tunescope.methods.contexts.prefix import WORDS
@@ -139,6 +141,8 @@ def _states(
     for name, module in places.items():
         module.__dict__[STATE] = LayerState(extras.get(name, ()))
     positions = torch.arange(start, start + len(ids), device=ids.device)[None]
-    out = anatomy(model).entries["decoder"].forward(input_ids=ids[None], position_ids=positions, use_cache=False)
+    decoder = anatomy(model).entries["decoder"]
+    call = partial(decoder.forward, input_ids=ids[None], position_ids=positions, use_cache=False)
+    out = through(model, call)
     states: Tensor = out[0][0]
     return states

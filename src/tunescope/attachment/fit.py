@@ -15,9 +15,11 @@ from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inputs, tried
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
+from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.sites.choice import check_places, sites_for
 from tunescope.attachment.weights import named_parameters
+from tunescope.attachment.whole import through
 from tunescope.errors import UserError
 from tunescope.methods.artifact import (
     Artifact,
@@ -81,6 +83,7 @@ def fresh(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase
     if isinstance(spec, Context):
         return spec.init(base_of(model, tokenizer))
     if isinstance(spec, PatchDelta):
+        check_in_one_piece(model, f"{spec} changes them")
         places = named_parameters(model)
         selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
         if not selected:
@@ -193,7 +196,8 @@ def own_keys_values(model: PreTrainedModel, ids: Tensor) -> KeysValues:
             given = {"input_ids": row} if takes_tokens(model) else trial_inputs(model)
             if anatomy(model).kind == "encoder-decoder":
                 given |= {"decoder_input_ids": row.expand(len(next(iter(given.values()))), -1)}
-            model.base_model(**given, **({"use_cache": False} if anatomy(model).kind == "encoder-decoder" else {}))
+            cache = {"use_cache": False} if anatomy(model).kind == "encoder-decoder" else {}
+            through(model, lambda: model.base_model(**given, **cache))
     finally:
         for place, state in zip(found, before, strict=True):
             place.module.__dict__.pop(STATE, None)

@@ -9,6 +9,7 @@ import torch
 
 from tunescope.attachment.fit import check_fits, site_uses
 from tunescope.attachment.guards.marks import attached_to
+from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
@@ -29,6 +30,7 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     """
     if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
+    check_in_one_piece(model, "merge() changes them")
     for artifact in artifacts:
         if not can_merge(artifact.spec):
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")

@@ -22,6 +22,7 @@ from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.models.anatomy import anatomy
+from tunescope.models.split import plain_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -48,7 +49,7 @@ def differences(model: PreTrainedModel) -> Differences:
         told = twin_config(model.config)
         if told is None:
             return Differences()
-        key = (type(model), json.dumps(told, sort_keys=True, default=str))
+        key = (plain_type(model), json.dumps(told, sort_keys=True, default=str))
         if key not in _KNOWN:
             _KNOWN[key] = Differences()
             with torch.device("cpu"), torch.autocast("cpu", enabled=False):

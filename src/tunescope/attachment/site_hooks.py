@@ -48,16 +48,19 @@ class SiteUse(Generic[A]):
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """No parameter of the model itself asks for a gradient; afterwards each as before."""
-    named = model.named_parameters()
-    own = [parameter for name, parameter in named if not name.startswith(f"{REGISTERED}.")]
-    before = [(parameter, parameter.requires_grad) for parameter in own]
+    before = {name: parameter.requires_grad for name, parameter in _own(model)}
     try:
-        for parameter, _ in before:
+        for _, parameter in _own(model):
             parameter.requires_grad_(False)
         yield
     finally:
-        for parameter, asked in before:
-            parameter.requires_grad_(asked)
+        for name, parameter in _own(model):  # other tensors, where it was sharded meanwhile
+            parameter.requires_grad_(before.get(name, parameter.requires_grad))
+
+
+def _own(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    named = nn.Module.named_parameters(model)
+    return ((name, parameter) for name, parameter in named if not name.startswith(f"{REGISTERED}."))
 
 
 @contextmanager
@@ -127,10 +130,10 @@ def _without_dropout(spec: Acting) -> Acting:
 
 
 def as_computed(tensors: Params, like: Tensor) -> Params:
-    """The tensors in the precision of the computation; under autocast torch chooses by itself."""
+    """The tensors where the computation is, and in its precision; under autocast torch chooses that by itself."""
     if torch.is_autocast_enabled(like.device.type):
-        return tensors
-    return {name: value.to(like.dtype) for name, value in tensors.items()}
+        return {name: value.to(like.device) for name, value in tensors.items()}
+    return {name: value.to(like) for name, value in tensors.items()}
 
 
 def trains(*groups: Params) -> bool:

@@ -7,11 +7,9 @@ from typing import Annotated, Any, Literal
 
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
+from tunescope.cli.side_by_side import begun, told
 from tunescope.errors import UserError
-from tunescope.system.forkserver import begin
 from tunescope.system.say import say
-
-PRELOAD = "tunescope.comparison.preload"
 
 
 def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
@@ -48,16 +46,16 @@ def compare(
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
     """
-    begin(model, workers, PRELOAD)
+    asked = question(model, data, options, task)
+    at_once = begun(asked.processes, workers, model)
     from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
     from tunescope.trial import identity
 
-    asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    found = comparison.ask(asked, folder, workers=workers or _workers(model), report_to=report_to)
-    print_run(found.folder, found.results)
+    found = comparison.ask(asked, folder, workers=at_once or _workers(model), report_to=report_to)
+    told(found)
 
 
 def check(
@@ -74,11 +72,15 @@ def check(
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         model: a folder with a transformers model, or a name on the Hugging Face hub.
     """
+    from tunescope.cli import memory
     from tunescope.comparison.preview import lines
+    from tunescope.models.load import config_of
     from tunescope.system import machine
     from tunescope.trial.open import open_bench
 
     asked = question(model, data, options, task)
+    for line in memory.lines(asked, config_of(model)):
+        say(line)
     with machine.threads(asked.threads):
         for line in lines(open_bench(asked)):
             say(line)
@@ -90,6 +92,7 @@ def resume(
     *,
     max_seeds: int | None = None,
     minutes: float | None = None,
+    processes: int | None = None,
     report_to: Annotated[tuple[str, ...], Many] = (),
     workers: int = 0,
 ) -> None:
@@ -98,18 +101,27 @@ def resume(
     Args:
         max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
         minutes: add no seeds that would not be done so long after now.
+        processes: that share the model (default: as many as the run had).
         report_to: loggers, which are told of what was finished before too (default: none).
         workers: processes, each with one thread (0: as cores and memory allow).
     """
     from tunescope.system import run_folder
 
     config = run_folder.read_config(Path(run))
-    begin(str(config.get("model")), workers, PRELOAD)
+    known, model = config.get("processes"), str(config.get("model"))
+    several = processes if processes is not None else known if isinstance(known, int) else 0
+    at_once = begun(several, workers, model)
     from tunescope.comparison import comparison
 
-    at_once = workers or _workers(str(config.get("model")))
-    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once, report_to=report_to)
-    print_run(found.folder, found.results)
+    found = comparison.resume(
+        run,
+        max_seeds=max_seeds,
+        minutes=minutes,
+        processes=several,
+        workers=at_once or _workers(model),
+        report_to=report_to,
+    )
+    told(found)
 
 
 def report(

@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, plugins, run_folder, sealed_json
+from tunescope.system import files, machine, plugins, ranks, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.tasks.make import USUAL, task_json, with_fields
@@ -164,6 +165,7 @@ def resume(
     *,
     max_seeds: int | None = None,
     minutes: float | None = None,
+    processes: int | None = None,
     workers: int = 1,
     quiet: bool = False,
     report_to: Sequence[str] = (),
@@ -171,7 +173,8 @@ def resume(
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
     folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
-    workers: processes. quiet: nothing is printed. report_to: loggers, which are told of what was finished before too.
+    processes: that share the model, instead of the run's own. workers: processes that each have it. quiet: nothing is
+    printed. report_to: loggers, which are told of what was finished before too.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -185,6 +188,7 @@ def resume(
         )
     question = from_json(config, folder / "config.json")
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
+    question = question if processes is None else replace(question, processes=processes)
     return ask(question, folder, workers=workers, quiet=quiet, report_to=report_to)
 
 
@@ -204,10 +208,44 @@ def run(
 ) -> Comparison:
     """Everything between the question and the page, in a folder that this process holds alone."""
     check(question)
-    clock = Clock(time.monotonic(), workers)
     if workers < 1:
         raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
-    with files.disk_errors_named(folder), locked(folder, say=_warn), machine.threads(question.threads):
+    processes = ranks.count(question.processes)
+    if processes > 1 and workers > 1:
+        raise UserError(f"--workers {workers}: with several processes there is one worker, which all of them are.")
+    check(replace(question, processes=processes))
+    quiet = quiet or ranks.rank() > 0
+    with ranks.joined(processes, question.device), files.disk_errors_named(folder), _held(folder, processes) as mine:
+        listening = report_to if ranks.rank() == 0 else ()
+        return _run(question, mine, opened, by_name, workers, quiet, listening)
+
+
+@contextmanager
+def _held(folder: Path, processes: int) -> Iterator[Path]:
+    """The folder, locked; for the others of several processes a copy of what the first found in it."""
+    if ranks.rank() == 0:
+        with locked(folder, say=_warn):
+            ranks.met(processes)
+            ranks.met(processes)
+            yield folder
+        return
+    ranks.met(processes)
+    with ranks.own_folder(folder) as mine, locked(mine, say=_warn):
+        ranks.met(processes)
+        yield mine
+
+
+def _run(
+    question: Plan,
+    folder: Path,
+    opened: Callable[[], Bench],
+    by_name: bool,
+    workers: int,
+    quiet: bool,
+    report_to: Sequence[str],
+) -> Comparison:
+    clock = Clock(time.monotonic(), workers)
+    with machine.threads(question.threads):
         config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
         run_folder.check_config(folder, config, UNASKED)
         bench = opened()

@@ -23,8 +23,9 @@ from tunescope.trial.demos.order import most
 from tunescope.trial.plan import Plan
 from tunescope.trial.rates import grid, trial_steps
 from tunescope.trial.specs import specs_at
-from tunescope.trial.train.loop import OutOfMemory, memory_errors_named, one_step
+from tunescope.trial.train.loop import memory_errors_named, one_step
 from tunescope.trial.train.optimizers import make
+from tunescope.trial.train.parts import OutOfMemory
 
 STEPS = 3  # the first warms up and is not counted
 SCORED = 16

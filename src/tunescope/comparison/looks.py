@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunescope.attachment.share import as_first
 from tunescope.comparison.protocol import Entry
 from tunescope.comparison.results import assemble
 from tunescope.comparison.standing import Standing
@@ -50,7 +51,8 @@ def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, 
             break
         names = best_of_each(results)
         arms = [one for one in standings if one.name in names]
-        if not clock.allows(plan.minutes, arms, max(count - len(one.runs) for one in arms)):
+        most = max(count - len(one.runs) for one in arms)
+        if not as_first(bench.model, clock.allows(plan.minutes, arms, most)):
             return assemble(bench, standings, best, looks | {"out_of_time": plan.minutes})
         done = set[str]()
         while left := [entry for entry in entries if entry.standing.name in set(names) - done]:

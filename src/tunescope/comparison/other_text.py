@@ -26,7 +26,8 @@ from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import NO_TEXT
-from tunescope.trial.train.loop import OutOfMemory, memory_errors_named
+from tunescope.trial.train.loop import memory_errors_named
+from tunescope.trial.train.parts import OutOfMemory
 
 FILE = "forgetting.json"
 TOKENS, WINDOWS = 128, 16

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tunescope.attachment.share import is_shared
 from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.listeners import Running, ending, telling
@@ -95,6 +96,8 @@ def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], running: Ru
 
 def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
     """How many runs share a pass: as asked, or as measured, which is told."""
+    if is_shared(bench.model) or bench.plan.halve_batches:  # what is quickest may be another in every process
+        return 1
     if bench.plan.together:
         return bench.plan.together
     size, note = shared_passes.best_size(bench, jobs)

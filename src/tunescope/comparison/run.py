@@ -1,17 +1,22 @@
 """One arm run: attach, train, score, save. Whatever happens to it is an outcome, so that the others go on."""
 
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import quick_to_train
+from tunescope.attachment.guards.checkpointing import checkpointed
+from tunescope.attachment.share import as_first, is_shared, place_in, total
 from tunescope.attachment.tuned import Bare, Tuned
 from tunescope.comparison import examples, inside_attention, other_text, saved_artifact, score
 from tunescope.comparison.arms import passes
@@ -22,13 +27,13 @@ from tunescope.search.apply import made, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.machine import memory_meter
+from tunescope.system.say import say
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import draw
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import (
     Diverged,
-    OutOfMemory,
     Problem,
     Progress,
     Saving,
@@ -36,6 +41,8 @@ from tunescope.trial.train.loop import (
     memory_errors_named,
     train,
 )
+from tunescope.trial.train.parts import OutOfMemory, Parts
+from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import State
 
 Report = Callable[[Progress], None]
@@ -60,20 +67,31 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
             work = run_folder.working(folder, todo.id)
         find_out = _searched if todo.arm.search is not None else _trained if todo.arm.trained else _untrained
         result = _guarded(todo, folder, lambda: find_out(bench, todo, work, report))
+        _check_together(bench, result)
         if result["status"] not in KEPT:
             return result
         with files.disk_errors_named(folder):
             run_folder.finish(work, folder, todo.id, result)
-    if not todo.test or result["status"] != "done":
+    if not todo.test or (result := as_first(bench.model, result))["status"] != "done":
         return result
     tested = run_folder.finished(folder, todo.id, "test.json")
     if tested is None:
         tested = _guarded(todo, folder, lambda: _tested(bench, todo, folder))
+        _check_together(bench, tested)
         if "stats" not in tested:
-            return tested
+            return as_first(bench.model, tested)
         with files.disk_errors_named(folder):
             sealed_json.put(run_folder.folder(folder, todo.id) / "test.json", tested)
-    return result | tested | {"forgetting": other_text.measured(bench, todo, folder)}
+    return as_first(bench.model, result | tested | {"forgetting": other_text.measured(bench, todo, folder)})
+
+
+def _check_together(bench: Bench, outcome: Outcome) -> None:
+    """UserError where one of several processes has failed in what the others go on with."""
+    if is_shared(bench.model) and outcome.get("status") in ("out of memory", "failed"):
+        raise UserError(
+            f"{outcome['spec']}, seed {outcome['seed']}, in one of several processes: {outcome['reason']}. Type "
+            "tunescope resume, with other options where they are needed: what was done stays."
+        )
 
 
 def before(todo: Job, folder: Path) -> Outcome | None:
@@ -227,11 +245,24 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
     return Problem(
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
-        loss=lambda chosen: bench.task.loss(bench.model, drawn(chosen), bench.tokenizer),
-        score=(lambda: score.score(bench, todo, tuned, "dev").value) if todo.scored else lambda: 0.0,
+        loss=lambda chosen: _loss(bench, drawn(chosen)),
+        score=(lambda: as_first(bench.model, score.score(bench, todo, tuned, "dev").value))
+        if todo.scored
+        else lambda: 0.0,
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
+        parts=Parts(bench.plan.settings.accumulate, partial(_tell, todo)) if bench.plan.halve_batches else None,
+        share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
     )
+
+
+def _tell(todo: Job, line: str) -> None:
+    say(f"{todo.arm.arm.name}: {line}", sys.stderr)
+
+
+def _loss(bench: Bench, rows: Sequence[Any]) -> Tensor:
+    with checkpointed(bench.model) if bench.plan.gradient_checkpointing else nullcontext():
+        return bench.task.loss(bench.model, rows, bench.tokenizer)
 
 
 def _save(bench: Bench, todo: Job, work: Path, tuned: Tuned) -> dict[str, Any] | None:

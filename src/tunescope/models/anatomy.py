@@ -15,6 +15,7 @@ from torch import nn
 from tunescope.errors import UserError
 from tunescope.models.family import find_family
 from tunescope.models.fingerprint import REGISTERED
+from tunescope.models.split import plain_type
 
 
 class _Part(NamedTuple):
@@ -103,7 +104,7 @@ def _says(model: Any) -> tuple[object, ...]:
     """What `kind` reads of the config."""
     config = model.config
     named = tuple(config.architectures or ())
-    return type(model), config.model_type, config.is_encoder_decoder, getattr(config, "is_decoder", False), named
+    return plain_type(model), config.model_type, config.is_encoder_decoder, getattr(config, "is_decoder", False), named
 
 
 def _parts(model: nn.Module) -> Iterator[_Part]:

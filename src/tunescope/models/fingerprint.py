@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,6 +42,16 @@ def fingerprint(model: PreTrainedModel) -> str:
     digest = hash_tensors(own)
     _FINGERPRINTS[base] = (versions, digest)
     return digest
+
+
+@contextmanager
+def carried(model: PreTrainedModel) -> Iterator[None]:
+    """Within it the same weights come into other tensors, and afterwards have the fingerprint that they had."""
+    digest = fingerprint(model)
+    yield
+    own = dict(model.base_model.named_parameters())
+    own = {name: value for name, value in own.items() if "pooler" not in name}
+    _FINGERPRINTS[model.base_model] = (tuple(_glance(value) for value in own.values()), digest)
 
 
 def _glance(value: Tensor) -> tuple[object, ...]:

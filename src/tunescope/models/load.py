@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 TOKENIZER = re.compile(r"token|vocab|merges|spiece|\.(?:model|bpe|spm)$|tekken")  # in the names of its files
 
 
-def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
+def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run.
 
-    in_words: an encoder comes with its masked-language-model head, which must be in the checkpoint.
+    in_words: an encoder comes with its masked-language-model head, which must be in the checkpoint. given: more of what
+    `from_pretrained` takes.
     """
     import transformers
 
@@ -44,7 +45,12 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
         _check_config(name, config)
         auto = getattr(transformers, classes[kind(config)])
         model, report = auto.from_pretrained(
-            name, config=config, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+            name,
+            config=config,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            **(given or {}),
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         tokenizer("a")  # some faults of its files are met first where it is used
@@ -67,6 +73,16 @@ def load_model(name: str, *, in_words: bool = False) -> tuple[Any, Any]:
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
     return model, tokenizer
+
+
+def config_of(name: str) -> Any:
+    """The config of a folder or hub id alone. Raises UserError where there is none."""
+    import transformers
+
+    try:
+        return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except Exception as problem:  # as of a model
+        raise UserError(_cannot_load(name, problem)) from problem
 
 
 def _check_tokenizer(name: str) -> None:

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.errors import UserError
+from tunescope.models.split import is_split
 
 
 def is_quantised(value: Tensor) -> bool:
     """Whether a parameter is stored as anything but plain floating-point numbers."""
-    return type(value) not in (Tensor, nn.Parameter) or not value.is_floating_point()
+    return not is_split(value) and (type(value) not in (Tensor, nn.Parameter) or not value.is_floating_point())
 
 
 def readable(value: Tensor) -> Tensor:
@@ -22,6 +23,9 @@ def readable(value: Tensor) -> Tensor:
         codes = value.data.contiguous().view(torch.uint8).flatten()
         return torch.bincount(torch.cat([codes & 15, codes >> 4]).int(), minlength=16)
     value = value.detach()
+    if is_split(value):
+        whole: Tensor = value.full_tensor()  # type: ignore[attr-defined]
+        return whole
     return value.dequantize() if is_quantised(value) and value.is_floating_point() else value
 
 

@@ -133,8 +133,9 @@ def find_sites(model: PreTrainedModel, kind: str) -> dict[str, Site]:
     family = find_family(model_type)
     if family is None:
         raise UserError(
-            f"Family {model_type!r} has no file that says where its sites are, and without weights it cannot be run to "
-            f"look for them: load it with weights. With a file: {', '.join(family_names())}."
+            f"Family {model_type!r} has no file that says where its sites are, and without weights, or sharded, it "
+            "cannot be run to look for them: load it with weights, and attach before fully_shard. With a file: "
+            f"{', '.join(family_names())}."
         )
     sites: dict[str, Site] = {}
     half = kind if family.kind == "encoder-decoder" else "encoder-decoder"

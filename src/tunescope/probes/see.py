@@ -14,6 +14,7 @@ from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.attention.record import Call, record, record_calls, replay
 from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.guards.marks import attached_to
+from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names
@@ -48,6 +49,7 @@ def see(
 
     Raises UserError for a family whose attention is not reached, and for artifacts that do not fit the model.
     """
+    check_in_one_piece(model)
     reached(model)
     with resting(model), torch.no_grad(), _tuned(model, what, tokenizer) as tuned:
         artifacts = tuned.artifacts if tuned is not None else ()

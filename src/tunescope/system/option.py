@@ -23,6 +23,7 @@ class Option:
     names: as typed, the one that messages use first; () is the field's own name with dashes.
     python: a further name for it in Python.
     rest: another field, which takes all values behind the first.
+    word: what can be typed instead of a value, and the field that is then set.
     shows_default: whether --help tells the field's default.
     command: where the command in a result file names it: where it is not the field's default, always, or never.
     """
@@ -31,6 +32,7 @@ class Option:
     names: tuple[str, ...] = ()
     python: str = ""
     rest: str = ""
+    word: tuple[str, str] = ("", "")
     shows_default: bool = False
     command: Literal["changed", "always", "never"] = "changed"
 
@@ -62,6 +64,8 @@ class FieldOption:
         if get_origin(self.holds) is tuple:
             return self.holds
         one = next((one for one in get_args(self.holds) if one is not NoneType), self.holds)
+        if self.option.word[0]:
+            return one | Literal[self.option.word[0]]
         return tuple[one, ...] if self.option.rest else one  # type: ignore[valid-type]
 
     def read(self, value: Any) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def _command_words(plan: Plan) -> list[str]:
     typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "beyond": plan.past}
     typed |= {"forgetting": Path(plan.forgetting).name}
     typed |= {"trials": ()} if plan.rates else {}  # rates stand for trials
-    return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, {})]
+    auto = {"batch_size": "auto"} if plan.halve_batches and plan.settings.batch_size == Settings().batch_size else {}
+    return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, auto)]
 
 
 def _field_words(kind: type, asked: Any, typed: Mapping[str, Any]) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tunescope.attachment.share import share
 from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read_hashed
@@ -18,11 +19,14 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.system import machine
+from tunescope.models.smaller import check_here, loading
+from tunescope.models.split import is_initialized
+from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_option, has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench, room
+from tunescope.trial.identity import asked_with
 from tunescope.trial.plan import PARTS, Plan
 
 if TYPE_CHECKING:
@@ -56,8 +60,14 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
     parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
         by = plan.task.get("by") if task is None else getattr(task, "by", None)
-        model, tokenizer = load_model(plan.model, in_words=by == "words")
-    model = model.to(device).eval()
+        given = loading(plan.load, plan.device_map, str(device))
+        model, tokenizer = load_model(plan.model, in_words=by == "words", given=given)
+        check_here(model)
+    is_shared = ranks.begun_count() > 1 and is_initialized()
+    is_placed = is_shared or plan.load or plan.device_map
+    model = model.eval() if is_placed else model.to(device).eval()
+    if plan.gradient_checkpointing:
+        _checkpoint(model)
     model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
@@ -73,10 +83,22 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
     tokenizer = languages.with_languages(tokenizer, task)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
+    if is_shared:
+        asked_with(bench)  # hashed while the model is whole
+        share(model, plan.parallel, device)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
         bench.encoded(part, bos=True, room=room(bench, 0))
     _check_answers(bench)
     return bench
+
+
+def _checkpoint(model: PreTrainedModel) -> None:
+    if not model.supports_gradient_checkpointing:
+        raise UserError(
+            f"--gradient-checkpointing: transformers has none for family {model.config.model_type!r}. Leave it out, or "
+            "type: --accumulate 4"
+        )
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def _with_metric(plan: Plan) -> Mapping[str, Any]:

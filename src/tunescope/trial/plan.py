@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from tunescope.data.row import LONGEST
 from tunescope.errors import UserError
+from tunescope.models.smaller import DEVICE_MAPS, LOADS
 from tunescope.system.option import Option
 from tunescope.system.plugins import one_of
 from tunescope.tasks.make import USUAL
@@ -20,7 +21,9 @@ AFTERWARDS = (
     "margin",
     "minutes",
     "longest_field",
-)  # they train nothing: a finished run may have others
+    *("processes", "parallel", "gradient_checkpointing", "device_map", "halve_batches"),
+)  # they change no number: a finished run may have others
+PARALLEL = ("fsdp", "ddp")
 NO_TEXT = "none"  # of --forgetting
 SEEDS = (0, 1, 2)
 MAX_SEEDS = 12
@@ -65,6 +68,9 @@ class Plan:
         comparison may have taken once those of a look are done (None: as long as it takes).
     forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
     longest_field: characters of a row's field; None takes `data.row.LONGEST`.
+    load, device_map, gradient_checkpointing: of a model that is large for its memory; see docs/scale.md.
+    halve_batches: out of memory, a batch goes through in more parts; typed as a batch size of "auto".
+    processes, parallel: how many share the model, 0 as many as torchrun has begun, and what each has of it.
     """
 
     model: str = ""
@@ -147,6 +153,23 @@ class Plan:
         Option(f"characters of a field of a row; a file with a longer one is refused (default: {LONGEST:,})."),
     ] = None
 
+    load: Annotated[str, Option("4bit or 8bit: the model's weights in so many, by bitsandbytes or torchao.")] = ""
+    device_map: Annotated[str, Option("auto: the model's layers spread over this machine's GPUs.")] = ""
+    gradient_checkpointing: Annotated[
+        bool, Option("keep little of each layer for the backward pass, and compute it again there.")
+    ] = False
+    halve_batches: bool = False
+    processes: Annotated[
+        int,
+        Option(
+            "processes that share the model, each with a part of every batch's rows (default: those that torchrun has "
+            "begun, else 1)."
+        ),
+    ] = 0
+    parallel: Annotated[
+        str, Option("with several processes: fsdp shards the model over them, ddp has it whole in each.")
+    ] = "fsdp"
+
     def __post_init__(self) -> None:
         """What is left open, by what else is given."""
         if not self.seeds and self.max_seeds is None and self.k_shot is None:
@@ -190,6 +213,9 @@ def check(plan: Plan) -> Plan:
     _within("trials", plan.trials, 1, MOST)
     _within("threads", plan.threads, 1)
     _within("together", plan.together, 0)
+    _within("processes", plan.processes, 0)
+    one_of("parallel", plan.parallel, PARALLEL)
+    _check_memory(plan)
     for name in ("k_shot", "longest_field"):
         if getattr(plan, name) is not None:
             _within(name, getattr(plan, name), 1)
@@ -212,6 +238,27 @@ def check(plan: Plan) -> Plan:
     check_seeds(plan.seeds)
     _check_looks(plan)
     return plan
+
+
+def _check_memory(plan: Plan) -> None:
+    for name, allowed in (("load", LOADS), ("device_map", DEVICE_MAPS)):
+        if getattr(plan, name):
+            one_of(name.replace("_", "-"), getattr(plan, name), allowed[1:])
+    if plan.device_map and plan.load:
+        raise UserError(
+            "--device-map auto spreads a whole model, and --load makes it small enough for one device: give one."
+        )
+    if plan.processes > 1 and plan.device_map:
+        raise UserError(
+            "--device-map auto is for one process with several GPUs; with --processes, --parallel fsdp shards."
+        )
+    if plan.processes > 1 and plan.load and plan.parallel == "fsdp":
+        raise UserError(f"--load {plan.load} keeps weights that FSDP2 cannot shard. Type: --parallel ddp")
+    if plan.processes > 1 and plan.halve_batches:
+        raise UserError(
+            "--batch-size auto is for one process: of several, those with memory left would wait for the one without. "
+            "Type: --batch-size 16 --accumulate 4"
+        )
 
 
 def check_seeds(seeds: Sequence[int]) -> None:

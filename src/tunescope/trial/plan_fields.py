@@ -69,6 +69,9 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         kind, field = _names()[name]
         if value is None:
             continue
+        if (word := _words().get((kind, field))) and value == word[0]:
+            found[Plan][word[1]] = True
+            continue
         if field in found[kind]:
             raise UserError(f"compare({name}=...) is given twice: '{field}' is another name for it.")
         found[kind][field] = value
@@ -84,6 +87,12 @@ def _names() -> dict[str, tuple[type, str]]:
         for one in options_of(kind):
             found |= {name: (kind, one.field) for name in (one.key, one.option.python) if name}
     return found
+
+
+@cache
+def _words() -> dict[tuple[type, str], tuple[str, str]]:
+    """Of fields that take a word instead of a value: the word, and the field of the plan that it sets."""
+    return {(kind, one.field): one.option.word for kind in (Plan, Settings) for one in options_of(kind)}
 
 
 def _unknown(name: str) -> str:

@@ -108,10 +108,10 @@ def output(length: int, kwargs: dict[str, Any], device: torch.device) -> Tensor 
 def context_keys(extras: tuple[Extra, ...], like: Tensor) -> tuple[Tensor, Tensor]:
     """All contexts' keys and values, one after the other: (kv_heads, n, d), or (batch, kv_heads, n, d)."""
     if len(extras) == 1:
-        return extras[0].key.to(like.dtype), extras[0].value.to(like.dtype)
+        return extras[0].key.to(like), extras[0].value.to(like)
     return (
-        torch.cat([extra.key for extra in extras], -2).to(like.dtype),
-        torch.cat([extra.value for extra in extras], -2).to(like.dtype),
+        torch.cat([extra.key for extra in extras], -2).to(like),
+        torch.cat([extra.value for extra in extras], -2).to(like),
     )
 
 

@@ -17,6 +17,7 @@ from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.own import find_own, reference, stood_in
 from tunescope.attachment.attention.trial_inputs import TARGET, trial_inputs, tried
 from tunescope.attachment.guards.four_bit import unpacked
+from tunescope.attachment.whole import through
 from tunescope.errors import UserError
 from tunescope.methods.artifact import LayerShape
 from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
@@ -158,7 +159,8 @@ def rounding(states: Tensor) -> float:
 def run_tiny(model: PreTrainedModel) -> Tensor:
     """(n, width), the last states of a short input's real tokens."""
     given = trial_inputs(model)
-    out = model.base_model(**given, **({} if anatomy(model).kind == "encoder" else {"use_cache": False}))
+    cache = {} if anatomy(model).kind == "encoder" else {"use_cache": False}
+    out = through(model, lambda: model.base_model(**given, **cache))
     states: Tensor = out[0]
     mask = given.get("attention_mask")
     if mask is None or "decoder_input_ids" in given or states.device.type == "meta":

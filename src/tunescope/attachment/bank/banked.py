@@ -22,6 +22,7 @@ from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked, standing_in
+from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.held import Held
 from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
 from tunescope.attachment.sites.site_map import sites_of
@@ -73,6 +74,7 @@ class Banked(Held):
             raise UserError("This model has artifacts attached already: detach() first.")
         enter = self._stack.enter_context
         enter(marked(self.model, self, wants_output_start=anatomy(self.model).kind == "decoder", in_weights=False))
+        enter(alike(self.model, self.named_parameters))
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean(self.model))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FUNCTION = "_gradient_checkpointing_func"  # where transformers keeps what a module's layers are run by
 SETTER = "_set_gradient_checkpointing"  # and what puts it there
+AT_REST = "_tunescope_at_rest"  # on a layer that is in training mode to be checkpointed, and for nothing else
 Changed = tuple[nn.Module, str, Any]
 
 
@@ -95,12 +96,45 @@ class _Checkpointing:
             nonlocal is_first
             if is_first:
                 is_first = False
-                return layer(*given, **named)
+                with _at_rest(self.module):
+                    return layer(*given, **named)
             act()
             with _standing(states, weights):
                 return layer(*given, **named)
 
         return self.function(run, *args, **kwargs)
+
+
+@contextmanager
+def checkpointed(model: nn.Module) -> Iterator[None]:
+    """Within it layers are checkpointed though the model is in eval mode, and stay without dropout.
+
+    transformers checkpoints what is in training mode: its layers are, until they are run. Calls are to be made with
+    use_cache=False.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers = [one for one in model.modules() if isinstance(one, GradientCheckpointingLayer)]
+    resting = [one for one in layers if one.gradient_checkpointing and not one.training]
+    try:
+        for layer in resting:
+            layer.training = layer.__dict__[AT_REST] = True
+        yield
+    finally:
+        for layer in resting:
+            layer.training = False
+            layer.__dict__.pop(AT_REST, None)
+
+
+@contextmanager
+def _at_rest(layer: nn.Module) -> Iterator[None]:
+    """Within it a layer of `checkpointed` is in the mode that it is really in."""
+    is_held = AT_REST in layer.__dict__
+    layer.training = layer.training and not is_held
+    try:
+        yield
+    finally:
+        layer.training = layer.training or is_held
 
 
 @contextmanager

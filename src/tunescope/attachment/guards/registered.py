@@ -119,5 +119,6 @@ def _check_same(tree: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         if found.get(name) is not value:
             raise UserError(
                 f"registered(): something has put another tensor in the place of {name!r}, as FSDP and DeepSpeed do, "
-                "so what is trained would not be what acts. Train in one process, or in several with DDP."
+                "so what is trained would not be what acts. Give fully_shard ignored_params=set(tuned.parameters()), "
+                "or call it before registered(); DDP is right as it is."
             )

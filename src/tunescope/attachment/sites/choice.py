@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torch import nn
 
 from tunescope.attachment.sites.places import as_columns, found_at
-from tunescope.attachment.sites.site_map import site_map, sites_of
+from tunescope.attachment.sites.site_map import can_look, site_map, sites_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import ALL_LINEAR, Artifact, SiteDelta, Spec
 from tunescope.models.anatomy import Anatomy, anatomy
@@ -32,7 +32,7 @@ def linear_maps(model: PreTrainedModel) -> Mapping[str, Site]:
     """
     now = anatomy(model)
     if now not in _MAPS:
-        idle = frozenset() if now.device.type == "meta" else site_map(model).idle
+        idle = site_map(model).idle if can_look(model) else frozenset()
         outside = {id(model.get_output_embeddings()), id(model.get_input_embeddings())}
         named = model.base_model.named_modules()
         _MAPS[now] = MappingProxyType(

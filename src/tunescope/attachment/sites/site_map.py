@@ -24,6 +24,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import Anatomy, anatomy, refuse_half
 from tunescope.models.family import find_family
 from tunescope.models.sites import Site, find_sites
+from tunescope.models.split import is_split_over, plain_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -76,6 +77,16 @@ def site_map(model: PreTrainedModel) -> SiteMap:
     return _BY_SHAPE[shape]
 
 
+def can_look(model: PreTrainedModel) -> bool:
+    """Whether a pass can show the sites, or one of a model like it did: not of weights on "meta", nor of parts.
+
+    A layer that is sharded has no weights any more when gradients within it are asked for.
+    """
+    if anatomy(model).device.type == "meta":
+        return False
+    return not is_split_over(model) or _shape(model) in _BY_SHAPE
+
+
 def mapped(layers: Sequence[Seen]) -> SiteMap:
     """The sites of all layers: of those that look the same, one is looked into."""
     known: dict[object, tuple[Seen, list[Found], str, set[str]]] = {}
@@ -119,7 +130,7 @@ def _used_once(sites: list[Found], seen: Seen) -> tuple[list[Found], str]:
 
 def _bound(model: PreTrainedModel) -> dict[str, Site]:
     now, family = anatomy(model), find_family(model.config.model_type)
-    if now.device.type == "meta":
+    if not can_look(model):
         return find_sites(model, now.kind)
     modules = dict(model.base_model.named_modules())
     named = None if family is None else find_sites(model, now.kind)
@@ -144,5 +155,6 @@ def check_same(told: Mapping[str, Found], found: Mapping[str, Found], family: st
 def _shape(model: PreTrainedModel) -> tuple[object, ...]:
     """Equal for models whose sites lie at the same places."""
     config = {key: value for key, value in model.config.to_dict().items() if not key.startswith("_") and key != "dtype"}
-    modules = tuple((path, type(module), shapes(module)) for path, module in model.base_model.named_modules())
-    return type(model), json.dumps(config, sort_keys=True, default=str), modules
+    named = model.base_model.named_modules()
+    modules = tuple((path, plain_type(module), shapes(module)) for path, module in named)
+    return plain_type(model), json.dumps(config, sort_keys=True, default=str), modules

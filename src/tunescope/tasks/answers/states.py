@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from tunescope.attachment.whole import through
 from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
 from tunescope.tasks.facts import positions
 
@@ -47,8 +48,12 @@ def text_states(model: PreTrainedModel, texts: Sequence[str], tokenizer: PreTrai
 def _last(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
     """(rows, tokens, width)"""
     if model.config.is_encoder_decoder:
-        states: Tensor = model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
-        return states
-    base = model.base_model
-    out: Tensor = base(input_ids=ids, attention_mask=mask).last_hidden_state  # padded right: positions are the model's
-    return out
+        encoder = model.get_encoder()
+        return _states(through(model, lambda: encoder(input_ids=ids, attention_mask=mask)))
+    base = model.base_model  # padded right: positions are the model's
+    return _states(through(model, lambda: base(input_ids=ids, attention_mask=mask)))
+
+
+def _states(out: Any) -> Tensor:
+    states: Tensor = out.last_hidden_state
+    return states

@@ -14,7 +14,9 @@ from tunescope.system.machine import precision_on
 from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
 from tunescope.trial.train.optimizers import factor, make
+from tunescope.trial.train.parts import OutOfMemory, Parts
 from tunescope.trial.train.settings import Settings
+from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import Point, State
 
 
@@ -26,17 +28,14 @@ class Diverged(RuntimeError):  # noqa: N818
         self.step, self.loss = step, loss
 
 
-class OutOfMemory(RuntimeError):  # noqa: N818
-    """The device had no room for this arm."""
-
-
 @dataclass(frozen=True)
 class Problem:
     """What is trained, on which rows.
 
     `loss(rows)` is the mean over the labelled tokens of those rows; `score()` is on the development set,
     higher is better. `labelled` counts each row's labelled tokens: it weights the parts of an accumulated
-    batch.
+    batch. `share`: which part of them is this process's. `parts`: given where a batch that memory ends for is
+    to go through in more of them; that is none for the caller to see to.
     """
 
     parameters: Mapping[str, Tensor]
@@ -45,6 +44,8 @@ class Problem:
     score: Callable[[], float]
     lengths: Sequence[int]
     labelled: Sequence[int]
+    share: Share = ALONE
+    parts: Parts | None = None
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,25 @@ def _alone(work: Work[Result], problem: Problem, settings: Settings) -> Result:
     try:
         part = next(work)
         while True:
-            with autocast(device, settings.precision):
-                loss = problem.loss(part.rows) * part.weight
-            loss.backward()  # type: ignore[no-untyped-call]
-            part = work.send(loss.item())
+            value = _passed(problem, part, device, settings.precision)
+            part = work.send(value) if isinstance(value, float) else work.throw(value)
     except StopIteration as done:
         result: Result = done.value
         return result
+
+
+def _passed(problem: Problem, part: Part, device: torch.device, precision: str) -> float | OutOfMemory:
+    """The loss, with its gradients there; or that there was no room for it, where the batch may be cut smaller."""
+    try:
+        with memory_errors_named():
+            with autocast(device, precision):
+                loss = problem.loss(part.rows) * part.weight
+            loss.backward()  # type: ignore[no-untyped-call]
+            return float(loss.item())
+    except OutOfMemory as found:
+        if problem.parts is None:
+            raise
+        return OutOfMemory(str(found))  # one that holds no frame, and so nothing of the pass
 
 
 def training(
@@ -172,19 +185,30 @@ def update(
     problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
 ) -> Work[float]:
     """One update of the parameters, in as many parts as are accumulated; returns the batch's loss."""
-    size = -(-len(rows) // settings.accumulate)
-    whole = sum(problem.labelled[row] for row in rows)
-    total = 0.0
-    optimizer.zero_grad(set_to_none=True)
-    for start in range(0, len(rows), size):
-        part = rows[start : start + size]
-        total += yield Part(part, sum(problem.labelled[row] for row in part) / whole)
+    parts = problem.parts or Parts(settings.accumulate)
+    while True:
+        optimizer.zero_grad(set_to_none=True)
+        try:
+            total = yield from _summed(problem, rows, parts.count)
+            break
+        except OutOfMemory as found:
+            parts.double(len(rows), found)
+    total = problem.share.total(total) / problem.share.processes
     norm = torch.nn.utils.clip_grad_norm_(list(problem.parameters.values()), settings.clip)
     if not torch.isfinite(norm) or total != total or abs(total) == float("inf"):
         raise Diverged(step + 1, total)
     for group in optimizer.param_groups:
         group["lr"] = group["peak"] * factor(settings.schedule, step, settings.steps, settings.warmup)
     optimizer.step()
+    return total
+
+
+def _summed(problem: Problem, rows: list[int], parts: int) -> Work[float]:
+    """The batch's loss, with the gradients of all its parts there."""
+    size, total = -(-len(rows) // parts), 0.0
+    whole = sum(problem.labelled[row] for row in rows)
+    for start in range(0, len(rows), size):
+        total += yield Part(*problem.share.of(rows[start : start + size], problem.labelled, whole))
     return total
 
 

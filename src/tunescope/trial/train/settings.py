@@ -10,6 +10,14 @@ SCHEDULES = ("constant", "linear", "cosine")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
+_BATCH = Option(
+    "rows of one update; auto: 16, in more parts where memory ends, with the same gradient.",
+    word=("auto", "halve_batches"),
+    shows_default=True,
+    command="always",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How it is trained; fixed before the data and the same for every arm.
@@ -20,7 +28,7 @@ class Settings:
     """
 
     steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500
-    batch_size: Annotated[int, Option("rows of one update.", shows_default=True, command="always")] = 16
+    batch_size: Annotated[int, _BATCH] = 16
     accumulate: Annotated[int, Option("parts that a batch is cut into, to save memory.")] = 1
     optimizer: Annotated[str, Option("adamw or adafactor.")] = "adamw"
     schedule: Annotated[str, Option("constant, linear or cosine.")] = "linear"

@@ -1,0 +1,80 @@
+"""A model that several processes share: each has it whole and a part of the rows, or a part of the model too."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import nn
+
+from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.guards.processes import GROUP, groups_of, told_by_first
+from tunescope.attachment.sites.site_map import sites_of
+from tunescope.errors import UserError
+from tunescope.models.fingerprint import carried
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+T = TypeVar("T")
+
+
+def share(model: PreTrainedModel, how: str, device: torch.device) -> None:
+    """The model is shared by all processes that there are, for good. Every one of them calls this.
+
+    how: "ddp" is one copy each; "fsdp" shards each layer, and the rest together (torch's FSDP2). What is found out by a
+    pass of the whole model is found out before.
+    """
+    group = torch.distributed.group.WORLD
+    if how == "ddp":
+        model.to(device)
+        setattr(model, GROUP, group)
+        return
+    with suppress(UserError):  # who asks for what is not there is told then
+        sites_of(model)
+        reached(model)
+    with carried(model):
+        _sharded(model, device)
+
+
+def _sharded(model: PreTrainedModel, device: torch.device) -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
+    for layer in layers(model):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+def layers(model: nn.Module) -> list[nn.Module]:
+    """The modules of the outermost lists: those of a transformer's stacks."""
+    found: list[nn.Module] = []
+    within: set[int] = set()
+    for module in model.modules():  # from the outermost inwards
+        if isinstance(module, nn.ModuleList) and id(module) not in within:
+            within |= {id(part) for part in module.modules()}
+            found += [one for one in module if next(one.parameters(), None) is not None]
+    return found
+
+
+def is_shared(model: nn.Module) -> bool:
+    return bool(groups_of(model))
+
+
+def place_in(model: nn.Module) -> tuple[int, int] | None:
+    """This process's number among those that share the model, and how many these are; None for one alone."""
+    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if is_shared(model) else None
+
+
+def as_first(model: nn.Module, what: T) -> T:
+    """What the first of the processes that share the model has; in one process, what is given."""
+    return told_by_first(groups_of(model), what)
+
+
+def total(value: float) -> float:
+    """The sum over all processes."""
+    summed = torch.tensor(value, dtype=torch.float64)
+    torch.distributed.all_reduce(summed)
+    return float(summed)

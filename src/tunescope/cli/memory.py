@@ -1,0 +1,96 @@
+"""Which options a model needs for its memory, on paper: said by `tunescope check` before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.theory.costs import methods, shapes, shards, training
+from tunescope.theory.costs.machine import USABLE
+from tunescope.theory.costs.methods import Method
+from tunescope.theory.costs.shapes import Shape
+from tunescope.theory.costs.training import Batch
+from tunescope.trial.plan import Plan
+
+TOKENS = 512  # of a row, where the model takes as many
+USUAL = Method("lora", 8, ("attn.q", "attn.v"))
+Way = dict[str, Any]  # fields of the plan
+
+
+def lines(plan: Plan, config: Any) -> Iterator[str]:
+    """What a training step takes of each device, and the command of the first way that has room."""
+    try:
+        shape = shapes.of(config, 4 if _says_float32(config) else 2)
+    except UserError as problem:
+        yield f"memory on paper: not known. {problem}"
+        return
+    rows = plan.settings.batch_size
+    tokens = min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
+    batch = Batch(-(-rows // plan.settings.accumulate), tokens, rows)
+    method, (room, devices, where) = largest(plan, shape, batch), here(plan.device)
+    plain = taken({}, method, shape, batch, devices)
+    head = f"memory on paper, of a {method.kind} with rows of {tokens} tokens: {plain / 1e9:.3g} GB"
+    has = f"{where} has {room / 1e9:.3g} GB to spare"
+    way = needed(method, shape, batch, room, devices)
+    if way is None:
+        yield f"{head}; {has}, which no way that is known has room in. A smaller --batch-size needs less."
+    elif not way:
+        yield f"{head}; {has}: no option is needed"
+    else:
+        from tunescope.trial.command import command
+
+        fits = taken(way, method, shape, batch, devices)
+        yield f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way))}"
+
+
+def needed(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:
+    """The first way that has room on each device; None where none has. The quickest stand first."""
+    saving: Way = {"gradient_checkpointing": True}
+    ways: list[Way] = [{}, saving]
+    if method.kind != "full":
+        several: list[Way] = [{"processes": devices}, {"processes": devices, **saving}] if devices > 1 else []
+        ways += [*several, {"load": "8bit", **saving}, {"load": "4bit", **saving}]
+    return next((way for way in ways if taken(way, method, shape, batch, devices) <= room), None)
+
+
+def taken(way: Way, method: Method, shape: Shape, batch: Batch, devices: int) -> float:
+    """Bytes of a device. Weights in fewer bits: the maps' alone, for tables and norms stay as they are."""
+    batch = replace(batch, checkpointing="gradient_checkpointing" in way)
+    if "processes" in way:
+        return shards.memory(method, shape, batch, devices).total
+    total = training.memory(method, shape, batch).total
+    bits = {"8bit": 8, "4bit": 4.5}.get(way.get("load", ""))  # and a scale for each 64 of them
+    return total if bits is None else total - shape.linear * (shape.bytes - bits / 8)
+
+
+def largest(plan: Plan, shape: Shape, batch: Batch) -> Method:
+    """Of the plan's arms the one whose step takes most; a usual LoRA where the cost model knows none."""
+    found = [method for arm in plan.arms for method in _methods(arm)] or [USUAL]
+    return max(found, key=lambda method: training.memory(method, shape, batch).total)
+
+
+def _methods(arm: str) -> Sequence[Method]:
+    from tunescope.methods.text_form import parse
+
+    try:
+        return [methods.of(spec) for spec in parse(arm)]
+    except UserError:  # of zero-shot, demonstrations and searches, which train nothing
+        return ()
+
+
+def here(device: str) -> tuple[float, int, str]:
+    """Bytes that a step may take on a device, how many such devices there are, and what they are called."""
+    import torch
+
+    from tunescope.system import machine
+
+    if not device.startswith("cuda"):
+        return machine.free_memory() * USABLE, 1, "this machine"
+    about = torch.cuda.get_device_properties(0)
+    return about.total_memory * USABLE, torch.cuda.device_count(), about.name
+
+
+def _says_float32(config: Any) -> bool:
+    return str(getattr(config, "dtype", None)).removeprefix("torch.") in ("None", "float32")

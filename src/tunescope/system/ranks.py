@@ -1,0 +1,178 @@
+"""Processes that work on one thing: begun by us or by torchrun, told apart by their rank, joined in a group.
+
+torchrun's words are used: RANK and LOCAL_RANK say which process this is, WORLD_SIZE how many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from tunescope.errors import Note, UserError
+
+
+def rank() -> int:
+    """This process's, 0 of the first and of one that is alone."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def is_begun() -> bool:
+    """Whether this is one of several processes already, by torchrun or by `begun`."""
+    return "WORLD_SIZE" in os.environ
+
+
+def begun_count() -> int:
+    """How many there are of them, 1 where this one is alone."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def count(asked: int) -> int:
+    """How many processes work on it: as asked, where torchrun has not begun another number; 0 takes what there is.
+
+    Raises UserError for another WORLD_SIZE than was asked for.
+    """
+    if not is_begun():
+        if not asked and "ACCELERATE_MIXED_PRECISION" in os.environ:
+            warnings.warn(
+                Note(
+                    "accelerate launch has begun this process alone, whatever --num_processes says; for several, "
+                    "type: tunescope compare --processes N, or torchrun --nproc-per-node N -m tunescope compare"
+                ),
+                stacklevel=2,
+            )
+        return asked or 1
+    begun = begun_count()
+    if asked and asked != begun:
+        raise UserError(
+            f"--processes {asked}: {begun} were begun (WORLD_SIZE={begun}). Leave --processes out, or type: "
+            f"torchrun --nproc-per-node {asked} -m tunescope compare ..."
+        )
+    return begun
+
+
+def met(processes: int) -> None:
+    """Wait until all processes are here. Raises UserError where one has ended instead."""
+    if processes > 1:
+        import torch
+
+        try:
+            torch.distributed.barrier()
+        except RuntimeError as problem:
+            raise UserError("another of the processes has ended; what it says tells why.") from problem
+
+
+@contextmanager
+def joined(processes: int, device: str) -> Iterator[None]:
+    """Within it this process is one of the group; on GPUs each has one of its own."""
+    if processes == 1:
+        yield
+        return
+    if not is_begun():
+        raise UserError(
+            f"{processes} processes are begun from a shell: torchrun --nproc-per-node {processes} SCRIPT, or tunescope "
+            f"compare --processes {processes}."
+        )
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    has_joined = torch.distributed.is_initialized()
+    if not has_joined:
+        torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+    try:
+        yield
+    finally:
+        if not has_joined:
+            torch.distributed.destroy_process_group()
+
+
+def begun(processes: int, words: Sequence[str]) -> int:
+    """`python WORDS` in so many processes of this machine; the exit code of the first that fails, or 0.
+
+    The first one's output is shown, and of the others what one says that fails by itself.
+    """
+    port = _free_port()
+    around = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1"}
+    around |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    with ExitStack() as stack:
+        said: list[IO[str]] = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(processes)]
+        team = [_begin(index, words, around, said[index]) for index in range(processes)]
+        for process in team:
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        try:
+            return _watched(team, said)
+        except KeyboardInterrupt:
+            for process in team:  # which the terminal has told, too
+                process.wait()
+            raise
+
+
+def _begin(index: int, words: Sequence[str], around: Mapping[str, str], said: IO[str]) -> subprocess.Popen[str]:
+    own = {"RANK": str(index), "LOCAL_RANK": str(index)}
+    out, err = (None, None) if index == 0 else (subprocess.DEVNULL, said)
+    command = [sys.executable, *words]
+    return subprocess.Popen(command, env={**os.environ, **around, **own}, text=True, stdout=out, stderr=err)
+
+
+def _watched(team: list[subprocess.Popen[str]], said: list[IO[str]]) -> int:
+    """Wait for all; when one fails the others are ended, for they would wait for it."""
+    while True:
+        codes = [process.poll() for process in team]
+        failed = next((index for index, code in enumerate(codes) if code), None)
+        if failed is not None:
+            return _ended(team, said, failed)
+        if all(code == 0 for code in codes):
+            return 0
+        time.sleep(0.05)
+
+
+def _ended(team: list[subprocess.Popen[str]], said: list[IO[str]], failed: int) -> int:
+    time.sleep(0.5)  # the first may have the same to say
+    first_too = team[0].poll()
+    for process in team:
+        process.send_signal(signal.SIGTERM)
+    for process in team:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+    if failed and not first_too:
+        said[failed].seek(0)
+        sys.stderr.write(said[failed].read())
+    code = team[0].returncode if first_too else team[failed].returncode
+    return code if code > 0 else 128 - code
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[Path]:
+    """The folder itself for the first process; for another one a copy beside it, by links, which is gone afterwards.
+
+    So every process reads and writes what the first one does, and what the first writes stays.
+    """
+    if rank() == 0:
+        yield folder
+        return
+    mine = folder.parent / f".{folder.name}.process-{rank()}"
+    shutil.rmtree(mine, ignore_errors=True)
+    try:
+        if folder.exists():
+            shutil.copytree(folder, mine, copy_function=os.link, ignore=shutil.ignore_patterns("LOCK*"))
+        yield mine
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)

@@ -1,0 +1,27 @@
+"""A process's part of every batch, such that the processes' gradients, averaged, are those of one with all rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Share:
+    """rank: this process's, of `processes`. total: the sum of a number over all of them, the same in each."""
+
+    rank: int = 0
+    processes: int = 1
+    total: Callable[[float], float] = lambda value: value
+
+    def of(self, rows: Sequence[int], labelled: Sequence[int], whole: int) -> tuple[list[int], float]:
+        """This process's rows of some, and what the mean loss over their labelled tokens counts for.
+
+        whole: labelled tokens of the batch. The weight is theirs of these, and so many times as there are processes,
+        for gradients are averaged. Where there are fewer rows than processes one counts for nothing in some.
+        """
+        mine = list(rows[self.rank :: self.processes])
+        if not mine:
+            return list(rows[:1]), 0.0
+        return mine, self.processes * sum(labelled[row] for row in mine) / whole
+
+
+ALONE = Share()

@@ -1,0 +1,168 @@
+"""Options for models that are large for their memory: the same numbers, or a line on what is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+import tiny
+import tinyrun
+import torch
+
+import tunescope as ts
+from tunescope.attachment.guards.checkpointing import checkpointed
+from tunescope.models import smaller
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import planned
+
+FEW = ["--steps", 2, "--batch-size", 4, "--trials", 1, "--seeds", 1, "--beyond", 0, "--arms", "lora:rank=2", "soft"]
+FEW += ["--workers", 1, "--together", 1, "--forgetting", "none"]
+
+
+@pytest.fixture(scope="module")
+def model_and_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, str]]:
+    return tinyrun.write(tmp_path_factory.mktemp("tiny"))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def plan_of(data: dict[str, str], **given: Any) -> Plan:
+    return planned("m", data["train"], {"kind": "classification"}, given)
+
+
+def test_a_comparison_with_checkpointing_has_the_same_numbers(
+    model_and_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = model_and_data
+    for name, more in (("plain", []), ("saving", ["--gradient-checkpointing", "--device-map", "auto"])):
+        words = ["compare", model, data["train"], "--test", data["test"], *FEW, *more, "--out", tmp_path / name]
+        code, _, err = commands.call(monkeypatch, capsys, *words)
+        assert code == 0, err
+    from tunescope.system import run_folder
+
+    one, two = (run_folder.read_results(tmp_path / name)["arms"] for name in ("plain", "saving"))
+    for plain, saving in zip(one, two, strict=True):
+        assert plain["status"] == saving["status"] == "done"
+        for before, after in zip(plain["runs"], saving["runs"], strict=True):
+            assert before["curve"] == after["curve"] and before["stats"] == after["stats"]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "bart"])
+def test_layers_in_eval_mode_are_checkpointed_and_drop_nothing(family: str) -> None:
+    model = tiny.make(family)
+    for module in model.modules():  # a layer that took itself for training would drop half of its states
+        if isinstance(getattr(module, "dropout", None), float):
+            module.dropout = 0.5
+        elif isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    kept: list[int] = []
+    grads = []
+    for within in (False, True):
+        with ts.attach(model, *tiny.away(model, "lora:rank=2+prefix:length=2")) as tuned:
+            tuned.train()
+            kept.append(0)
+            with (
+                torch.autograd.graph.saved_tensors_hooks(lambda value: _counted(kept, value), lambda value: value),
+                checkpointed(model) if within else torch.enable_grad(),
+            ):
+                out = tiny.output(model, {**tiny.batch(model), "use_cache": False} if family != "bert" else {})
+            assert not any(module.training for module in model.modules())
+            out.square().sum().backward()
+            grads.append([value.grad for value in tuned.parameters()])
+    assert kept[1] < 0.6 * kept[0]
+    for before, after in zip(*grads, strict=True):
+        assert torch.equal(before, after)
+
+
+def _counted(kept: list[int], value: torch.Tensor) -> torch.Tensor:
+    kept[-1] += value.numel()
+    return value
+
+
+def test_a_batch_size_of_auto_is_the_usual_one_in_parts(model_and_data: Any) -> None:
+    _, data = model_and_data
+    plan = plan_of(data, batch_size="auto")
+    assert plan.halve_batches and plan.settings.batch_size == 16
+    assert not plan_of(data, batch_size=16).halve_batches
+
+
+def test_where_memory_ends_a_run_goes_on_and_says_so(
+    model_and_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tunescope.tasks.kinds.classification import Classification
+
+    model, data = model_and_data
+    words = ["compare", model, data["train"], *FEW[:2], *FEW[4:], "--batch-size", "auto", "--out", tmp_path / "run"]
+    loss = Classification.loss
+
+    def limited(self: Any, model: Any, rows: Any, tokenizer: Any) -> Any:
+        if len(rows) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return loss(self, model, rows, tokenizer)
+
+    monkeypatch.setattr(Classification, "loss", limited)
+    code, out, err = commands.call(monkeypatch, capsys, *words)
+    assert code == 0 and "lora:rank=2: a batch of 16 rows goes through in 2 parts from here on" in err
+    assert " done " in out
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--load", "2bit"], "--load"),
+        (["--load", "4bit", "--device-map", "auto"], "give one"),
+        (["--processes", 2, "--device-map", "auto"], "--parallel fsdp shards"),
+        (["--processes", 2, "--load", "4bit"], "Type: --parallel ddp"),
+        (["--processes", 2, "--batch-size", "auto"], "--batch-size 16 --accumulate 4"),
+        (["--parallel", "tp"], "--parallel"),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    words: list[Any],
+    line: str,
+    model_and_data: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, data = model_and_data
+    code, _, err = commands.call(monkeypatch, capsys, "compare", model, data["train"], *words)
+    assert code == 2 and line in err
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smaller, "find_spec", lambda name: None if name in ("bitsandbytes", "torchao") else name)
+    with pytest.raises(ts.UserError, match=r"--load 4bit needs a library .* Type: pip install bitsandbytes"):
+        smaller.loading("4bit", "", "cpu")
+    monkeypatch.setattr(smaller, "find_spec", lambda name: None)
+    with pytest.raises(ts.UserError, match=r"--device-map needs accelerate"):
+        smaller.loading("", "auto", "cpu")
+
+
+def test_a_model_of_which_a_part_is_elsewhere_is_refused() -> None:
+    class Spread:
+        def __init__(self, **places: object) -> None:
+            self.hf_device_map = places
+
+    smaller.check_here(Spread(a=0, b=1))
+    smaller.check_here(Spread(a="cpu"))
+    for places in ({"a": 0, "b": "cpu"}, {"a": "cpu", "b": "disk"}):
+        with pytest.raises(ts.UserError, match="--device-map auto has put a part"):
+            smaller.check_here(Spread(**places))
+
+
+@pytest.mark.filterwarnings("ignore")  # of the libraries
+@pytest.mark.parametrize("library", ["bitsandbytes", "torchao"])
+def test_weights_in_eight_bits_are_compared(
+    library: str,
+    model_and_data: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip(library)
+    model, data = model_and_data
+    find = smaller.find_spec
+    others = {"bitsandbytes", "torchao"} - {library}
+    monkeypatch.setattr(smaller, "find_spec", lambda name: None if name in others else find(name))
+    words = ["compare", model, data["train"], *FEW, "--load", "8bit", "--out", tmp_path / "run"]
+    code, out, err = commands.call(monkeypatch, capsys, *words)
+    assert code == 0 and " done " in out, err
