@@ -59,7 +59,7 @@ def test_a_worker_that_finds_another_file_than_its_parent_stops_the_run(material
     change, told = CHANGES[name]
     bench = open_bench(question(material))
     with workers.runner(bench, tmp_path / "run", 2, lambda *_: None, lambda *_: None) as runner:
-        given = runner.crew.given  # what every worker begins with
+        given = runner.near().given  # what every worker begins with
     workers._start(*given)
     change(material)
     with pytest.raises(UserError, match=f"{told} [0-9a-f]{{12}} and has [0-9a-f]{{12}}. What was done"):
@@ -68,7 +68,7 @@ def test_a_worker_that_finds_another_file_than_its_parent_stops_the_run(material
 
 def test_both_hashes_are_named_and_are_those_of_the_files(material):
     bench = open_bench(question(material))
-    given = workers.Runner(bench, Path(), 2, lambda *_: None, lambda *_: None).crew.given
+    given = workers.Runner(bench, Path(), 2, lambda *_: None, lambda *_: None).near().given
     hashes = [hashlib.sha256(Path(material[1]["train"]).read_bytes()).hexdigest()]
     other_rows(material)
     hashes.append(hashlib.sha256(Path(material[1]["train"]).read_bytes()).hexdigest())

@@ -36,6 +36,7 @@ def _listing(verb: Callable[..., Any], heading: str, lines: Sequence[str], name:
 
 for plain in (
     *(comparisons.demo, comparisons.compare, comparisons.check, comparisons.resume, comparisons.report),
+    *(comparisons.status, comparisons.watch, comparisons.work),
     studies.reproduce,
     *(artifacts.push, artifacts.pull),
     *(listings.data, listings.arms, listings.doctor),

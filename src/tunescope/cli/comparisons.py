@@ -1,10 +1,13 @@
 """The verbs of a comparison: demo, compare, check, resume, report."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
 from tunescope.errors import UserError
+from tunescope.system.executor import HERE
 from tunescope.system.forkserver import begin
 from tunescope.system.say import say
 
@@ -33,6 +36,7 @@ def compare(
     pilot: bool = False,
     out: str | None = None,
     workers: int = 0,
+    executor: str = HERE,
 ) -> None:
     """Compare ways of adapting MODEL to DATA at one budget: a table, a verdict, a page, the best artifact.
 
@@ -42,8 +46,11 @@ def compare(
         pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
+        executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
-    begin(model, workers, PRELOAD)
+    is_here = _is_here(executor)
+    if is_here:
+        begin(model, workers, PRELOAD)
     from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
     from tunescope.trial import identity
@@ -51,8 +58,10 @@ def compare(
     asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    found = comparison.ask(asked, folder, workers=workers or _workers(model))
-    print_run(found.folder, found.results)
+    at_once = workers or (_workers(model) if is_here else 0)
+    with submitted_told():
+        found = comparison.ask(asked, folder, workers=at_once, executor=executor)
+        print_run(found.folder, found.results)
 
 
 def check(
@@ -79,23 +88,30 @@ def check(
             say(line)
 
 
-def resume(run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0) -> None:
+def resume(
+    run: str, /, *, max_seeds: int | None = None, minutes: float | None = None, workers: int = 0, executor: str = ""
+) -> None:
     """Go on with the comparison in the folder RUN.
 
     Args:
         max_seeds: while there is no verdict, add seeds to the two arms that decide, up to so many.
         minutes: add no seeds that would not be done so long after now.
         workers: processes, each with one thread (0: as cores and memory allow).
+        executor: where these are (default: where they were).
     """
-    from tunescope.system import run_folder
+    from tunescope.system import job_folder, run_folder
 
     config = run_folder.read_config(Path(run))
-    begin(str(config.get("model")), workers, PRELOAD)
+    executor = executor or job_folder.executor_of(Path(run)) or HERE
+    is_here = _is_here(executor)
+    if is_here:
+        begin(str(config.get("model")), workers, PRELOAD)
     from tunescope.comparison import comparison
 
-    at_once = workers or _workers(str(config.get("model")))
-    found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once)
-    print_run(found.folder, found.results)
+    at_once = workers or (_workers(str(config.get("model"))) if is_here else 0)
+    with submitted_told():
+        found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once, executor=executor)
+        print_run(found.folder, found.results)
 
 
 def report(run: str, /) -> None:
@@ -116,6 +132,66 @@ def report(run: str, /) -> None:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         damaged = f"{Path(run) / 'results.json'} does not hold what a comparison writes"
         raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
+
+
+def work(run: str, /, *, job: str, token: str = "") -> None:
+    """Do one job of a comparison on another machine: what `compare --executor slurm` hands to each.
+
+    Args:
+        run: the run's folder, on a disk that the machines share.
+        job: its id.
+        token: what the folder is known by.
+    """
+    from tunescope.comparison import work as worker
+
+    place = Path(run)
+    try:
+        worker.begin(place, token)
+    except UserError as problem:
+        worker.refused(place, job, problem)
+        raise
+    say(f"job {job}: {worker.do(job)}")
+
+
+def status(run: str, /) -> None:
+    """Say where the comparison in RUN is: every arm's runs, its best score on dev, the time that is left."""
+    from tunescope.comparison import status as found
+
+    for line in found.lines(Path(run)):
+        say(line)
+
+
+def watch(run: str, /, *, every: float = 5.0) -> None:
+    """Say the same again and again, until the comparison in RUN ends or nobody works on it.
+
+    Args:
+        every: seconds.
+    """
+    import time
+
+    from tunescope.comparison import status as found
+
+    while True:
+        told = list(found.lines(Path(run)))
+        say("\n".join([*told, ""]))
+        if found.is_over(Path(run)):
+            return
+        time.sleep(max(0.1, every))
+
+
+@contextmanager
+def submitted_told() -> Iterator[None]:
+    """That jobs are with a queue is no error: what to type next is told."""
+    from tunescope.comparison.far_jobs import Submitted
+
+    try:
+        yield
+    except Submitted as told:
+        say(str(told))
+
+
+def _is_here(executor: str) -> bool:
+    return executor.partition(":")[0].strip() == HERE
 
 
 def _workers(model: str) -> int:

@@ -9,18 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import inside_attention, other_text
+from tunescope.comparison import far_jobs, inside_attention, other_text
+from tunescope.comparison.board import Board
 from tunescope.comparison.looks import Clock, looked
 from tunescope.comparison.pilot import piloted
+from tunescope.comparison.place import Place
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, run_folder, sealed_json
+from tunescope.system import files, job_folder, machine, run_folder, sealed_json
+from tunescope.system.executor import HERE
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.tasks.make import USUAL, task_json
+from tunescope.trial import executor_name
 from tunescope.trial.as_read import as_read, check_folder
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
@@ -67,6 +71,7 @@ def compare(
     tokenizer: Any = None,
     out: str | Path | None = None,
     workers: int = 1,
+    executor: str = HERE,
     quiet: bool = False,
     pilot: bool = False,
     **fields: Any,
@@ -81,6 +86,8 @@ def compare(
         tokenizer: of a loaded model.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
+        executor: where they are: local, or ray or slurm with fields as in "ray:address=auto"; of these 0 workers are as
+            many as there is room for. A queue, as Slurm's, is not waited for: `Submitted` says how to go on.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
         quiet: nothing is printed.
         fields: instead of a plan, fields of `Plan` and `Settings`, or options of the command line: arms=["lora"],
@@ -93,14 +100,16 @@ def compare(
     named = isinstance(model, str | Path)
     question = _question(str(model) if named else _name(model), data, plan, task, fields)
     question = piloted(question) if pilot else question
-    if not named and workers != 1:
-        raise UserError(f"compare(workers={workers}) needs the model by name or folder: each process loads its own.")
+    if not named and (workers != 1 or executor != HERE):
+        typed = f"workers={workers}" if workers != 1 else f"executor={executor!r}"
+        raise UserError(f"compare({typed}) needs the model by name or folder: each process loads its own.")
     folder = Path(out) if out is not None else default_folder(check(question))
     given = None if task is None or isinstance(task, str) else task
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
     opened = partial(open_bench, question, None if named else model, tokenizer, given)
-    return run(question, folder, opened, by_name=named and "kind" in question.task, workers=workers, quiet=quiet)
+    by_name = named and "kind" in question.task
+    return run(question, folder, opened, by_name=by_name, workers=workers, executor=executor, quiet=quiet)
 
 
 def _question(
@@ -118,9 +127,10 @@ def _question(
     return replace(plan, model=model, data=data_paths(data), task=told, forgetting=other)
 
 
-def ask(question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False) -> Comparison:
+def ask(question: Plan, folder: Path, *, workers: int = 1, executor: str = HERE, quiet: bool = False) -> Comparison:
     """`run` with all that it needs named by the plan."""
-    return run(question, folder, partial(open_bench, question), by_name=True, workers=workers, quiet=quiet)
+    opened = partial(open_bench, question)
+    return run(question, folder, opened, by_name=True, workers=workers, executor=executor, quiet=quiet)
 
 
 def resume(
@@ -129,12 +139,13 @@ def resume(
     max_seeds: int | None = None,
     minutes: float | None = None,
     workers: int = 1,
+    executor: str = "",
     quiet: bool = False,
 ) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
     folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
-    workers: processes. quiet: nothing is printed.
+    workers: processes. executor: as of `compare`; "" is the one of the last time. quiet: nothing is printed.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -148,7 +159,8 @@ def resume(
         )
     question = from_json(config, folder / "config.json")
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
-    return ask(question, folder, workers=workers, quiet=quiet)
+    before = executor or job_folder.executor_of(folder) or HERE
+    return ask(question, folder, workers=workers, executor=before, quiet=quiet)
 
 
 class Stopped(KeyboardInterrupt):
@@ -162,13 +174,16 @@ def run(
     *,
     by_name: bool,
     workers: int = 1,
+    executor: str = HERE,
     quiet: bool = False,
 ) -> Comparison:
-    """Everything between the question and the page, in a folder that this process holds alone."""
+    """Everything between the question and the page, in a folder that this process holds alone.
+
+    Raises Submitted where the executor has a queue that is not waited for.
+    """
     check(question)
-    clock = Clock(time.monotonic(), workers)
-    if workers < 1:
-        raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
+    place = _place(question, folder, executor, workers, by_name, quiet)
+    clock = Clock(time.monotonic(), max(1, workers))
     with files.disk_errors_named(folder), locked(folder, say=_warn), machine.threads(question.threads):
         config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
         run_folder.check_config(folder, config, UNASKED)
@@ -178,16 +193,35 @@ def run(
         check_folder(bench, folder, read := as_read(bench))
         run_folder.write_config(folder, config | {"read": read}, UNASKED)
         try:
-            standings = tried(bench, entries, folder, workers, quiet)
+            if place.executor.waits:
+                far_jobs.begin_anew(folder)
+            standings = tried(bench, entries, place)
             best = best_on_dev(standings)
-            results = looked(bench, entries, best, partial(more, folder=folder, workers=workers, quiet=quiet), clock)
+            results = looked(bench, entries, best, partial(more, place=place), clock)
         except KeyboardInterrupt:
             raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
         results["inside"] = inside_attention.pictures(bench, standings, folder)
         if best and not keep_best(folder, best):
             results["best"]["path"] = None
         finish(folder, results)
+        far_jobs.begin_anew(folder)
+        place.board.write("finished")
     return Comparison(folder, run_folder.read_results(folder))
+
+
+def _place(question: Plan, folder: Path, executor: str, workers: int, by_name: bool, quiet: bool) -> Place:
+    """Where the jobs run. Raises UserError for what does not go there."""
+    found = executor_name.parse(executor)
+    if workers < (0 if found.is_remote else 1):
+        raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
+    if found.is_remote and not by_name:
+        raise UserError(f"--executor {executor} needs the model and the task by name: each process loads its own.")
+    if found.is_remote and question.together != 1:
+        raise UserError(
+            f"--together {question.together} shares passes in a process of this machine, and --executor {executor} "
+            "hands out one run at a time; leave one of them out."
+        )
+    return Place(folder, workers, found, Board(folder, executor, workers), quiet)
 
 
 def finish(folder: Path, results: dict[str, Any]) -> None:
