@@ -2,7 +2,7 @@
 
 RUN/config.json   the question, enough to go on from
 RUN/arms/ID/      result.json, the artifact, and test.json once the arm was chosen
-RUN/arms/ID.tmp-PID-*/ half done; a later process goes on from its state
+RUN/arms/ID.tmp-*-PID/ half done; a later process goes on from its state
 RUN/results.json, RUN/report.html, RUN/best/
 
 What is read back holds its digest (`sealed_json`). A folder of version 1 was begun before there were any.
@@ -75,7 +75,7 @@ def working(run: Path, name: str) -> Path:
     Only the holder of the run's lock and its workers call this, and of workers on other machines who has the job's
     lease, so nobody else is writing in there. Who only seemed to be gone finds the folder away, and fails.
     """
-    mine = folder(run, f"{name}.tmp-{os.getpid()}-{_mark(os.getpid())}")
+    mine = folder(run, f"{name}.tmp-{_mark(os.getpid())}-{os.getpid()}")
     files.make_folder(mine.parent)
     for left in sorted(mine.parent.glob(f"{name}.tmp-*")):
         if (left / "state.json").exists() and not mine.exists():

@@ -37,6 +37,7 @@ class Slurm(Executor):
     def begin(self, work: Work, slots: int, needs: Needs) -> None:
         imported()
         self.work, self.slots, self.needs = work, slots, needs
+        self.handed: list[Any] = []  # what submitit gave for what it was handed
 
     def with_needs(self, needs: Needs) -> Needs:
         typed = {"cpus": self.cpus, "gpus": self.gpus, "memory": self.memory}
@@ -56,8 +57,11 @@ class Slurm(Executor):
             raise UserError(
                 f"--executor slurm: the jobs were not taken ({' '.join(str(problem).split())})."
             ) from problem
+        self.handed += made
         for job, handle in zip(jobs, made, strict=True):
-            files.put_json(JobFolder(self.work.folder, job).queue_note, {"cluster": self.cluster, "job": handle.job_id})
+            folder = JobFolder(self.work.folder, job)
+            files.make_folder(folder.path)
+            files.put_json(folder.queue_note, {"cluster": self.cluster, "job": handle.job_id})
         if self.cluster == "debug":
             for handle in made:
                 handle.results()
