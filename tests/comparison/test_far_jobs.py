@@ -73,7 +73,9 @@ def test_a_worker_killed_at_any_phase_costs_time_alone(asked, want, queue, tmp_p
     at_work = queue(phase, kills=1)
     found, goes = gone_on(asked, tmp_path / "run")
     assert len(at_work.killed) == 1 and numbers(found.results) == want
-    assert goes == (1 if phase in ("keeps", "tells", "ends") else 2)  # the result is there, or the job is handed in again
+    assert goes == (
+        1 if phase in ("keeps", "tells", "ends") else 2
+    )  # the result is there, or the job is handed in again
 
 
 def test_three_deaths_make_a_failed_arm_and_the_next_go_tries_it_again(asked, want, queue, tmp_path):

@@ -191,7 +191,12 @@ def submitted_told() -> Iterator[None]:
 
 
 def _is_here(executor: str) -> bool:
-    return executor.partition(":")[0].strip() == HERE
+    """Whether it is processes of this machine."""
+    if executor == HERE:
+        return True
+    from tunescope.trial.executor_name import parse
+
+    return not parse(executor).is_remote
 
 
 def _workers(model: str) -> int:

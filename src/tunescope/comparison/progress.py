@@ -1,14 +1,18 @@
 """How a run is shown while it runs: a live table on a terminal, plain lines elsewhere."""
 
+from __future__ import annotations
+
 import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from tunescope.system.say import say, shown, visible
-from tunescope.trial.train.loop import Progress
+
+if TYPE_CHECKING:  # which is of training, and loads torch
+    from tunescope.trial.train.loop import Progress
 
 WHOLE_EVERY = 30.0  # seconds between lines on the whole run
 

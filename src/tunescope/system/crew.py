@@ -154,8 +154,9 @@ def crew(workers: int, context: BaseContext, start: Callable[..., None], given: 
 
 
 def tell(event: Any) -> None:
-    """In a worker: say something that `on_event` hears in the parent."""
-    _events.put(event)
+    """In a worker: say something that `on_event` hears in the parent; in any other process nobody hears it."""
+    if _events is not None:
+        _events.put(event)
 
 
 def place() -> int:
