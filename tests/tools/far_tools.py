@@ -45,10 +45,10 @@ work.do(words[words.index("--job") + 1])
 """
 
 
-def question(material, *arms, **changes):
+def question(material, *arms, steps=6, **changes):
     model, data = material
     fields = {"task": {"kind": "classification"}, "arms": arms, "budgets": (256,), "seeds": (0,), "trials": 2}
-    settings = Settings(steps=6, batch_size=8, eval_every=2)
+    settings = Settings(steps=steps, batch_size=8, eval_every=max(1, steps // 3))
     return plan.check(plan.Plan(model=model, data=data, beyond=0, settings=settings, **(fields | changes)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.cli import artifacts, comparisons, listings, studies
+from tunescope.cli import artifacts, comparisons, listings, runs, studies
 from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -36,7 +36,7 @@ def _listing(verb: Callable[..., Any], heading: str, lines: Sequence[str], name:
 
 for plain in (
     *(comparisons.demo, comparisons.compare, comparisons.check, comparisons.resume, comparisons.report),
-    *(comparisons.status, comparisons.watch, comparisons.work),
+    *(runs.status, runs.watch, runs.work),
     studies.reproduce,
     *(artifacts.push, artifacts.pull),
     *(listings.data, listings.arms, listings.doctor),

@@ -58,7 +58,7 @@ def compare(
     asked = question(model, data, options, task)
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    at_once = workers or (_workers(model) if is_here else 0)
+    at_once = workers or (_workers(model, asked.device) if is_here else 0)
     with submitted_told():
         found = comparison.ask(asked, folder, workers=at_once, executor=executor)
         print_run(found.folder, found.results)
@@ -108,7 +108,7 @@ def resume(
         begin(str(config.get("model")), workers, PRELOAD)
     from tunescope.comparison import comparison
 
-    at_once = workers or (_workers(str(config.get("model"))) if is_here else 0)
+    at_once = workers or (_workers(str(config.get("model")), str(config.get("device"))) if is_here else 0)
     with submitted_told():
         found = comparison.resume(run, max_seeds=max_seeds, minutes=minutes, workers=at_once, executor=executor)
         print_run(found.folder, found.results)
@@ -134,51 +134,6 @@ def report(run: str, /) -> None:
         raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
 
 
-def work(run: str, /, *, job: str, token: str = "") -> None:
-    """Do one job of a comparison on another machine: what `compare --executor slurm` hands to each.
-
-    Args:
-        run: the run's folder, on a disk that the machines share.
-        job: its id.
-        token: what the folder is known by.
-    """
-    from tunescope.comparison import work as worker
-
-    place = Path(run)
-    try:
-        worker.begin(place, token)
-    except UserError as problem:
-        worker.refused(place, job, problem)
-        raise
-    say(f"job {job}: {worker.do(job)}")
-
-
-def status(run: str, /) -> None:
-    """Say where the comparison in RUN is: every arm's runs, its best score on dev, the time that is left."""
-    from tunescope.comparison import status as found
-
-    for line in found.lines(Path(run)):
-        say(line)
-
-
-def watch(run: str, /, *, every: float = 5.0) -> None:
-    """Say the same again and again, until the comparison in RUN ends or nobody works on it.
-
-    Args:
-        every: seconds.
-    """
-    import time
-
-    from tunescope.comparison import status as found
-
-    while True:
-        told = list(found.lines(Path(run)))
-        say("\n".join([*told, ""]))
-        if found.is_over(Path(run)):
-            return
-        time.sleep(max(0.1, every))
-
-
 @contextmanager
 def submitted_told() -> Iterator[None]:
     """That jobs are with a queue is no error: what to type next is told."""
@@ -199,7 +154,7 @@ def _is_here(executor: str) -> bool:
     return not parse(executor).is_remote
 
 
-def _workers(model: str) -> int:
+def _workers(model: str, device: str) -> int:
     from tunescope.system import machine
 
-    return machine.default_workers(model)
+    return machine.default_workers(model, device)

@@ -22,6 +22,9 @@ def lines(run: Path) -> Iterator[str]:
     """
     told = _read(run)
     rows = [Row(**row) for row in told["arms"]]
+    if lock.holder(run) is None:  # what it was at when it went away goes on later
+        for row in rows:
+            row.now = {}
     for name, (arm, what) in told["jobs"].items():
         _catch_up(run, next(row for row in rows if row.arm == arm), name, what)
     width = max((len(row.arm) for row in rows), default=0)
@@ -29,7 +32,7 @@ def lines(run: Path) -> Iterator[str]:
         yield f"{row.arm:{width}}  {_row(row)}"
         yield from (f"{'':{width}}  {_running(one)}" for one in row.now.values())
     yield whole(rows, told["slots"])
-    yield _who(run, told, rows)
+    yield _who(run, told)
 
 
 def is_over(run: Path) -> bool:
@@ -43,7 +46,7 @@ def _read(run: Path) -> dict[str, Any]:
         return dict(json.loads((run / FILE).read_text()))
     except FileNotFoundError:
         raise UserError(
-            f"{run} has not begun its first run, or is of an older version; see: tunescope report {run}"
+            f"{run} has not begun its first run, or is of an older version; type: tunescope resume {run}"
         ) from None
     except (OSError, ValueError) as problem:
         raise UserError(f"{run / FILE} cannot be read ({problem}).") from None
@@ -78,12 +81,12 @@ def _running(one: dict[str, Any]) -> str:
     return f"{one['run']}{where}: step {one['step']}/{one['steps']}, {duration(one['seconds_left'])} left"
 
 
-def _who(run: Path, told: dict[str, Any], rows: list[Row]) -> str:
+def _who(run: Path, told: dict[str, Any]) -> str:
     if told["state"] == "finished":
         return f"finished; to see what came of it, type: tunescope report {run}"
     holder = lock.holder(run)
     if holder is not None:
         return f"led by process {holder['pid']} on {holder['host']}, executor {told['executor']}"
-    if any(row.now or row.status == "queued" for row in rows):
+    if any(run.glob("jobs/*/lease.json")) or any(run.glob("jobs/*/queued.json")):
         return f"with the queue of {told['executor']}; when it is through, type: tunescope resume {run}"
     return f"nobody works on it; to go on, type: tunescope resume {run}"
