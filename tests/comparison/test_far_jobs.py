@@ -107,6 +107,21 @@ def test_a_result_that_was_changed_is_made_again(asked, want, queue, tmp_path):
     assert numbers(gone_on(asked, tmp_path / "run")[0].results) == want
 
 
+def test_the_word_of_a_worker_whose_result_is_damaged_is_not_taken(asked, want, queue, tmp_path, monkeypatch):
+    at_work, damaged = queue(), []
+
+    def damages(command):
+        at_work(command)
+        if not damaged:
+            damaged.append(run_folder.folder(tmp_path / "run", command[command.index("--job") + 1]) / "result.json")
+            damaged[0].write_text(damaged[0].read_text().replace('"status": "done"', '"status": "gone"'))
+        return 0
+
+    monkeypatch.setattr(slurm, "called", damages)
+    found, goes = gone_on(asked, tmp_path / "run")
+    assert goes == 2 and numbers(found.results) == want
+
+
 def test_a_queue_is_not_waited_for_and_resume_goes_on(asked, want, queue, tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     monkeypatch.setattr(slurm, "called", lambda command: 0)  # the cluster has taken it, and has not begun it
