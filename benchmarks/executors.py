@@ -51,7 +51,7 @@ def run(scale: Scale) -> Result:
 
 
 def _tiny() -> Iterator[tuple[str, dict[str, Any]]]:
-    yield "local", {"workers": 2}
+    yield "local", {"workers": 1}
 
 
 def _full() -> Iterator[tuple[str, dict[str, Any]]]:

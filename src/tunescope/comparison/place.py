@@ -39,6 +39,7 @@ def at_work(
 
     def told(todo: Job, progress: Progress) -> None:
         shown.progress(todo.arm.arm.name, named(todo), progress)
+        board.slots = max(1, slots.workers)
         board.progress(todo.id, todo.arm.arm.name, named(todo), asdict(progress))
         shown.whole(board.whole())
 

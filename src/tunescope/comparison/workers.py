@@ -78,7 +78,7 @@ class Runner:
         plan, executor = self.bench.plan, self.executor
         needs = executor.with_needs(Needs(plan.threads, float(plan.device.startswith("cuda"))))
         executor.begin(self._far(needs) if executor.is_remote else self.near(), self.workers, needs)
-        self.is_begun = True
+        self.workers, self.is_begun = executor.capacity(), True
 
     def near(self) -> Work:
         """The work of this machine's processes, which are handed the jobs themselves."""

@@ -51,7 +51,7 @@ class Slurm(Executor):
         submitit = imported()
         try:
             queue = submitit.AutoExecutor(folder=self.work.folder / "slurm", cluster=self.cluster)
-            queue.update_parameters(**self._parameters())
+            queue.update_parameters(**self._asked_for())
             made = queue.map_array(called, [self.work.command(job) for job in jobs])
         except (RuntimeError, OSError, submitit.core.utils.FailedJobError) as problem:
             raise UserError(
@@ -85,7 +85,7 @@ class Slurm(Executor):
         state = str(imported().SlurmJob(self.work.folder / "slurm", job).state)
         return state.partition(" ")[0] in WAITING
 
-    def _parameters(self) -> dict[str, Any]:
+    def _asked_for(self) -> dict[str, Any]:
         asked: dict[str, Any] = {"timeout_min": self.minutes, "cpus_per_task": self.needs.cpus}
         asked |= {"gpus_per_node": -(-self.needs.gpus // 1)} if self.needs.gpus else {}
         asked |= {"mem_gb": self.needs.memory} if self.needs.memory else {}
