@@ -173,6 +173,28 @@ def _off(ratio: float, within: float) -> str:
     return f"{ratio:.2f}" + ("" if abs(ratio - 1) <= within else " (missed)")
 
 
+def executors() -> str:
+    """One comparison on every executor, from the benchmark's result file."""
+    page = json.loads((ROOT / "benchmarks" / "results" / "executors.json").read_text("utf-8"))
+    rows = []
+    for row in page["settings"]["rows"]:
+        kills = f"{row['kills']} {row['killed']}{'s' * (row['kills'] > 1)}" if row["kills"] else "–"
+        slots = row["workers"] or "–"
+        equal = {True: "yes", False: "no", None: "the measure"}[row.get("equal")]
+        cells = [
+            f"`{row['executor']}`",
+            row["nodes"],
+            slots,
+            row["jobs"],
+            row["goes"],
+            kills,
+            equal,
+            f"{row['seconds']} s",
+        ]
+        rows.append([str(cell) for cell in cells])
+    return _table(["executor", "nodes", "workers", "runs", "times typed", "killed", "equal numbers", "wall"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "artifacts": artifacts,
     "memory": memory,
@@ -183,6 +205,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "decoding": decoding,
     "prefill": prefill,
     "checked": checked,
+    "executors": executors,
 }
 
 

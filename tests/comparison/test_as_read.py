@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import tinyrun
+import torch
 
 from tunescope.comparison import comparison, workers
 from tunescope.data import read
 from tunescope.errors import UserError
+from tunescope.system import machine
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan, check
 from tunescope.trial.train.settings import Settings
@@ -59,7 +61,7 @@ def test_a_worker_that_finds_another_file_than_its_parent_stops_the_run(material
     change, told = CHANGES[name]
     bench = open_bench(question(material))
     with workers.runner(bench, tmp_path / "run", 2, lambda *_: None, lambda *_: None) as runner:
-        given = runner.crew.given  # what every worker begins with
+        given = runner.near().given  # what every worker begins with
     workers._start(*given)
     change(material)
     with pytest.raises(UserError, match=f"{told} [0-9a-f]{{12}} and has [0-9a-f]{{12}}. What was done"):
@@ -68,12 +70,20 @@ def test_a_worker_that_finds_another_file_than_its_parent_stops_the_run(material
 
 def test_both_hashes_are_named_and_are_those_of_the_files(material):
     bench = open_bench(question(material))
-    given = workers.Runner(bench, Path(), 2, lambda *_: None, lambda *_: None).crew.given
+    given = workers.Runner(bench, Path(), 2, lambda *_: None, lambda *_: None).near().given
     hashes = [hashlib.sha256(Path(material[1]["train"]).read_bytes()).hexdigest()]
     other_rows(material)
     hashes.append(hashlib.sha256(Path(material[1]["train"]).read_bytes()).hexdigest())
     with pytest.raises(UserError, match=f"{hashes[0][:12]} and has {hashes[1][:12]}"):
         workers._start(*given)
+
+
+@pytest.mark.parametrize(("device", "gpus", "devices"), [("cuda", 3, ["cuda:0", "cuda:1", "cuda:2", "cuda:0"])])
+def test_of_several_gpus_every_worker_has_one_in_turn(monkeypatch, device, gpus, devices):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert [workers.own_device(device, place) for place in range(4)] == devices
+    assert workers.own_device("cuda:1", 0) == "cuda:1" and workers.own_device("cpu", 2) == "cpu"
+    assert machine.default_workers("model", device) == gpus
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(material, monkeypatch):

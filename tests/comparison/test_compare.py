@@ -484,7 +484,7 @@ def test_two_workers_give_the_numbers_of_one(done, material, tmp_path):
 
 def half_done(folder):
     """(job, process) of every run that a living process has half done in the folder, which is named after both."""
-    found = [tuple(path.name.split(".tmp-")) for path in folder.glob("arms/*.tmp-*")]
+    found = [(path.name.partition(".")[0], path.name.rpartition("-")[2]) for path in folder.glob("arms/*.tmp-*")]
     return [(name, pid) for name, pid in found if lives(pid)]
 
 

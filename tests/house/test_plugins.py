@@ -52,6 +52,43 @@ CASES = {
             and [arm["status"] for arm in results(out)["arms"]] == ["done", "done"]
         ),
     ),
+    "system/executors": Case(
+        "inline",
+        '''"""Jobs in this process, one by one."""
+from dataclasses import dataclass
+from tunescope.system.executor import Event, Executor
+
+@dataclass
+class Inline(Executor):
+    """Jobs in this process, one by one."""
+
+    is_remote = False
+
+    def begin(self, work, slots, needs):
+        self.work, self.left = work, []
+        work.start(*work.given)
+
+    def capacity(self):
+        return 1
+
+    def submit(self, jobs):
+        self.left += jobs
+
+    def poll(self):
+        while self.left:
+            job = self.left.pop(0)
+            yield Event(job, "started")
+            yield Event(job, "ended", self.work.do(self.work.payload(job)))
+
+    def close(self):
+        pass
+''',
+        f"compare MODEL ROWS --arms lora:rank=2 {BRIEF.replace('1', '2')} --executor inline --out OUT",
+        written=lambda out: (
+            [arm["status"] for arm in results(out)["arms"]] == ["done"]
+            and json.loads((out / "status.json").read_text())["executor"] == "inline"
+        ),
+    ),
     "methods/contexts": Case(
         "repeated",
         '''"""One trained embedding, several times over."""

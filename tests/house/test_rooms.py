@@ -40,6 +40,7 @@ TABLE = {  # from the ground up: a row names rows above it alone, so no import c
     ),
 }
 PLUGINS = {  # folder -> what every file there has
+    "system.executors": ("a class",),
     "methods.contexts": ("a class",),
     "methods.deltas": ("a class",),
     "models.families": ("FAMILY",),

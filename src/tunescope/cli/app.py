@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.cli import artifacts, comparisons, listings, studies
+from tunescope.cli import artifacts, comparisons, listings, runs, studies
 from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -38,8 +38,8 @@ def _listing(verb: Callable[..., Any], heading: str, lines: Sequence[str], name:
 app.command(comparisons.demo)
 _listing(comparisons.compare, "Loggers", plugins.lines(LOGGERS))
 for plain in (
-    *(comparisons.check, comparisons.resume),
-    *(comparisons.report, comparisons.index),
+    *(comparisons.check, comparisons.resume, comparisons.report, comparisons.index),
+    *(runs.status, runs.watch, runs.work),
     studies.reproduce,
     *(artifacts.push, artifacts.pull),
     *(listings.data, listings.arms, listings.doctor),

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from tunescope.cli import side_by_side
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import print_run
-from tunescope.cli.side_by_side import begun, told
 from tunescope.errors import UserError
+from tunescope.system.executor import HERE
 from tunescope.system.say import say
 
 
@@ -35,6 +36,7 @@ def compare(
     report_to: Annotated[tuple[str, ...], Many] = (),
     out: str | None = None,
     workers: int = 0,
+    executor: str = HERE,
 ) -> None:
     """Compare ways of adapting MODEL to DATA at one budget: a table, a verdict, a page, the best artifact.
 
@@ -45,17 +47,20 @@ def compare(
         report_to: loggers that are told of every run and of the verdict, such as tensorboard (default: none).
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
+        executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
     asked = question(model, data, options, task)
-    at_once = begun(asked.processes, workers, model)
+    side_by_side.begun(model, asked.processes, workers, executor)
     from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
     from tunescope.trial import identity
 
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    found = comparison.ask(asked, folder, workers=at_once or _workers(model), report_to=report_to)
-    told(found)
+    at_once = side_by_side.at_once(model, asked.device, asked.processes, workers, executor)
+    with side_by_side.submitted_told():
+        found = comparison.ask(asked, folder, workers=at_once, executor=executor, report_to=report_to)
+        side_by_side.show(found)
 
 
 def check(
@@ -95,6 +100,7 @@ def resume(
     processes: int | None = None,
     report_to: Annotated[tuple[str, ...], Many] = (),
     workers: int = 0,
+    executor: str = "",
 ) -> None:
     """Go on with the comparison in the folder RUN.
 
@@ -104,24 +110,28 @@ def resume(
         processes: that share the model (default: as many as the run had).
         report_to: loggers, which are told of what was finished before too (default: none).
         workers: processes, each with one thread (0: as cores and memory allow).
+        executor: where these are (default: where they were).
     """
-    from tunescope.system import run_folder
+    from tunescope.system import job_folder, run_folder
 
     config = run_folder.read_config(Path(run))
     known, model = config.get("processes"), str(config.get("model"))
     several = processes if processes is not None else known if isinstance(known, int) else 0
-    at_once = begun(several, workers, model)
+    executor = executor or job_folder.executor_of(Path(run)) or HERE
+    side_by_side.begun(model, several, workers, executor)
     from tunescope.comparison import comparison
 
-    found = comparison.resume(
-        run,
-        max_seeds=max_seeds,
-        minutes=minutes,
-        processes=several,
-        workers=at_once or _workers(model),
-        report_to=report_to,
-    )
-    told(found)
+    with side_by_side.submitted_told():
+        found = comparison.resume(
+            run,
+            max_seeds=max_seeds,
+            minutes=minutes,
+            processes=several,
+            workers=side_by_side.at_once(model, str(config.get("device")), several, workers, executor),
+            executor=executor,
+            report_to=report_to,
+        )
+        side_by_side.show(found)
 
 
 def report(
@@ -221,9 +231,3 @@ def _damage_named(run: Path) -> Iterator[None]:
             raise
         damaged = f"{run / 'results.json'} does not hold what a comparison writes"
         raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
-
-
-def _workers(model: str) -> int:
-    from tunescope.system import machine
-
-    return machine.default_workers(model)

@@ -1,13 +1,17 @@
-"""Several processes of a comparison from the command line: workers with a model each, or ranks that share one."""
+"""Where a comparison runs, from the command line: workers with a model each, ranks that share one, a cluster."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tunescope.cli.output import print_run
 from tunescope.system import ranks
+from tunescope.system.executor import HERE
 from tunescope.system.forkserver import begin
+from tunescope.system.say import say
 
 if TYPE_CHECKING:
     from tunescope.comparison.comparison import Comparison
@@ -15,18 +19,47 @@ if TYPE_CHECKING:
 PRELOAD = "tunescope.comparison.preload"  # what workers import while the command itself does
 
 
-def begun(asked: int, workers: int, model: str) -> int:
-    """The workers to be had, 0 for as many as there is room for; where several processes are to be begun, it ends."""
-    processes = ranks.count(asked)
-    if processes == 1:
+def begun(model: str, processes: int, workers: int, executor: str) -> None:
+    """Workers that are on this machine begin to import; where several processes are to be begun, it ends."""
+    if not is_here(executor):
+        return
+    asked = ranks.count(processes)
+    if asked == 1:
         begin(model, workers, PRELOAD)
+    elif not ranks.is_begun():
+        sys.exit(ranks.begun(asked, ["-m", "tunescope", *sys.argv[1:]]))
+
+
+def at_once(model: str, device: str, processes: int, workers: int, executor: str) -> int:
+    """How many runs: as many as there is room for where it is not said, which of a cluster is 0."""
+    from tunescope.system import machine
+
+    if workers or not is_here(executor):
         return workers
-    if not ranks.is_begun():
-        sys.exit(ranks.begun(processes, ["-m", "tunescope", *sys.argv[1:]]))
-    return workers or 1
+    return machine.default_workers(model, device) if ranks.count(processes) == 1 else 1
 
 
-def told(found: Comparison) -> None:
+@contextmanager
+def submitted_told() -> Iterator[None]:
+    """That jobs are with a queue is no error: what to type next is told."""
+    from tunescope.comparison.far_jobs import Submitted
+
+    try:
+        yield
+    except Submitted as told:
+        say(str(told))
+
+
+def show(found: Comparison) -> None:
     """Of several processes the first tells."""
     if ranks.rank() == 0:
         print_run(found.folder, found.results)
+
+
+def is_here(executor: str) -> bool:
+    """Whether it is processes of this machine."""
+    if executor == HERE:
+        return True
+    from tunescope.trial.executor_name import parse
+
+    return not parse(executor).is_remote

@@ -1,39 +1,26 @@
 """Arms, learning rates and seeds at one budget: from a model and a file to a verdict and a page."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tunescope import report
-from tunescope.comparison import events, inside_attention, other_text
+from tunescope.comparison import procedure
 from tunescope.comparison.citations import bibtex
-from tunescope.comparison.listeners import Running
-from tunescope.comparison.logger import stream
-from tunescope.comparison.looks import Clock, looked
 from tunescope.comparison.pilot import piloted
-from tunescope.comparison.protocol import entered, keep_best, more, tried
-from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
-from tunescope.report.verdict.verdict import decide
-from tunescope.system import files, machine, plugins, ranks, run_folder, sealed_json
-from tunescope.system.lock import locked
-from tunescope.system.say import say
+from tunescope.system import files, job_folder, plugins, ranks, run_folder
+from tunescope.system.executor import HERE
 from tunescope.tasks.make import USUAL, task_json, with_fields
-from tunescope.trial.as_read import as_read, check_folder
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import AFTERWARDS, Plan, check, data_paths, from_json, text_path, to_json
+from tunescope.trial.plan import Plan, check, data_paths, from_json, text_path
 from tunescope.trial.plan_fields import is_field, planned
 
 BIBTEX = "bibtex"
-UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 
 
 @dataclass(frozen=True)
@@ -92,6 +79,7 @@ def compare(
     tokenizer: Any = None,
     out: str | Path | None = None,
     workers: int = 1,
+    executor: str = HERE,
     quiet: bool = False,
     pilot: bool = False,
     report_to: Sequence[str] = (),
@@ -107,6 +95,8 @@ def compare(
         tokenizer: of a loaded model.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
+        executor: where they are: local, or ray or slurm with fields as in "ray:address=auto"; of these 0 workers are as
+            many as there is room for. A queue, as Slurm's, is not waited for: `Submitted` says how to go on.
         pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
         quiet: nothing is printed.
         report_to: loggers, such as ("tensorboard",): `tunescope compare --help` lists them.
@@ -121,15 +111,25 @@ def compare(
     named = isinstance(model, str | Path)
     question = _question(str(model) if named else _name(model), data, plan, task, fields)
     question = piloted(question) if pilot else question
-    if not named and workers != 1:
-        raise UserError(f"compare(workers={workers}) needs the model by name or folder: each process loads its own.")
+    if not named and (workers != 1 or executor != HERE):
+        typed = f"workers={workers}" if workers != 1 else f"executor={executor!r}"
+        raise UserError(f"compare({typed}) needs the model by name or folder: each process loads its own.")
     folder = Path(out) if out is not None else default_folder(check(question))
     given = None if task is None or isinstance(task, str) else task
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
     opened = partial(open_bench, question, None if named else model, tokenizer, given)
     by_name = named and "kind" in question.task
-    return run(question, folder, opened, by_name=by_name, workers=workers, quiet=quiet, report_to=report_to)
+    return run(
+        question,
+        folder,
+        opened,
+        by_name=by_name,
+        workers=workers,
+        executor=executor,
+        quiet=quiet,
+        report_to=report_to,
+    )
 
 
 def _question(
@@ -153,11 +153,17 @@ def _question(
 
 
 def ask(
-    question: Plan, folder: Path, *, workers: int = 1, quiet: bool = False, report_to: Sequence[str] = ()
+    question: Plan,
+    folder: Path,
+    *,
+    workers: int = 1,
+    executor: str = HERE,
+    quiet: bool = False,
+    report_to: Sequence[str] = (),
 ) -> Comparison:
     """`run` with all that it needs named by the plan."""
-    opened = partial(open_bench, question)
-    return run(question, folder, opened, by_name=True, workers=workers, quiet=quiet, report_to=report_to)
+    given = {"workers": workers, "executor": executor, "quiet": quiet, "report_to": report_to}
+    return run(question, folder, partial(open_bench, question), by_name=True, **given)  # type: ignore[arg-type]
 
 
 def resume(
@@ -167,14 +173,16 @@ def resume(
     minutes: float | None = None,
     processes: int | None = None,
     workers: int = 1,
+    executor: str = "",
     quiet: bool = False,
     report_to: Sequence[str] = (),
 ) -> Comparison:
     """Go on with a run from its folder; of one that is finished only the page is made again.
 
     folder: of the run. max_seeds: instead of the run's own. minutes: for this time; the run's own were for the last.
-    processes: that share the model, instead of the run's own. workers: processes that each have it. quiet: nothing is
-    printed. report_to: loggers, which are told of what was finished before too.
+    processes: that share the model, instead of the run's own. workers: processes that each have it. executor: as of
+    `compare`; "" is the one of the last time. quiet: nothing is printed. report_to: loggers, which are told of what was
+    finished before too.
 
     Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
     Python with a loaded model or a task of its own, which `compare` goes on with.
@@ -189,11 +197,8 @@ def resume(
     question = from_json(config, folder / "config.json")
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
     question = question if processes is None else replace(question, processes=processes)
-    return ask(question, folder, workers=workers, quiet=quiet, report_to=report_to)
-
-
-class Stopped(KeyboardInterrupt):
-    """Ctrl-C while a comparison ran; the message says how to go on."""
+    before = executor or job_folder.executor_of(folder) or HERE
+    return ask(question, folder, workers=workers, executor=before, quiet=quiet, report_to=report_to)
 
 
 def run(
@@ -203,82 +208,24 @@ def run(
     *,
     by_name: bool,
     workers: int = 1,
+    executor: str = HERE,
     quiet: bool = False,
     report_to: Sequence[str] = (),
 ) -> Comparison:
-    """Everything between the question and the page, in a folder that this process holds alone."""
+    """Everything between the question and the page, in a folder that this process holds alone.
+
+    Raises Submitted where the executor has a queue that is not waited for.
+    """
     check(question)
-    if workers < 1:
-        raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
     processes = ranks.count(question.processes)
-    if processes > 1 and workers > 1:
-        raise UserError(f"--workers {workers}: with several processes there is one worker, which all of them are.")
+    place = procedure.checked(question, folder, executor, workers, by_name, quiet)
     check(replace(question, processes=processes))
-    quiet = quiet or ranks.rank() > 0
-    with ranks.joined(processes, question.device), files.disk_errors_named(folder), _held(folder, processes) as mine:
+    joined, held = ranks.joined(processes, question.device), procedure.held(folder, processes)
+    with joined, files.disk_errors_named(folder), held as mine:
         listening = report_to if ranks.rank() == 0 else ()
-        return _run(question, mine, opened, by_name, workers, quiet, listening)
-
-
-@contextmanager
-def _held(folder: Path, processes: int) -> Iterator[Path]:
-    """The folder, locked; for the others of several processes a copy of what the first found in it."""
-    if ranks.rank() == 0:
-        with locked(folder, say=_warn):
-            ranks.met(processes)
-            ranks.met(processes)
-            yield folder
-        return
-    ranks.met(processes)
-    with ranks.own_folder(folder) as mine, locked(mine, say=_warn):
-        ranks.met(processes)
-        yield mine
-
-
-def _run(
-    question: Plan,
-    folder: Path,
-    opened: Callable[[], Bench],
-    by_name: bool,
-    workers: int,
-    quiet: bool,
-    report_to: Sequence[str],
-) -> Comparison:
-    clock = Clock(time.monotonic(), workers)
-    with machine.threads(question.threads):
-        config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
-        run_folder.check_config(folder, config, UNASKED)
-        bench = opened()
-        other_text.windows(bench)  # a text that cannot be used is told before anything is trained
-        entries = entered(bench)
-        check_folder(bench, folder, read := as_read(bench))
-        run_folder.write_config(folder, config | {"read": read}, UNASKED)
-        with stream(report_to, events.begun(folder, bench), _warn) as heard:
-            running = Running(folder, workers, quiet, heard)
-            try:
-                standings = tried(bench, entries, running)
-                best = best_on_dev(standings)
-                results = looked(bench, entries, best, partial(more, running=running), clock)
-            except KeyboardInterrupt:
-                raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
-            results["inside"] = inside_attention.pictures(bench, standings, folder)
-            if best and not keep_best(folder, best):
-                results["best"]["path"] = None
-            finish(folder, results)
-            heard.concluded(events.concluded(folder, results))
-    return Comparison(folder, run_folder.read_results(folder))
-
-
-def finish(folder: Path, results: dict[str, Any]) -> None:
-    """The verdict, results.json and the page."""
-    results["verdict"] = decide(results)
-    sealed_json.put(folder / "results.json", results)
-    report.write(results, folder / "report.html")
+        procedure.carried_out(question, place.in_folder(mine), opened, by_name, listening)
+        return Comparison(mine, run_folder.read_results(mine))
 
 
 def _name(model: Any) -> str:
     return str(getattr(model.config, "name_or_path", "") or model.config.model_type)
-
-
-def _warn(line: str) -> None:
-    say(line, sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +13,20 @@ from tunescope.trial.rates import rungs
 
 if TYPE_CHECKING:
     from tunescope.comparison.job import Job
-    from tunescope.comparison.workers import Runner
 
 
-def race(plan: Plan, trials: Sequence[Sequence[Job]], at_work: Runner, folder: Path, together: int) -> None:
+def race(
+    plan: Plan,
+    trials: Sequence[Sequence[Job]],
+    run: Callable[[Sequence[Job], int], dict[str, Any]],
+    folder: Path,
+    together: int,
+) -> None:
     """Run every arm's trials as far as they go on, and leave a result of those that do not."""
     running = [list(some) for some in trials if len(some) > 1]
     for step, most in rungs(plan.race):
         distinct = {todo.id: replace(todo, until=step) for some in running for todo in some}
-        outcomes = at_work.run(list(distinct.values()), together)
+        outcomes = run(list(distinct.values()), together)
         for some in running:
             some.sort(key=lambda todo: _merit(outcomes[todo.id], step), reverse=True)
             for todo in some[most:]:

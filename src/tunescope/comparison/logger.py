@@ -64,6 +64,9 @@ class Stream:
                 self.warn(f"note: --report-to {name} failed and is left out from here on: {_line(problem)}")
 
 
+NOBODY = Stream({}, print)
+
+
 @contextmanager
 def stream(names: Sequence[str], begun: Begun, warn: Callable[[str], None]) -> Iterator[Stream]:
     """To these loggers, closed at the end whatever happens.

@@ -1,14 +1,20 @@
 """How a run is shown while it runs: a live table on a terminal, plain lines elsewhere."""
 
+from __future__ import annotations
+
 import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from tunescope.system.say import say, shown, visible
-from tunescope.trial.train.loop import Progress
+
+if TYPE_CHECKING:  # which is of training, and loads torch
+    from tunescope.trial.train.loop import Progress
+
+WHOLE_EVERY = 30.0  # seconds between lines on the whole run
 
 
 class Display(Protocol):
@@ -19,6 +25,8 @@ class Display(Protocol):
     def progress(self, arm: str, run: str, progress: Progress) -> None: ...
 
     def done(self, arm: str, run: str, outcome: dict[str, Any]) -> None: ...
+
+    def whole(self, line: str) -> None: ...
 
 
 @contextmanager
@@ -45,6 +53,7 @@ class Lines:
 
     def __init__(self, out: TextIO | None, every: float = 10.0):
         self.out, self.every = out, every
+        self.last_whole = time.monotonic()
         self.shown: dict[tuple[str, str], float] = {}
 
     def say(self, line: str) -> None:
@@ -61,6 +70,12 @@ class Lines:
     def done(self, arm: str, run: str, outcome: dict[str, Any]) -> None:
         self.say(f"{arm}  {run}  {ended(outcome)}")
 
+    def whole(self, line: str) -> None:
+        """The whole run, now and then."""
+        if time.monotonic() - self.last_whole >= WHOLE_EVERY:
+            self.last_whole = time.monotonic()
+            self.say(line)
+
 
 class LiveTable:
     """One row an arm: what it does now, and how many of its runs are done."""
@@ -69,9 +84,13 @@ class LiveTable:
         self.rows = {arm: ["", "", "waiting"] for arm in arms}
         self.finished = dict.fromkeys(arms, 0)
         self.lines: list[str] = []
+        self.last = ""
 
     def say(self, line: str) -> None:
         self.lines = [*self.lines[-4:], line]
+
+    def whole(self, line: str) -> None:
+        self.last = line
 
     def progress(self, arm: str, run: str, progress: Progress) -> None:
         self.rows[arm] = [str(self.finished.get(arm, 0)), run, running(progress)]
@@ -90,7 +109,7 @@ class LiveTable:
             table.add_column(title)
         for arm, row in self.rows.items():
             table.add_row(*(Text(visible(cell)) for cell in (arm, *row)))
-        return Group(*(Text(shown(line)) for line in self.lines), table)
+        return Group(*(Text(shown(line)) for line in self.lines), table, Text(shown(self.last)))
 
 
 def running(progress: Progress) -> str:

@@ -8,15 +8,14 @@ from typing import Any
 from tunescope.attachment.share import is_shared
 from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.listeners import Running, ending, telling
 from tunescope.comparison.made_of import methods_of, served_as
+from tunescope.comparison.place import Place, at_work
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
-from tunescope.comparison.workers import runner
 from tunescope.errors import UserError
 from tunescope.report.verdict.remarks import rate_remarks, remarks
-from tunescope.system import files, run_folder
+from tunescope.system import files, job_folder, run_folder
 from tunescope.trial.arm import Arm, Ready, seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.facts import notes_of
@@ -47,51 +46,63 @@ def entered(bench: Bench) -> list[Entry]:
     return _not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
 
 
-def tried(bench: Bench, entries: list[Entry], running: Running) -> list[Standing]:
+def tried(bench: Bench, entries: list[Entry], place: Place) -> list[Standing]:
     """Every arm's standing after all its runs.
 
     Raises:
         UserError: every arm was refused.
     """
-    folder, stream = running.folder, running.stream
-    with display([entry.standing.name for entry in entries], quiet=running.quiet) as shown:
+    folder = place.folder
+    with display([entry.standing.name for entry in entries], quiet=place.quiet) as shown:
         for note in notes_of(bench):  # a test row that is also in train is known before the first step
             shown.say(f"note: {note}")
         for entry in entries:
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         run_folder.drop_damaged(folder, shown.say)
-        run_folder.sweep(folder, {todo.id for entry in entries for todo in _possible(bench, entry)})
-        with runner(bench, folder, running.workers, telling(shown, stream), ending(shown, stream)) as at_work:
+        wanted = {todo.id for entry in entries for todo in _possible(bench, entry)}
+        run_folder.sweep(folder, wanted, job_folder.leased(folder))
+        with at_work(bench, place, shown, lambda: _expected(bench, entries)) as run:
             trials = _distinct(todo for entry in entries for todo in entry.trials)
             together = _together(bench, trials, shown)
             if bench.plan.halving:
-                halving.race(bench.plan, [entry.trials for entry in entries], at_work, folder, together)
-            outcomes = at_work.run(trials, together)
+                halving.race(bench.plan, [entry.trials for entry in entries], run, folder, together)
+            outcomes = run(trials, together)
             for _ in range(bench.plan.past):
-                outcomes |= at_work.run(_distinct(_past_the_end(bench, entries, outcomes)), together)
+                outcomes |= run(_distinct(_past_the_end(bench, entries, outcomes)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
-            outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs), together)
+            outcomes = run(_distinct(todo for entry in entries for todo in entry.runs), together)
         for entry in entries:
             _conclude(entry, outcomes)
             _drop_losers(folder, entry)
     return [entry.standing for entry in _not_all_refused(entries)]
 
 
-def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], running: Running) -> None:
+def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], place: Place) -> None:
     """These arms at these seeds, of which they have some; their standings are brought up to date."""
-    stream = running.stream
+    for entry in entries:
+        assert entry.arm is not None  # it has finished before
+        entry.runs = [job(bench, entry.arm, entry.chosen or (), seed, test=True) for seed in seeds]
     with (
-        display([entry.standing.name for entry in entries], quiet=running.quiet) as shown,
-        runner(bench, running.folder, running.workers, telling(shown, stream), ending(shown, stream)) as at_work,
+        display([entry.standing.name for entry in entries], quiet=place.quiet) as shown,
+        at_work(bench, place, shown, lambda: _expected(bench, entries)) as run,
     ):
-        for entry in entries:
-            assert entry.arm is not None  # it has finished before
-            entry.runs = [job(bench, entry.arm, entry.chosen or (), seed, test=True) for seed in seeds]
-        outcomes = at_work.run(_distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
+        outcomes = run(_distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
     for entry in entries:
         _conclude(entry, outcomes)
+
+
+def _expected(bench: Bench, entries: list[Entry]) -> dict[str, int | None]:
+    """How many runs every arm is to have, as far as is known; None of one that was refused."""
+    found: dict[str, int | None] = {}
+    for entry in entries:
+        found[entry.standing.name] = None
+        if entry.arm is not None:
+            seeds = max(len(seeds_of(bench.plan, entry.arm)), len(entry.runs))
+            shared = bool(entry.trials) and bench.plan.trial_steps is None  # a trial is the run of the first seed
+            found[entry.standing.name] = len({todo.id for todo in entry.trials}) + seeds - shared
+    return found
 
 
 def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:

@@ -1,21 +1,26 @@
-"""Arm runs one after another, or in worker processes; the numbers are the same."""
+"""Arm runs one after another, or side by side on an executor; the numbers are the same."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from tunescope.comparison import other_text, shared_passes
+from tunescope.comparison import shared_passes, work
+from tunescope.comparison.far_jobs import FarJobs
 from tunescope.comparison.job import Job
 from tunescope.comparison.progress import at_most_every
 from tunescope.comparison.run import Outcome, Report, is_known
-from tunescope.system import forkserver
-from tunescope.system.crew import KILLED, Crew, tell
-from tunescope.trial.as_read import as_read, check_worker
+from tunescope.system import crew
+from tunescope.system.crew import KILLED, tell
+from tunescope.system.executor import Executor, Needs, Work
+from tunescope.system.executors.local import Local
+from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
-from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.loop import Progress
 
@@ -27,21 +32,77 @@ _bench: Bench | None = None  # a worker's own: loaded once, used by every job it
 
 
 class Runner:
-    """Runs jobs; its worker processes start with the first that need them, and end with `close`."""
+    """Runs jobs; the executor's slots begin with the first job that needs them, and end with `close`.
 
-    def __init__(self, bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone):
+    workers: so many at once; of other machines 0 is as many as there is room for.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        folder: Path,
+        workers: int,
+        on_progress: OnProgress,
+        on_done: OnDone,
+        executor: Executor | None = None,
+    ):
         self.bench, self.folder, self.workers = bench, folder, workers
         self.on_progress, self.on_done = on_progress, on_done
-        self.crew = Crew(workers, forkserver.context(PRELOAD), _start, (bench.plan, _read(bench)))
+        self.executor = executor or Local()
+        self.pieces: dict[str, list[Job]] = {}  # jobs that share a pass, by their ids
+        self.is_begun = False
 
     def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
-        """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run."""
-        known = [todo for todo in jobs if self.workers == 1 or is_known(self.bench, self.folder, todo)]
+        """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run.
+
+        Raises far_jobs.Submitted where the executor has a queue that this process does not wait for.
+        """
+        here = self.workers == 1 and not self.executor.is_remote
+        known = [todo for todo in jobs if here or is_known(self.bench, self.folder, todo)]
         outcomes = {
             name: one for some in shared_passes.groups(self.bench, known, together) for name, one in self._here(some)
         }
         left = [todo for todo in jobs if todo.id not in outcomes]
+        if left and not self.is_begun:
+            self._begin()
+        if left and self.executor.is_remote:
+            far = FarJobs(self.bench, self.folder, self.executor, self.on_progress, self.on_done)
+            return outcomes | far.run(left)
         return outcomes | self._spread(shared_passes.groups(self.bench, left, together))
+
+    def close(self) -> None:
+        if self.is_begun:
+            self.executor.close()
+
+    def _begin(self) -> None:
+        plan, executor = self.bench.plan, self.executor
+        needs = executor.with_needs(Needs(plan.threads, float(plan.device.startswith("cuda"))))
+        executor.begin(self._far(needs) if executor.is_remote else self.near(), self.workers, needs)
+        self.workers, self.is_begun = executor.capacity(), True
+
+    def near(self) -> Work:
+        """The work of this machine's processes, which are handed the jobs themselves."""
+        return Work(
+            folder=self.folder,
+            start=_start,
+            given=(self.bench.plan, work.hashes(self.bench)),
+            do=partial(_work, self.folder),
+            payload=self.pieces.__getitem__,
+            preload=PRELOAD,
+        )
+
+    def _far(self, needs: Needs) -> Work:
+        """The work of other machines' processes, which find a job by its id."""
+        run = self.folder.absolute()
+        token = work.share(run, self.bench, executor_name.show(self.executor))
+        return Work(
+            folder=run,
+            start=work.begin,
+            given=(run, token, needs.gpus or 1.0),
+            do=work.do,
+            command=partial(work.command, run, token),
+            preload=PRELOAD,
+        )
 
     def _here(self, jobs: list[Job]) -> list[tuple[str, Outcome]]:
         outcomes = shared_passes.run(self.bench, jobs, self.folder, lambda todo: partial(self.on_progress, todo))
@@ -50,53 +111,69 @@ class Runner:
         return list(outcomes.items())
 
     def _spread(self, groups: Sequence[list[Job]]) -> dict[str, Outcome]:
-        """The outcomes of what runs in workers; runs that share a pass are tried alone after one was killed."""
+        """The outcomes of what runs in processes here.
+
+        One that is killed takes its runs with it. They are tried once more when all others are through, one by one: so
+        each has all of the memory, and of runs that shared a pass the guilty one is known.
+        """
         outcomes: dict[str, Outcome] = {}
-        by_id = {todo.id: todo for some in groups for todo in some}
-
-        def done(some: list[Job], found: dict[str, Outcome]) -> None:
-            outcomes.update(found)
-            for todo in some:
-                self.on_done(todo, found[todo.id])
-
-        def heard(event: tuple[str, Progress]) -> None:
-            name, progress = event
-            if name in by_id:  # the last word of the jobs before may come late
-                self.on_progress(by_id[name], progress)
-
-        work = partial(_work, self.folder)
-        killed = self.crew.run(work, groups, done, on_event=heard, parts=lambda some: [[todo] for todo in some])
-        for some in killed:
-            done(some, {todo.id: _killed(todo) for todo in some})
+        lost = self._through(groups, outcomes) if groups else []
+        for todo in [todo for some in lost for todo in some]:
+            for some in self._through([[todo]], outcomes):
+                self._done(some, {todo.id: _killed(todo)}, outcomes)
         return outcomes
+
+    def _through(self, groups: Sequence[list[Job]], outcomes: dict[str, Outcome]) -> list[list[Job]]:
+        """All of them once; returns those whose process was killed."""
+        left = {"+".join(todo.id for todo in some): some for some in groups}
+        by_id = {todo.id: todo for some in groups for todo in some}
+        lost = []
+        self.pieces |= left
+        self.executor.submit(list(left))
+        while left:
+            for event in self.executor.poll():
+                if event.kind == "progress" and event.job in by_id:  # the last word of jobs before may come late
+                    self.on_progress(by_id[event.job], event.value)
+                elif event.kind == "ended":
+                    self._done(left.pop(event.job), event.value, outcomes)
+                elif event.kind == "died":
+                    lost.append(left.pop(event.job))
+        return lost
+
+    def _done(self, some: list[Job], found: Mapping[str, Outcome], outcomes: dict[str, Outcome]) -> None:
+        outcomes.update(found)
+        for todo in some:
+            self.on_done(todo, found[todo.id])
 
 
 @contextmanager
-def runner(bench: Bench, folder: Path, workers: int, on_progress: OnProgress, on_done: OnDone) -> Iterator[Runner]:
+def runner(
+    bench: Bench,
+    folder: Path,
+    workers: int,
+    on_progress: OnProgress,
+    on_done: OnDone,
+    executor: Executor | None = None,
+) -> Iterator[Runner]:
     """A runner whose workers are gone afterwards, at once if something went wrong."""
-    made = Runner(bench, folder, workers, on_progress, on_done)
+    made = Runner(bench, folder, workers, on_progress, on_done, executor)
     try:
         yield made
     finally:
-        made.crew.close()
+        made.close()
 
 
 def _start(plan: Plan, read: Mapping[str, str]) -> None:
     """In a worker: load once. read: what the parent has read. Raises UserError where it is no longer the same."""
     global _bench
     torch.set_num_threads(plan.threads)
-    opened = open_bench(plan)
-    check_worker(opened, read, _read(opened))
-    opened.encoders |= {
-        name: digest for what, digest in read.items() if (name := what.removeprefix("encoder.")) != what
-    }
-    _bench = opened
+    _bench = work.opened(replace(plan, device=own_device(plan.device, crew.place())), read)
 
 
-def _read(bench: Bench) -> dict[str, str]:
-    """Hashes of all that workers read for themselves; of other encoders when they are needed (`Bench.states`)."""
-    text = other_text.windows(bench)
-    return as_read(bench) | ({} if text is None else {"text.--forgetting": text.sha256})
+def own_device(name: str, place: int) -> str:
+    """Of several GPUs each worker takes one in turn, where none is named by its number."""
+    count = torch.cuda.device_count()
+    return f"cuda:{place % count}" if name == "cuda" and count > 1 else name
 
 
 def _work(folder: Path, jobs: list[Job]) -> dict[str, Outcome]:

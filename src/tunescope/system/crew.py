@@ -15,25 +15,32 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from multiprocessing.context import BaseContext
 from queue import Empty
-from typing import Any
+from typing import Any, Literal
 
 from tunescope.errors import UserError
-from tunescope.system.interrupts import children_spared
+from tunescope.system.interrupts import children_spared, interrupts_held
 
+Happening = Literal["begun", "told", "done", "killed"]
 KILLED = "its process was killed twice, most likely for want of memory; try fewer --workers"
 
 _events: Any = None  # a worker's own
+_place = 0
 _unready: UserError | None = None  # why it cannot work
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One process, and what it tells meanwhile: nobody else writes there, so a kill can leave no lock of it taken."""
+    """One process, and what it tells meanwhile: nobody else writes there, so a kill can leave no lock of it taken.
+
+    place: its number among those that are there, from 0; of one that is gone another has it.
+    """
 
     pool: ProcessPoolExecutor
     events: Any
+    place: int
 
 
 class Crew:
@@ -46,6 +53,8 @@ class Crew:
         self.workers, self.context, self.start, self.given = workers, context, start, given
         self.team: list[Worker] = []
         self.idle: list[Worker] = []
+        self.left: deque[tuple[Callable[[Any], Any], Any]] = deque()
+        self.busy: dict[Future[Any], tuple[Worker, Any]] = {}
 
     def run(
         self,
@@ -73,25 +82,43 @@ class Crew:
         for worker in list(self.team):
             self._drop(worker)
 
+    def submit(self, work: Callable[[Any], Any], pieces: Sequence[Any]) -> None:
+        """Have `work(piece)` done of every piece; `turn` tells what comes of them."""
+        self.left.extend((work, piece) for piece in pieces)
+
+    def turn(self) -> Iterator[tuple[Happening, Any, Any]]:
+        """What happens to pieces within a third of a second: (what, piece, what it told or returned)."""
+        while self.left and len(self.busy) < self.workers:
+            work, piece = self.left[0]
+            worker, future = self._begun(work, piece)
+            self.busy[future] = (worker, piece)
+            self.left.popleft()
+            yield "begun", piece, None
+        done, _ = wait(self.busy, timeout=0.3, return_when=FIRST_COMPLETED)
+        for worker, piece in list(self.busy.values()):
+            for event in _drained(worker.events):
+                yield "told", piece, event
+        for future in done:
+            worker, piece = self.busy.pop(future)
+            if isinstance(future.exception(), BrokenProcessPool):
+                self._drop(worker)
+                yield "killed", piece, None
+            else:
+                self.idle.append(worker)
+                yield "done", piece, future.result()
+
     def _through(self, work: Any, pieces: Sequence[Any], on_done: Any, on_event: Any) -> list[Any]:
         """Every piece once; returns those whose process was killed."""
-        left, lost = deque(pieces), []
-        busy: dict[Future[Any], tuple[Worker, Any]] = {}
-        while left or busy:
-            while left and len(busy) < self.workers:
-                worker, future = self._begun(work, left[0])
-                busy[future] = (worker, left.popleft())
-            done, _ = wait(busy, timeout=0.3, return_when=FIRST_COMPLETED)
-            for worker, _ in busy.values():
-                _drain(worker.events, on_event)
-            for future in done:
-                worker, piece = busy.pop(future)
-                if isinstance(future.exception(), BrokenProcessPool):
-                    self._drop(worker)
+        self.submit(work, pieces)
+        lost = []
+        while self.left or self.busy:
+            for what, piece, value in self.turn():
+                if what == "killed":
                     lost.append(piece)
-                else:
-                    self.idle.append(worker)
-                    on_done(piece, future.result())
+                elif what == "told":
+                    on_event(value)
+                elif what == "done":
+                    on_done(piece, value)
         return lost
 
     def _begun(self, work: Any, piece: Any) -> tuple[Worker, Future[Any]]:
@@ -102,9 +129,11 @@ class Crew:
                 return worker, worker.pool.submit(_done, work, piece)
             except BrokenProcessPool:
                 self._drop(worker)
-        with children_spared():
+        with children_spared(), interrupts_held():  # a parent that ends here leaves a child without a word
             events = self.context.Queue()
-            worker = Worker(ProcessPoolExecutor(1, self.context, _begin, (events, self.start, self.given)), events)
+            place = next(number for number in count() if number not in [one.place for one in self.team])
+            begin = (events, place, self.start, self.given)
+            worker = Worker(ProcessPoolExecutor(1, self.context, _begin, begin), events, place)
             self.team.append(worker)
             return worker, worker.pool.submit(_done, work, piece)
 
@@ -125,16 +154,22 @@ def crew(workers: int, context: BaseContext, start: Callable[..., None], given: 
 
 
 def tell(event: Any) -> None:
-    """In a worker: say something that `on_event` hears in the parent."""
-    _events.put(event)
+    """In a worker: say something that `on_event` hears in the parent; in any other process nobody hears it."""
+    if _events is not None:
+        _events.put(event)
 
 
-def _begin(events: Any, start: Callable[..., None], given: tuple[Any, ...]) -> None:
+def place() -> int:
+    """In a worker: its number in the crew, such as that of the GPU to take."""
+    return _place
+
+
+def _begin(events: Any, number: int, start: Callable[..., None], given: tuple[Any, ...]) -> None:
     """In a worker: leave Ctrl-C to the parent, and never outlive it."""
-    global _events, _unready
+    global _events, _place, _unready
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    _events = events
+    _events, _place = events, number
     try:
         start(*given)
     except UserError as problem:  # raised here it would only end the process, as if it had been killed
@@ -155,7 +190,7 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _drain(events: Any, on_event: Callable[[Any], None]) -> None:
+def _drained(events: Any) -> Iterator[Any]:
     with suppress(Empty):
         while True:
-            on_event(events.get_nowait())
+            yield events.get_nowait()

@@ -67,6 +67,15 @@ def _take(folder: Path, lock: Path, say: Callable[[str], None]) -> None:
     files.put_json(lock, {"pid": os.getpid(), "host": socket.gethostname(), "started": started})
 
 
+def holder(folder: Path) -> dict[str, Any] | None:
+    """Who holds the folder; None where nobody does, or a process of this host that is gone."""
+    import psutil
+
+    found = _read(folder / "LOCK")
+    is_gone = found and found.get("host") == socket.gethostname() and not psutil.pid_exists(found["pid"])
+    return None if is_gone else found
+
+
 def _drop_empty(marker: Path) -> None:
     """Remove a marker that has been empty for long: who makes one writes its name there at once."""
     aside = files.beside(marker)

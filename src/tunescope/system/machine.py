@@ -64,11 +64,14 @@ def precision_on(device: torch.device, asked: str) -> str:
     return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
 
 
-def default_workers(model: str | Path) -> int:
+def default_workers(model: str | Path, device: str = "") -> int:
     """One a core for a model that is here, as far as memory goes at six times its weights each; else 1.
 
-    Six: weights, gradients, two moments, the best tensors, and the rows' activations. A GPU has one.
+    Six: weights, gradients, two moments, the best tensors, and the rows' activations. A GPU has one: all GPUs are taken
+    where the device is cuda, without a number.
     """
+    if device == "cuda":
+        return max(1, torch.cuda.device_count())
     folder = _folder(model)
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder else 0
     if torch.cuda.is_available() or not weights:

@@ -2,7 +2,7 @@
 
 RUN/config.json   the question, enough to go on from
 RUN/arms/ID/      result.json, the artifact, and test.json once the arm was chosen
-RUN/arms/ID.tmp-PID/   half done; a later process goes on from its state
+RUN/arms/ID.tmp-*-PID/ half done; a later process goes on from its state
 RUN/results.json, RUN/report.html, RUN/best/
 
 What is read back holds its digest (`sealed_json`). A folder of version 1 was begun before there were any.
@@ -10,7 +10,9 @@ What is read back holds its digest (`sealed_json`). A folder of version 1 was be
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -70,9 +72,10 @@ def is_unsealed(run: Path) -> bool:
 def working(run: Path, name: str) -> Path:
     """A folder for this process to work in; a state that an earlier process left there is taken over.
 
-    Only the holder of the run's lock and its workers call this, so nobody else is writing in there.
+    Only the holder of the run's lock and its workers call this, and of workers on other machines who has the job's
+    lease, so nobody else is writing in there. Who only seemed to be gone finds the folder away, and fails.
     """
-    mine = folder(run, f"{name}.tmp-{os.getpid()}")
+    mine = folder(run, f"{name}.tmp-{_mark(os.getpid())}-{os.getpid()}")
     files.make_folder(mine.parent)
     for left in sorted(mine.parent.glob(f"{name}.tmp-*")):
         if (left / "state.json").exists() and not mine.exists():
@@ -83,6 +86,12 @@ def working(run: Path, name: str) -> Path:
     return mine
 
 
+@cache
+def _mark(pid: int) -> str:
+    """Tells this process from one of another machine that has the same number."""
+    return secrets.token_hex(4)
+
+
 def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
     """Write the result last, drop the training state, and give the folder its name; a damaged one there goes."""
     sealed_json.put(work / "result.json", result)
@@ -91,13 +100,17 @@ def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
     files.replace_folder(work, folder(run, name))
 
 
-def sweep(run: Path, wanted: Collection[str]) -> None:
-    """Remove what dead processes left, but for half done runs that are still `wanted`."""
+def sweep(run: Path, wanted: Collection[str], at_work: Collection[str] = ()) -> None:
+    """Remove what dead processes left, but for half done runs that are still `wanted`.
+
+    at_work: runs that other machines may be writing to, which are left alone.
+    """
     torn = ("*.tmp-*", "arms/*/*.tmp-*", "units/*.tmp-*", "seeds/*.tmp-*", "prompts/*.tmp-*")
     for left in [one for pattern in torn for one in run.glob(pattern)]:
-        files.remove(left)
+        if left.parent.name.partition(".")[0] not in at_work:
+            files.remove(left)
     for left in run.glob("arms/*.tmp-*"):
-        if left.name.partition(".")[0] not in wanted:
+        if left.name.partition(".")[0] not in {*wanted, *at_work}:
             files.remove(left)
 
 

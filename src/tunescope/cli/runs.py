@@ -1,0 +1,51 @@
+"""The verbs for a run that others lead or wait for: status, watch, and work, which does one job of it."""
+
+from pathlib import Path
+
+from tunescope.errors import UserError
+from tunescope.system.say import say
+
+
+def work(run: str, /, *, job: str, token: str = "") -> None:
+    """Do one job of a comparison on another machine: what `compare --executor slurm` hands to each.
+
+    Args:
+        run: the run's folder, on a disk that the machines share.
+        job: its id.
+        token: what the folder is known by.
+    """
+    from tunescope.comparison import work as worker
+
+    place = Path(run)
+    try:
+        worker.begin(place, token)
+    except UserError as problem:
+        worker.refused(place, job, problem)
+        raise
+    say(f"job {job}: {worker.do(job)}")
+
+
+def status(run: str, /) -> None:
+    """Say where the comparison in RUN is: every arm's runs, its best score on dev, the time that is left."""
+    from tunescope.comparison import status as found
+
+    for line in found.lines(Path(run)):
+        say(line)
+
+
+def watch(run: str, /, *, every: float = 5.0) -> None:
+    """Say the same again and again, until the comparison in RUN ends or nobody works on it.
+
+    Args:
+        every: seconds.
+    """
+    import time
+
+    from tunescope.comparison import status as found
+
+    while True:
+        told = list(found.lines(Path(run)))
+        say("\n".join([*told, ""]))
+        if found.is_over(Path(run)):
+            return
+        time.sleep(max(0.1, every))

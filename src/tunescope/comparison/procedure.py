@@ -1,0 +1,115 @@
+"""Everything between the question and the page of a comparison, in a folder that is held."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tunescope import report
+from tunescope.comparison import events, far_jobs, inside_attention, other_text
+from tunescope.comparison.board import Board
+from tunescope.comparison.logger import stream
+from tunescope.comparison.looks import Clock, looked
+from tunescope.comparison.place import Place
+from tunescope.comparison.protocol import entered, keep_best, more, tried
+from tunescope.comparison.standing import best_on_dev
+from tunescope.errors import UserError
+from tunescope.report.verdict.verdict import decide
+from tunescope.system import machine, ranks, run_folder, sealed_json
+from tunescope.system.lock import locked
+from tunescope.system.say import say
+from tunescope.trial import executor_name
+from tunescope.trial.as_read import as_read, check_folder
+from tunescope.trial.bench import Bench
+from tunescope.trial.plan import AFTERWARDS, Plan, to_json
+
+UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C while a comparison ran; the message says how to go on."""
+
+
+def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: bool, quiet: bool) -> Place:
+    """Where the jobs run. Raises UserError for what does not go there."""
+    found = executor_name.parse(executor)
+    if workers < (0 if found.is_remote else 1):
+        raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
+    processes = ranks.count(question.processes)
+    if processes > 1 and (workers > 1 or found.is_remote):
+        asked = f"--executor {executor}" if found.is_remote else f"--workers {workers}"
+        raise UserError(f"{asked}: with several processes there is one worker, which all of them are.")
+    if found.is_remote and not by_name:
+        raise UserError(f"--executor {executor} needs the model and the task by name: each process loads its own.")
+    if found.is_remote and question.together != 1:
+        raise UserError(
+            f"--together {question.together} shares passes in a process of this machine, and --executor {executor} "
+            "hands out one run at a time; leave one of them out."
+        )
+    return Place(folder, workers, found, Board(folder, executor, workers), quiet or ranks.rank() > 0)
+
+
+@contextmanager
+def held(folder: Path, processes: int) -> Iterator[Path]:
+    """The folder, locked; for the others of several processes a copy of what the first found in it."""
+    if ranks.rank() == 0:
+        with locked(folder, say=_warn):
+            ranks.met(processes)
+            ranks.met(processes)
+            yield folder
+        return
+    ranks.met(processes)
+    with ranks.own_folder(folder) as mine, locked(mine, say=_warn):
+        ranks.met(processes)
+        yield mine
+
+
+def carried_out(
+    question: Plan, place: Place, opened: Callable[[], Bench], by_name: bool, report_to: Sequence[str]
+) -> None:
+    """All runs of the question, its verdict, results.json and the page.
+
+    Raises Submitted where the executor has a queue that is not waited for.
+    """
+    folder, clock = place.folder, Clock(time.monotonic(), max(1, place.workers))
+    with machine.threads(question.threads):
+        config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
+        run_folder.check_config(folder, config, UNASKED)
+        bench = opened()
+        other_text.windows(bench)  # a text that cannot be used is told before anything is trained
+        entries = entered(bench)
+        check_folder(bench, folder, read := as_read(bench))
+        run_folder.write_config(folder, config | {"read": read}, UNASKED)
+        with stream(report_to, events.begun(folder, bench), _warn) as heard:
+            place = place.heard_by(heard)
+            try:
+                if place.executor.waits:
+                    far_jobs.begin_anew(folder)
+                standings = tried(bench, entries, place)
+                best = best_on_dev(standings)
+                results = looked(bench, entries, best, partial(more, place=place), clock)
+            except KeyboardInterrupt:
+                raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
+            results["inside"] = inside_attention.pictures(bench, standings, folder)
+            if best and not keep_best(folder, best):
+                results["best"]["path"] = None
+            finish(folder, results)
+            heard.concluded(events.concluded(folder, results))
+        far_jobs.begin_anew(folder)
+        place.board.write("finished")
+
+
+def finish(folder: Path, results: dict[str, Any]) -> None:
+    """The verdict, results.json and the page."""
+    results["verdict"] = decide(results)
+    sealed_json.put(folder / "results.json", results)
+    report.write(results, folder / "report.html")
+
+
+def _warn(line: str) -> None:
+    say(line, sys.stderr)
