@@ -16,7 +16,7 @@ import pytest
 import tinyrun
 from commands import call
 
-from tunescope.cli import app, comparisons
+from tunescope.cli import app
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.errors import UserError
 from tunescope.trial import command as the_command
@@ -109,8 +109,8 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     monkeypatch.chdir(Path(model).parent)
     seen = []
     done = SimpleNamespace(folder=None, results=None)
-    monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
-    monkeypatch.setattr(comparisons, "print_run", lambda folder, results: None)
+    monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
+    monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
     monkeypatch.setattr(sys, "argv", shlex.split(the_command.command(asked)))
     handler = signal.getsignal(signal.SIGTERM)
     app.main()

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 import tinyrun
 
-from tunescope.comparison import comparison, logger
+from tunescope.comparison import comparison, logger, procedure
 from tunescope.comparison.events import Begun, Place, safe
 from tunescope.errors import UserError
 from tunescope.system import plugins
@@ -126,7 +126,7 @@ def test_a_finished_run_is_told_again_and_a_closed_logger_is_closed_after_a_faul
     comparison.ask(question(material), tmp_path / "run", quiet=True)
     comparison.resume(tmp_path / "run", quiet=True, report_to=["recorder"])
     assert sum(type(one).__name__ == "Ended" for one in recorder.made[0].told) == 4  # a trial and three runs
-    monkeypatch.setattr(comparison, "finish", lambda *given: 1 / 0)
+    monkeypatch.setattr(procedure, "finish", lambda *given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         comparison.resume(tmp_path / "run", quiet=True, report_to=["recorder"])
     assert recorder.made[1].told[-1] == "closed"

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 import tunescope as ts
 from tunescope.attachment.fit import initialised
 from tunescope.cli import comparisons
-from tunescope.comparison import comparison
+from tunescope.comparison import procedure
 from tunescope.data.read import read
 from tunescope.exchange import convert
 from tunescope.methods.text_form import parse
@@ -124,7 +124,7 @@ class Results(Target):
     names = ("results.json",)
 
     def make(self):
-        comparison.finish(self.folder, report_example.example())
+        procedure.finish(self.folder, report_example.example())
 
     def read(self):
         comparisons.report(str(self.folder))

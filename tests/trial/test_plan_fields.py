@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tunescope.cli import app, comparisons
+from tunescope.cli import app
 from tunescope.comparison.comparison import compare
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
@@ -120,8 +120,8 @@ def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monke
     assert typed.names[0] in command(asked)
     seen: list[Plan] = []
     done = SimpleNamespace(folder=None, results=None)
-    monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, workers: seen.append(plan) or done)
-    monkeypatch.setattr(comparisons, "print_run", lambda folder, results: None)
+    monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
+    monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
     app.app(shlex.split(command(asked))[1:], exit_on_error=False, print_error=False, result_action="return_value")
     assert replace(seen[0], device="cpu") == replace(asked, beyond=asked.past)
 

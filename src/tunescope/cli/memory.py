@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -67,8 +68,11 @@ def taken(way: Way, method: Method, shape: Shape, batch: Batch, devices: int) ->
 
 def largest(plan: Plan, shape: Shape, batch: Batch) -> Method:
     """Of the plan's arms the one whose step takes most; a usual LoRA where the cost model knows none."""
-    found = [method for arm in plan.arms for method in _methods(arm)] or [USUAL]
-    return max(found, key=lambda method: training.memory(method, shape, batch).total)
+    found = {}
+    for method in (one for arm in plan.arms for one in _methods(arm)):
+        with suppress(UserError):  # of a place that the cost model does not know
+            found[method] = training.memory(method, shape, batch).total
+    return max(found, key=lambda method: found[method], default=USUAL)
 
 
 def _methods(arm: str) -> Sequence[Method]:
@@ -86,7 +90,7 @@ def here(device: str) -> tuple[float, int, str]:
 
     from tunescope.system import machine
 
-    if not device.startswith("cuda"):
+    if machine.device_named(device).type != "cuda":
         return machine.free_memory() * USABLE, 1, "this machine"
     about = torch.cuda.get_device_properties(0)
     return about.total_memory * USABLE, torch.cuda.device_count(), about.name

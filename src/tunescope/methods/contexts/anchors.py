@@ -51,7 +51,6 @@ class Anchors(KVContext):
     """
 
     bound: ClassVar[bool] = True
-    served_as: ClassVar[str] = "llama_slot"
 
     keep: tuple[int, ...] = ()
     length: int = 0

@@ -44,7 +44,6 @@ class Inputs(KVContext):
 
     size: ClassVar[str] = "length"
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-2, 5e-2, 2e-1)
-    served_as: ClassVar[str] = "llama_slot"
 
     length: int = 10
 

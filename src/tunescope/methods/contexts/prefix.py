@@ -59,7 +59,6 @@ class Prefix(KVContext):
     size: ClassVar[str] = "length"
     shows_rows: ClassVar[bool] = True
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 5e-2)
-    served_as: ClassVar[str] = "llama_slot"
 
     length: int = 10
     mlp: int | None = None
