@@ -11,11 +11,10 @@ from tunescope.comparison.comparison import ask
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["worker", "node"])
-def test_a_kill_on_one_of_two_nodes_costs_time_alone(tmp_path, whole):
+def test_a_node_of_two_that_is_killed_costs_time_alone(tmp_path):
     material = tinyrun.write(tmp_path / "material")
     asked = question(material, "lora", trials=3, steps=400)
     want = numbers(ask(asked, tmp_path / "here", quiet=True).results)
     rows = []
-    found = executors.row(rows, asked, tmp_path, "ray", workers=0, nodes=2, kills=1, whole_node=whole)
+    found = executors.row(rows, asked, tmp_path, "ray", workers=0, nodes=2, kills=1, whole_node=True)
     assert rows[0]["kills"] == 1 and numbers(found) == want
