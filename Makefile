@@ -20,7 +20,7 @@ QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test
 # Of the families that have no file, one of each build.
 TODAY := gemma3_text,phi3,olmo2,mixtral,jamba,modernbert,mt5,whisper
 
-.PHONY: setup demo quick test soak check docs rooms bench bench-gpu
+.PHONY: setup demo quick test slow soak check docs rooms bench bench-gpu
 
 setup: $(STAMP)
 
@@ -39,6 +39,10 @@ quick: $(STAMP)
 
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What `make test` leaves out: processes of other programs begun again and again, families built as no other.
+slow: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --slow -m slow
 
 # Kills, failing writes and power losses, for an hour: what it finds goes to benchmarks/results/soak.json.
 soak: $(STAMP)

@@ -15,6 +15,9 @@ from extension import plugin_folder  # noqa: E402, F401
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--families", metavar="A,B", help="of the tests over families, those of these alone")
+    parser.addoption(
+        "--slow", action="store_true", help="those too that begin processes of other programs again and again"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -22,6 +25,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if family_of(item) not in (None, *wanted.split(","))]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in set(others)]
+    if not config.getoption("--slow"):
+        late = pytest.mark.skip(reason="make slow")
+        for item in (item for item in items if item.get_closest_marker("slow")):
+            item.add_marker(late)
 
 
 def pytest_collection_finish() -> None:

@@ -147,7 +147,7 @@ def test_a_run_that_was_stopped_keeps_what_it_had(folder: Path, found: Any) -> N
 
 def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, monkeypatch: Any) -> None:
     wanted = set[str]()
-    monkeypatch.setattr("tunescope.system.run_folder.sweep", lambda _, names: wanted.update(names))
+    monkeypatch.setattr("tunescope.system.run_folder.sweep", lambda _, names, *more: wanted.update(names))
     for arm in arms(ran(folder, "swept", beyond=3)).values():
         assert {one["id"] for one in arm["trials"] + arm["runs"] if arm["trials"]} <= wanted
 

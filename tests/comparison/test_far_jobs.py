@@ -21,7 +21,8 @@ from tunescope.system import job_folder, run_folder
 from tunescope.system.executors import slurm
 
 pytest.importorskip("submitit")
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+pytestmark = [pytest.mark.filterwarnings("ignore")]
+QUICK = ("trains", "tells")  # phases; the others are tried by make slow
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,9 @@ def test_a_queue_gives_the_numbers_of_one_process(asked, want, queue, tmp_path):
     assert not [*tmp_path.glob("run/jobs/*/lease.json"), *tmp_path.glob("run/jobs/*/outcome*")]
 
 
-@pytest.mark.parametrize("phase", far_tools.PHASES)
+@pytest.mark.parametrize(
+    "phase", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in far_tools.PHASES]
+)
 def test_a_worker_killed_at_any_phase_costs_time_alone(asked, want, queue, tmp_path, phase):
     at_work = queue(phase, kills=1)
     found, goes = gone_on(asked, tmp_path / "run")
@@ -78,6 +81,7 @@ def test_a_worker_killed_at_any_phase_costs_time_alone(asked, want, queue, tmp_p
     )  # the result is there, or the job is handed in again
 
 
+@pytest.mark.slow
 def test_three_deaths_make_a_failed_arm_and_the_next_go_tries_it_again(asked, want, queue, tmp_path):
     at_work = queue("saves", kills=3)
     found, goes = gone_on(asked, tmp_path / "run")
@@ -89,6 +93,7 @@ def test_three_deaths_make_a_failed_arm_and_the_next_go_tries_it_again(asked, wa
     assert numbers(again.results) == want
 
 
+@pytest.mark.slow
 def test_halving_goes_on_round_by_round(material, queue, tmp_path):
     asked = question(material, "lora", trials=3, halving=True)
     here = numbers(ask(asked, tmp_path / "here", quiet=True).results)
@@ -97,6 +102,7 @@ def test_halving_goes_on_round_by_round(material, queue, tmp_path):
     assert numbers(found.results) == here
 
 
+@pytest.mark.slow
 def test_a_result_that_was_changed_is_made_again(asked, want, queue, tmp_path):
     queue()
     found, _ = gone_on(asked, tmp_path / "run")
@@ -198,6 +204,7 @@ def test_what_cannot_go_to_other_machines_is_refused(material, tmp_path):
         compare(model, material[1], tokenizer=tinyrun.tokenizer(), executor="ray", out=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_resume_asks_where_it_was_asked(asked, want, queue, tmp_path):
     queue()
     gone_on(asked, tmp_path / "run")

@@ -1,7 +1,9 @@
 """Every method on every family, as the table in docs/families.md has it: it works, and rightly, or says why not."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny
@@ -54,18 +56,32 @@ USED = [
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What people use, and one family of each other build; with --families all, of which it takes its own."""
+    """What people use, one family of each other row of the table, and, slow, one of each other build.
+
+    With --families all, of which it takes its own.
+    """
     if "family" in metafunc.fixturenames:
         asked = metafunc.config.getoption("--families")
-        metafunc.parametrize("family", FAMILIES if asked else some())
+        now, late = first_of(works), first_of(BUILT_AS.__getitem__)
+        metafunc.parametrize(
+            "family",
+            FAMILIES
+            if asked
+            else [*now, *(pytest.param(name, marks=pytest.mark.slow) for name in late if name not in now)],
+        )
 
 
-def some() -> list[str]:
-    """Those with a file of ours last: the contract's tests are theirs."""
-    chosen: dict[str, str] = {}
+def works(name: str) -> Any:
+    """Which methods work on the family."""
+    return tuple(not reason for reason in TABLE[name].values())
+
+
+def first_of(alike: Callable[[str], Any]) -> list[str]:
+    """What people use, and the first of others that are not like one of them; those with a file of ours last."""
+    chosen: dict[Any, str] = {}
     for name in sorted(FAMILIES, key=lambda name: (name not in USED, name in tiny.configs())):
-        chosen.setdefault(BUILT_AS[name], name)
-    return [name for name in FAMILIES if name in USED or chosen[BUILT_AS[name]] == name]
+        chosen.setdefault(alike(name), name)
+    return [name for name in FAMILIES if name in USED or chosen[alike(name)] == name]
 
 
 def test_each_method_does_what_the_table_says(family: str) -> None:

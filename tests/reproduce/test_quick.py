@@ -1,4 +1,4 @@
-"""Table 1 and the LoRA comparison, below their quick sizes: the direction of the effect, with its interval."""
+"""Table 1 below its quick size: the direction of the effect, with its interval."""
 
 import pytest
 
@@ -8,13 +8,6 @@ from tunescope.reproduce.run import reproduce
 
 # Arm -> its steps and those of a trial: enough for the effect; in Table 1 what is not to learn has more than what is.
 TABLE = {"pretraining": (700, 0), "full": (250, 50), "inputs:length=1": (400, 60)}
-# The recipe's own skill takes its quick size: at 850 steps one of three seeds shows nothing. Plus two is soon learned.
-EASIER = {"SEEN": ("ascending", "descending", "add1"), "SKILL": "add2"}
-LORA = {
-    "pretraining": (200, 0),
-    "inputs:length=12": (120, 0),
-    "lora:rank=1,alpha=1.0,sites=attn.o,ffn.in,ffn.out": (120, 0),
-}
 
 
 @pytest.fixture
@@ -56,15 +49,3 @@ def test_full_tuning_learns_to_sort_down_and_a_prefix_does_not(run, shorter):
     assert asked["full"].interval[0] > 0.8
     assert asked["inputs:length=1"].interval[1] < 0.05
     assert asked["pretrained"].interval[1] < 0.05
-
-
-def test_at_equal_parameters_lora_gets_more_of_a_new_skill_than_a_prefix(run, shorter):
-    shorter("petrov-lora", LORA, **EASIER)
-    found = run("petrov-lora")
-    assert len({outcome["trained"] for _, outcome in found}) == 1
-    arms = sorted({unit["arm"] for unit, _ in found})
-    assert [arm.partition(":")[0] for arm in arms] == ["inputs", "lora"]
-    tokens = [[outcome["dev"] for unit, outcome in found if unit["arm"] == arm] for arm in arms]
-    assert len(tokens[0]) == 3
-    gain = Cell(tuple(lora - prefix for prefix, lora in zip(*tokens, strict=True)))
-    assert gain.interval[0] > 0, gain.values

@@ -18,7 +18,7 @@ from tunescope.trial import executor_name
 
 NAMES = ("local", "ray", "slurm:cluster=local", "slurm:cluster=debug")
 WAITING = ("local", "ray")
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+pytestmark = [pytest.mark.filterwarnings("ignore")]
 
 _folder: Path | None = None
 

@@ -48,14 +48,17 @@ class SiteUse(Generic[A]):
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """No parameter of the model itself asks for a gradient; afterwards each as before."""
-    before = {name: parameter.requires_grad for name, parameter in _own(model)}
+    before = {name: (weakref.ref(parameter), parameter.requires_grad) for name, parameter in _own(model)}
     try:
         for _, parameter in _own(model):
             parameter.requires_grad_(False)
         yield
     finally:
-        for name, parameter in _own(model):  # other tensors, where it was sharded meanwhile
-            parameter.requires_grad_(before.get(name, parameter.requires_grad))
+        now = dict(_own(model))  # other tensors, where it was sharded meanwhile, or is in a pass
+        for name, (frozen_one, asked) in before.items():
+            for one in (frozen_one(), now.get(name)):
+                if one is not None and one.is_leaf:
+                    one.requires_grad_(asked)
 
 
 def _own(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

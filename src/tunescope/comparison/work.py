@@ -20,6 +20,7 @@ from tunescope.comparison.run import Report
 from tunescope.errors import UserError
 from tunescope.system import job_folder, lease, run_folder
 from tunescope.system.job_folder import JobFolder
+from tunescope.system.say import say
 from tunescope.trial.arm import Ready
 from tunescope.trial.as_read import as_read, check_worker
 from tunescope.trial.bench import Bench
@@ -87,10 +88,10 @@ def do(name: str) -> str:
         asked = folder.asked()
         with lease.held(folder.lease, dead=folder.death, lost=lambda: os._exit(LOST)) as is_mine:
             if not is_mine:
-                print(f"job {name}: another process works on it")
+                say(f"job {name}: another process works on it")
                 return "held"
             if folder.outcome(asked) is None and folder.deaths() < job_folder.DEATHS:
-                print(f"job {name} on {socket.gethostname()}: {asked['arm']}, seed {asked['seed']}", flush=True)
+                say(f"job {name} on {socket.gethostname()}: {asked['arm']}, seed {asked['seed']}")
                 _done(_site, folder, asked)
     return "done"
 

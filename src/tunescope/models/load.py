@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.models import gguf_file
 
 # what older versions of transformers saved beside the weights, and the pooler that a model of words does without
 NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")
@@ -22,8 +23,8 @@ TOKENIZER = re.compile(r"token|vocab|merges|spiece|\.(?:model|bpe|spm)$|tekken")
 def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run.
 
-    in_words: an encoder comes with its masked-language-model head, which must be in the checkpoint. given: more of what
-    `from_pretrained` takes.
+    name: or a GGUF file. in_words: an encoder comes with its masked-language-model head, which must be in the
+    checkpoint. given: more of what `from_pretrained` takes.
     """
     import transformers
 
@@ -40,19 +41,22 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     if in_words:
         logging.set_verbosity_error()  # what is missing is refused below, in one line
     _check_tokenizer(name)
+    place, file = gguf_file.source(name, given or {})
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
         _check_config(name, config)
         auto = getattr(transformers, classes[kind(config)])
         model, report = auto.from_pretrained(
-            name,
+            place,
             config=config,
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
+            **(file and {"dtype": "float32"}),
+            **file,
             **(given or {}),
         )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
         tokenizer("a")  # some faults of its files are met first where it is used
     except (UserError, MemoryError):
         raise
@@ -72,15 +76,16 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     _check_all_used(name, model, report["unexpected_keys"], kind(config) == "encoder")
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
-    return model, tokenizer
+    return (gguf_file.settled(name, model) if file else model), tokenizer
 
 
 def config_of(name: str) -> Any:
     """The config of a folder or hub id alone. Raises UserError where there is none."""
     import transformers
 
+    place, file = gguf_file.source(name, {})
     try:
-        return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        return transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
     except Exception as problem:  # as of a model
         raise UserError(_cannot_load(name, problem)) from problem
 
@@ -152,6 +157,9 @@ def _check_all_used(name: str, model: PreTrainedModel, unexpected: Iterable[str]
 
 
 def _cannot_load(name: str, problem: Exception) -> str:
+    if Path(name).suffix == gguf_file.SUFFIX and Path(name).is_file():
+        reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
+        return f"{name} cannot be read as a GGUF file by transformers: {reason}"
     if Path(name).is_dir():
         has = sorted(os.listdir(name))[:8]
         reason = (str(problem).strip().splitlines() or ["no reason given"])[0]

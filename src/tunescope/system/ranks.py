@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from tunescope.errors import Note, UserError
+from tunescope.system.say import say
 
 
 def rank() -> int:
@@ -148,7 +149,7 @@ def _ended(team: list[subprocess.Popen[str]], said: list[IO[str]], failed: int) 
             process.wait(5)
     if failed and not first_too:
         said[failed].seek(0)
-        sys.stderr.write(said[failed].read())
+        say(said[failed].read().rstrip(), sys.stderr)
     code = team[0].returncode if first_too else team[failed].returncode
     return code if code > 0 else 128 - code
 
