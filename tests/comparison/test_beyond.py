@@ -16,7 +16,7 @@ from tunescope.report import terminal
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan, check, from_json, to_json
-from tunescope.trial.rates import following, possible
+from tunescope.trial.rates import following, possible, start, unless_far_off
 from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")
@@ -213,3 +213,17 @@ def test_a_result_of_an_older_version_is_read(found: Any) -> None:
     old = {**found.results, "protocol": {k: v for k, v in found.results["protocol"].items() if k != "beyond"}}
     assert terminal.edge_notes({**old, "protocol": old["protocol"] | {"pilot_of": {"steps": 12}}}) == []
     assert terminal.edge_notes(old) == [line.replace("5", "2") for line in terminal.edge_notes(found.results)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ({1.0: 2.0, 2.0: 1.9, 4.0: 1.0}, 2.0),  # 4.0 is ahead, not far ahead
+        ({1.0: 2.0, 2.0: 1.9, 4.0: 0.9}, 4.0),
+        ({1.0: 0.5, 2.0: 1.9, 4.0: 0.9}, 1.0),
+        ({1.0: 2.0, 4.0: 1.9}, 4.0),  # that of 2.0 did not finish
+    ],
+)
+def test_after_a_few_steps_the_middle_stays_unless_it_is_far_off(losses, expected) -> None:
+    assert unless_far_off((2.0,), {(rate,): loss for rate, loss in losses.items()}) == (expected,)
+    assert start([(4.0,), (1.0,), (2.0,)]) == (2.0,) and start([(1.0,), (2.0,)]) == (2.0,)

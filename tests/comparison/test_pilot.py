@@ -27,11 +27,9 @@ def asked(**changes) -> plan.Plan:
 
 def test_it_takes_at_most_an_eighth_of_the_steps_of_the_whole():
     whole, cut = asked(), piloted(asked())
-    assert (cut.trial_steps, cut.settings.steps, cut.seeds, cut.trials, cut.past) == (22, 175, (4,), 3, 3)
-    taken = (cut.trials + cut.past) * cut.trial_steps + cut.settings.steps * len(cut.seeds)
+    assert (cut.trial_steps, cut.settings.steps, cut.seeds, cut.trials, cut.past) == (22, 249, (4,), 3, 3)
+    taken = cut.trials * cut.trial_steps + cut.settings.steps * len(cut.seeds)
     assert taken * 8 <= whole.settings.steps * (whole.trials + len(whole.seeds))  # of which one run is past an end
-    least = cut.trials * cut.trial_steps + cut.settings.steps
-    assert least * 9 <= whole.settings.steps * (whole.trials + len(whole.seeds) - 1)
     assert cut.settings.patience > cut.settings.steps / cut.settings.eval_every  # never stopped early
 
 
@@ -39,11 +37,11 @@ def test_it_takes_at_most_an_eighth_of_the_steps_of_the_whole():
     ("changes", "trial", "steps"),
     [
         ({"seeds": (0,), "trials": 1}, None, 52),  # 12 % of one run, and no rate to choose
-        ({"seeds": (0,), "trials": 2}, 16, 77),  # 157 in all: up to five trials take half, and the rest
+        ({"seeds": (0,), "trials": 2}, 22, 113),  # 157 in all
         ({"seeds": (0,), "trials": 2, "beyond": 0}, 22, 113),
-        ({"seeds": (0, 1), "trials": 2}, 21, 105),
-        ({"seeds": tuple(range(10))}, 22, 175),  # no run longer than two fifths, no trial than a twentieth
-        ({"seeds": (0, 1, 2), "rates": (1e-4, 1e-3, 1e-2, 1e-1)}, 22, 175),
+        ({"seeds": (0, 1), "trials": 2}, 22, 166),
+        ({"seeds": tuple(range(10))}, 22, 437),  # no run longer than the whole's, no trial than a twentieth
+        ({"seeds": (0, 1, 2), "rates": (1e-4, 1e-3, 1e-2, 1e-1)}, 22, 279),
     ],
 )
 def test_the_length_of_its_trials_and_runs(changes, trial, steps):
@@ -59,19 +57,20 @@ def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
 
 
 @pytest.mark.parametrize(
-    ("context", "delta", "expected"),
+    ("context", "delta", "layers", "expected"),
     [
-        (0.91, 0.95, "context suffices"),
-        (0.51, 0.20, "context suffices"),
-        (0.49, 0.49, "no verdict"),  # nobody learnt it
-        (0.89, 0.95, "no verdict"),
-        (0.60, 0.89, "no verdict"),
-        (0.60, 0.91, "weights needed"),
-        (0.00, 0.31, "weights needed"),
+        (0.91, 0.95, 12, "context suffices"),
+        (0.51, 0.20, 1, "context suffices"),
+        (0.49, 0.49, 1, "no verdict"),  # nobody learnt it
+        (0.89, 0.95, 1, "no verdict"),
+        (0.60, 0.89, 1, "no verdict"),
+        (0.60, 0.91, 1, "weights needed"),
+        (0.00, 0.31, 3, "weights needed"),
+        (0.00, 1.00, 4, "no verdict"),  # it mostly comes up
     ],
 )
-def test_the_two_lines(context, delta, expected):
-    assert answer(Shares(context, delta)) == expected
+def test_the_two_lines(context, delta, layers, expected):
+    assert answer(Shares(context, delta, layers)) == expected
 
 
 def shown(context_loss, delta_loss, first=4.0):
@@ -149,7 +148,7 @@ def test_a_pilot_without_one_kind_of_arm_has_no_verdict():
 
 def test_a_whole_comparison_is_judged_by_its_own_rule_and_only_a_pilot_carries_the_forecast():
     found = scored(0.1, 0.9, 0.9)
-    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9}
+    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9, "layers": 1}
     found["protocol"]["pilot_of"] = None
     said = decide(found)
     assert said["forecast"] is None
@@ -174,13 +173,16 @@ def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_att
     whole = {"steps": 100, "seeds": [0, 1], "eval_every": 10, "patience": 5, "trials": 2, "rates": []}
     assert found.results["protocol"]["pilot_of"] == whole
     protocol = found.results["protocol"]
-    assert (protocol["trial_steps"], protocol["steps"]) == (5, 23)  # 12 % of four of 100, of which five trials are half
+    assert (protocol["trial_steps"], protocol["steps"]) == (5, 38)  # 12 % of four of 100
     outcomes = [json.loads(path.read_text()) for path in (tmp_path / "run" / "arms").glob("*/result.json")]
-    assert {one["steps"]: one["dev"] is None for one in outcomes} == {0: False, 5: True, 23: False}
-    assert [one["runs"][0]["steps"] for one in found.results["arms"]] == [0, 23, 23]
+    assert {one["steps"]: one["dev"] is None for one in outcomes} == {0: False, 5: True, 38: False}
+    assert [one["runs"][0]["steps"] for one in found.results["arms"]] == [0, 38, 38]
     for arm in found.results["arms"][1:]:  # chosen by the training loss alone
         assert 2 <= len(arm["trials"]) <= 5 and all(one["dev"] is None for one in arm["trials"])
-        assert arm["learning_rate"] == min(arm["trials"], key=lambda one: one["loss"])["learning_rate"]
+        losses = {one["learning_rate"]: one["loss"] for one in arm["trials"]}
+        usual = max(list(losses)[:2])  # of two
+        far_off = min(losses.values()) < losses[usual] / 2
+        assert arm["learning_rate"] == (min(losses, key=losses.__getitem__) if far_off else usual)
     assert found.results["command"].endswith("--pilot")
     assert len(found.results["verdict"]["sentences"]) == 4
     prefix, lora = (one["runs"][0]["mechanism"] for one in found.results["arms"][1:])

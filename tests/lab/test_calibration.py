@@ -7,7 +7,7 @@ import pytest
 from tunescope.lab.worlds.calibration import NEITHER, Case, case, groups, judged, truth
 from tunescope.report.verdict.forecast import NEEDED, SUFFICES, Shares
 
-ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0), SUFFICES, 1.0, 1.0)
+ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0, 1), SUFFICES, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_a_pilot_without_a_context_is_no_case():
 
 
 def test_what_was_decided_and_right_is_counted_and_a_decision_where_nobody_learned_is_wrong():
-    far = Shares(0.1, 0.9)
+    far = Shares(0.1, 0.9, 1)
     known = [
         ONE,
-        replace(ONE, pilot=Shares(0.7, 0.9)),
+        replace(ONE, pilot=Shares(0.7, 0.9, 1)),
         replace(ONE, pilot=far, truth=NEEDED),
         replace(ONE, pilot=far, truth=NEITHER),
-        replace(ONE, pilot=Shares(0.1, 0.1), truth=NEITHER),
+        replace(ONE, pilot=Shares(0.1, 0.1, 1), truth=NEITHER),
     ]
     assert judged(known) == {
         "worlds": 5,

@@ -19,7 +19,7 @@ from tunescope.system import files, job_folder, run_folder
 from tunescope.trial.arm import Arm, Ready, seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.facts import notes_of
-from tunescope.trial.rates import following, grid, possible
+from tunescope.trial.rates import following, grid, possible, start, unless_far_off
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "forgetting")
@@ -33,6 +33,7 @@ class Entry:
     standing: Standing
     arm: Ready | None = None
     trials: list[Job] = field(default_factory=list)
+    start: tuple[float, ...] = ()  # the middle of the rates that are tried at first
     chosen: tuple[float, ...] | None = None  # the rates that won
     runs: list[Job] = field(default_factory=list)
 
@@ -149,6 +150,7 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
         seed = bench.plan.seeds[0]
         rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)
         entry.trials = [trial_of(bench, prepared, rate, seed) for rate in rates]
+        entry.start = start(rates)
     return entry
 
 
@@ -171,7 +173,7 @@ def _possible(bench: Bench, entry: Entry) -> list[Job]:
 
 
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
-    """The learning rate with the best development score, ties to the lower loss; then one run a seed."""
+    """The learning rate that `_best` names; then one run a seed."""
     standing, arm = entry.standing, entry.arm
     if arm is None:
         return
@@ -188,7 +190,11 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
 
 
 def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
+    """The trial with the best development score, ties to the lower loss; in a pilot the start, unless it is far off."""
     done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
+    if done and not done[0].scored:
+        rates = unless_far_off(entry.start, {todo.rates: _last_loss(outcomes[todo.id]) for todo in done})
+        return next(todo for todo in done if todo.rates == rates)
     return max(done, key=lambda todo: (outcomes[todo.id]["dev"] or 0.0, -_last_loss(outcomes[todo.id])), default=None)
 
 

@@ -23,8 +23,8 @@ SELECTION = (
     "the test set is scored only by the chosen runs"
 )
 OF_A_PILOT = (
-    "the learning rate with the lowest training loss over the last half of its short trial; the test set is scored "
-    "only by the chosen runs"
+    "the middle of the learning rates, unless the training loss over the last half of a short trial of another is "
+    "less than half of its own; the test set is scored only by the chosen runs"
 )
 
 

@@ -10,17 +10,10 @@ three, a ninth goes on at a third of the steps and a third at a ninth; and so on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tunescope.errors import UserError
-
-if TYPE_CHECKING:
-    pass
-
-
-if TYPE_CHECKING:
-    pass
 
 PART = 3
 
@@ -89,8 +82,22 @@ def grid(own: Sequence[Sequence[float]], trials: int, rates: Sequence[float]) ->
 Rates = tuple[float, ...]  # of each method of an arm; those of a composition rise together
 
 FACTOR = 3.0
-
+FAR_OFF = 0.5  # of a start's training loss: another rate's that is lower takes its place
 DIGITS = 3
+
+
+def start(tried: Sequence[Rates]) -> Rates:
+    """The middle of a grid, where a method's author expects the best; of two the larger."""
+    return sorted(tried)[len(tried) // 2]
+
+
+def unless_far_off(first: Rates, losses: Mapping[Rates, float]) -> Rates:
+    """By the training losses of a few steps the first, unless another's is less than half of it, or it did not finish.
+
+    A few steps are gone through fastest by rates that are too large to go any further, so a lower loss says little.
+    """
+    best = min(losses, key=lambda rates: losses[rates])
+    return first if first in losses and losses[best] >= FAR_OFF * losses[first] else best
 
 
 def check_beyond(race: Race) -> None:

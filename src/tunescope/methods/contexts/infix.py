@@ -45,7 +45,7 @@ class Infix(KVContext):
     """
 
     size: ClassVar[str] = "length"
-    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 5e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-2, 5e-2, 2e-1)
     infix: ClassVar[bool] = True
 
     length: int = 10

@@ -58,7 +58,7 @@ class Prefix(KVContext):
 
     size: ClassVar[str] = "length"
     shows_rows: ClassVar[bool] = True
-    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 1e-2, 5e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-2, 5e-2, 2e-1)
 
     length: int = 10
     mlp: int | None = None

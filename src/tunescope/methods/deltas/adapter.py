@@ -67,7 +67,7 @@ class Adapter(SiteDelta):
     """
 
     size: ClassVar[str] = "bottleneck"
-    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 5e-3, 2e-2)
 
     bottleneck: int = 16
     placement: Literal["sequential", "parallel", "multi-head"] = "sequential"

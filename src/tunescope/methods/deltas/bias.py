@@ -30,7 +30,7 @@ class Bias(PatchDelta):
     Source: Ben Zaken et al. 2022, arXiv:2106.10199, section 3.
     """
 
-    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 5e-3, 2e-2)
     served_as: ClassVar[str] = "merged"
 
     @property

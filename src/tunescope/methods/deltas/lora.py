@@ -43,7 +43,7 @@ class LoRA(SiteDelta):
     """
 
     size: ClassVar[str] = "rank"
-    learning_rates: ClassVar[tuple[float, float, float]] = (3e-4, 2e-3, 1e-2)
+    learning_rates: ClassVar[tuple[float, float, float]] = (1e-3, 5e-3, 2e-2)
     served_as: ClassVar[str] = "merged"
 
     rank: int = 8

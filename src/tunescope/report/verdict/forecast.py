@@ -1,10 +1,11 @@
 """What the full comparison would find, as a pilot shows it: two lines, fitted to nothing.
 
-A pilot has one seed and two fifths of a run's steps. Where its best context, or what trains nothing, comes close to its
-best delta and has learnt the task, a context will suffice; where the delta is far ahead, weights are needed; between
-the two it cannot be told. Scores are shares of the way from chance to the end of the metric's scale, so that neither
-the size of the model nor that of the scale enters. How often that is right, `tunescope reproduce verdict-calibration`
-tells on lab worlds whose truth a long run tells; it has not been run to its end, and nothing is claimed.
+A pilot has one seed and a good half of a run's steps. Where its best context, or what trains nothing, comes close to
+its best delta and has learnt the task, a context will suffice. Where the delta is far ahead in a model of few layers,
+weights are needed: a prefix cannot turn what such a model attends to (Petrov et al. 2023, arXiv:2310.19698). In deeper
+ones a context that is so far behind in a pilot mostly comes up in longer runs, and nothing is said. Scores are shares
+of the way from chance to the end of the metric's scale. How often that is right, `tunescope reproduce
+verdict-calibration` tells on lab worlds whose truth a long run tells.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ SUFFICES, NEEDED, OPEN = "context suffices", "weights needed", "no verdict"
 CLOSE = 0.05  # of the way: a context no further behind is as good
 LEARNT = 0.5  # and has learnt the task if it came half of the way
 FAR = 0.3  # a delta further ahead is not caught up with
+SHALLOW = 3  # in a model of no more layers
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The best context's, or untrained arm's, and the best delta's share of the way from chance to the end."""
+    """The best context's, or untrained arm's, and the best delta's share of the way from chance to the end.
+
+    layers: of the model.
+    """
 
     context: float
     delta: float
+    layers: int
 
 
 def shares(evidence: Evidence) -> Shares | None:
@@ -34,7 +40,7 @@ def shares(evidence: Evidence) -> Shares | None:
     context, delta = best_context(evidence), evidence.delta
     if evidence.context is None or context is None or delta is None:
         return None
-    return Shares(_share(context.score, evidence), _share(delta.score, evidence))
+    return Shares(_share(context.score, evidence), _share(delta.score, evidence), evidence.layers)
 
 
 def best_context(evidence: Evidence) -> Arm | None:
@@ -52,7 +58,12 @@ def answer(found: Shares) -> str:
     """The outcome that the two lines tell."""
     if found.context > LEARNT and found.context >= found.delta - CLOSE:
         return SUFFICES
-    return NEEDED if found.delta - found.context > FAR else OPEN
+    return NEEDED if is_behind(found) and found.layers <= SHALLOW else OPEN
+
+
+def is_behind(found: Shares) -> bool:
+    """Whether the context is so far behind that in a model of few layers weights are needed."""
+    return found.delta - found.context > FAR
 
 
 def of(evidence: Evidence) -> dict[str, Any] | None:
@@ -65,7 +76,12 @@ def reasons(evidence: Evidence, found: Shares) -> str:
     """The shares in words."""
     context, delta = best_context(evidence), evidence.delta
     assert context is not None and delta is not None
-    return (
+    said = (
         f"{context.shown} came {found.context:.0%} of the way from chance to the best there is, {delta.shown} "
         f"{found.delta:.0%}"
     )
+    if is_behind(found) and found.layers > SHALLOW:
+        said += (
+            f"; in a model of {found.layers} layers a context so far behind in a pilot often comes up in longer runs"
+        )
+    return said

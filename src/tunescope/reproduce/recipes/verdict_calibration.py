@@ -23,6 +23,7 @@ UNTRAINED = {
     "encoder-decoder": ("zero-shot",),
 }
 STRIDE = 3
+RUNS = PILOT, LONG = ("pilot", "long")
 COLUMNS = ("worlds", "somebody learned it", "decided", "right", "right when it decides", "undecided of the learned")
 
 
@@ -35,11 +36,11 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    """In an order in which the first half has all kinds."""
+    """A pilot and a long run of every world, in an order in which the first half has all kinds."""
     from tunescope.lab.worlds.questions import questions
 
     every = [one.number for one in questions()] if settings["worlds"] is None else settings["worlds"]
-    return [{"world": number} for start in range(STRIDE) for number in every[start::STRIDE]]
+    return [{"world": one, "run": run} for start in range(STRIDE) for one in every[start::STRIDE] for run in RUNS]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
@@ -49,8 +50,10 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as scratch:
         question = _question(settings, unit["world"], Path(scratch))
-        results = dict(comparison.ask(piloted(question), Path(scratch) / "pilot", quiet=True).results)
-        return {"pilot": _told(results), "long": long_run(question, Path(scratch))}
+        if unit["run"] == LONG:
+            return {LONG: long_run(question, Path(scratch))}
+        results = dict(comparison.ask(piloted(question), Path(scratch) / PILOT, quiet=True).results)
+        return {PILOT: _told(results)}
 
 
 def _question(settings: Settings, number: int, scratch: Path) -> Any:
@@ -80,6 +83,7 @@ def _question(settings: Settings, number: int, scratch: Path) -> Any:
 def _told(results: dict[str, Any]) -> dict[str, Any]:
     """Of results.json what a calibration reads, and the verdict that the run came to by itself."""
     return {
+        "model": {"layers": results["model"]["layers"]},
         "task": {key: results["task"].get(key) for key in ("metric", "chance")},
         "steps": results["protocol"]["steps"],
         "trial_steps": results["protocol"]["trial_steps"],
@@ -101,7 +105,10 @@ def table(settings: Settings, found: Found) -> Table:
     """By architecture, kind of skill and truth."""
     from tunescope.lab.worlds.calibration import case, groups, judged
 
-    known = [case(unit["world"], outcome) for unit, outcome in found]
+    worlds: dict[int, dict[str, Any]] = {}
+    for unit, outcome in found:
+        worlds.setdefault(unit["world"], {}).update(outcome)
+    known = [case(number, outcome) for number, outcome in worlds.items()]
     cases = [one for one in known if one is not None]
     lost = len(known) - len(cases)
     notes = [f"In {lost} worlds an arm of the pilot did not finish; they are left out."] if lost else []
