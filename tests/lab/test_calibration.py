@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tunescope.lab.worlds.calibration import NEITHER, Case, case, groups, judged, truth
+from tunescope.lab.worlds.calibration import NEITHER, Case, bins, case, groups, judged, truth
 from tunescope.report.verdict.forecast import NEEDED, SUFFICES, Shares
+from tunescope.reproduce.recipes import verdict_calibration
 
 ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0, 1), SUFFICES, 1.0, 1.0)
 
@@ -95,3 +96,30 @@ def test_groups_are_all_and_each_architecture_kind_and_truth():
         "kind: far": 1,
         "truth: context suffices": 3,
     }
+
+
+def test_worlds_are_put_together_by_what_their_pilots_showed() -> None:
+    pilots = [(1.0, 1.0, 9), (0.1, 0.1, 1), (0.7, 0.9, 1), (0.1, 0.9, 4), (0.1, 0.9, 3), (0.6, 0.2, 1)]
+    known = [
+        replace(ONE, pilot=Shares(*pilot), truth=SUFFICES if at % 2 else NEEDED) for at, pilot in enumerate(pilots)
+    ]
+    assert bins(known) == {
+        "the context is close: context suffices": [False, True],
+        "close, but neither is half of the way": [True],
+        "behind by 0.05 to 0.3": [False],
+        "further behind, more than 3 layers": [True],
+        "further behind, 3 layers or fewer: weights needed": [False],
+    }
+
+
+def test_the_recipe_joins_a_world_s_two_runs_and_tells_the_rates_that_long_runs_chose() -> None:
+    pilot = {"pilot": outcome(0.55, 0.95, 0.95, [])["pilot"]}
+    long = [ran("context", 0.9, 0.95) | {"learning_rate": 0.1}, ran("delta", 0.9, 0.95) | {"learning_rate": 0.01}]
+    low = [ran("context", 0.9, 0.2) | {"learning_rate": 0.7}]
+    found = [({"world": 15, "run": "long"}, {"long": long}), ({"world": 15, "run": "pilot"}, pilot)]
+    found += [({"world": 16, "run": "long"}, {"long": low}), ({"world": 16, "run": "pilot"}, pilot)]
+    table = verdict_calibration.table({}, found)
+    assert [cell.text for cell in table.rows[0][1][:4]] == ["2", "2", "2", "1"]
+    assert table.rows[0][1][4].text == "0.500 [0.095, 0.905]"  # Wilson's for 1 of 2
+    assert table.notes == ["Rates that the long runs of x chose: 0.01 1 times, 0.1 1 times."]
+    assert "1 of 2" in table.pictures["verdict-calibration.svg"]

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunescope.lab.worlds.questions import question
-from tunescope.report.verdict.forecast import NEEDED, OPEN, SUFFICES, Shares, answer, shares
+from tunescope.report.verdict.forecast import (
+    CLOSE,
+    FAR,
+    NEEDED,
+    OPEN,
+    SHALLOW,
+    SUFFICES,
+    Shares,
+    answer,
+    is_behind,
+    shares,
+)
 from tunescope.report.verdict.reader import gather
 
 MARGIN = 0.05  # of the way from chance to the best there is: a context no further behind suffices
@@ -88,3 +99,28 @@ def groups(cases: Iterable[Case]) -> list[tuple[str, list[Case]]]:
         names = dict.fromkeys(getattr(one, key) for one in every)
         found += [(f"{key}: {name}", [one for one in every if getattr(one, key) == name]) for name in names]
     return found
+
+
+def bins(cases: Iterable[Case]) -> dict[str, list[bool]]:
+    """What a pilot showed -> of every world that showed it whether a context suffices there, as the long run says."""
+    found = dict[str, list[bool]]()
+    for one in cases:
+        found.setdefault(_shown(one), []).append(one.truth == SUFFICES)
+    return {name: found[name] for name in SHOWN if name in found}
+
+
+SHOWN = (
+    "the context is close: context suffices",
+    "close, but neither is half of the way",
+    f"behind by {CLOSE:g} to {FAR:g}",
+    f"further behind, more than {SHALLOW} layers",
+    f"further behind, {SHALLOW} layers or fewer: weights needed",
+)
+
+
+def _shown(one: Case) -> str:
+    if one.said != OPEN:
+        return SHOWN[0] if one.said == SUFFICES else SHOWN[-1]
+    if one.pilot.context >= one.pilot.delta - CLOSE:
+        return SHOWN[1]
+    return SHOWN[3] if is_behind(one.pilot) else SHOWN[2]

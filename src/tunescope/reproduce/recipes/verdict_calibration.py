@@ -1,18 +1,20 @@
-"""How often the verdict of a pilot is that of the full comparison, on lab worlds whose truth a long run tells.
+"""How often the forecast of a pilot is what long runs find, on lab worlds.
 
 The comparison is the usual one: three learning rates an arm from its method's grid and up to three past its ends, three
 seeds. The long run has another seed, more steps, and prefixes of several lengths, starts and rates.
 """
 
 import tempfile
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipes import _reliability
 
-TITLE = "The verdict of a pilot against the full comparison, on lab worlds"
+TITLE = "The forecast of a pilot against long runs, on lab worlds"
 SOURCE = "ours; the worlds are after Petrov et al. 2023, section 5"
 TAKES = ("quick",)
 
@@ -23,6 +25,7 @@ UNTRAINED = {
     "encoder-decoder": ("zero-shot",),
 }
 STRIDE = 3
+LEARNT = 0.5  # a score below says nothing of the learning rate
 RUNS = PILOT, LONG = ("pilot", "long")
 COLUMNS = ("worlds", "somebody learned it", "decided", "right", "right when it decides", "undecided of the learned")
 
@@ -103,7 +106,7 @@ def _arm(arm: dict[str, Any]) -> dict[str, Any]:
 
 def table(settings: Settings, found: Found) -> Table:
     """By architecture, kind of skill and truth."""
-    from tunescope.lab.worlds.calibration import case, groups, judged
+    from tunescope.lab.worlds.calibration import bins, case, groups, judged
 
     worlds: dict[int, dict[str, Any]] = {}
     for unit, outcome in found:
@@ -111,11 +114,40 @@ def table(settings: Settings, found: Found) -> Table:
     known = [case(number, outcome) for number, outcome in worlds.items()]
     cases = [one for one in known if one is not None]
     lost = len(known) - len(cases)
-    notes = [f"In {lost} worlds an arm of the pilot did not finish; they are left out."] if lost else []
+    notes = [f"In {lost} worlds an arm of the pilot did not finish; they are left out."] * bool(lost)
+    notes += [f"Rates that the long runs of {arm} chose: {told}." for arm, told in _rates(found).items()]
     rows = [(name, _row(judged(some))) for name, some in groups(cases)]
-    return Table(COLUMNS, rows, notes, {"worlds": [asdict(one) | {"said": one.said} for one in cases]})
+    numbers = {"worlds": [asdict(one) | {"said": one.said} for one in cases]}
+    drawn = _reliability.drawn(bins(cases), "worlds in which a context suffices, by what the pilot showed")
+    return Table(COLUMNS, rows, notes, numbers, {"verdict-calibration.svg": drawn})
+
+
+def _rates(found: Found) -> dict[str, str]:
+    """Of each arm of the long runs how often each learning rate came out first, where the arm learnt something."""
+    chosen: dict[str, Counter[float]] = {}
+    for _, outcome in found:
+        for one in outcome.get(LONG, ()):
+            if one["score"] >= LEARNT:
+                chosen.setdefault(one["arm"], Counter())[one["learning_rate"]] += 1
+    return {
+        arm: ", ".join(f"{rate:g} {times} times" for rate, times in sorted(counts.items()))
+        for arm, counts in chosen.items()
+    }
 
 
 def _row(judgement: dict[str, float]) -> list[Cell]:
     counts = [Cell(text=f"{judgement[name]:.0f}") for name in ("worlds", "learned", "decided", "right")]
-    return [*counts, Cell((judgement["share_right"],)), Cell((judgement["share_undecided"],))]
+    undecided = round(judgement["share_undecided"] * judgement["learned"])
+    return [
+        *counts,
+        _share(int(judgement["right"]), int(judgement["decided"])),
+        _share(undecided, int(judgement["learned"])),
+    ]
+
+
+def _share(right: int, of: int) -> Cell:
+    """With Wilson's interval."""
+    if not of:
+        return Cell(text="–")
+    low, high = _reliability.wilson(right, of)
+    return Cell(text=f"{right / of:.3f} [{low:.3f}, {high:.3f}]")
