@@ -1,6 +1,7 @@
 """The pages of the documentation do what they say: their Python is run, in order, on small models."""
 
 import importlib.util
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import transformers as tf
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("bank.md", "start.md", "using.md")
+PRETRAINED = os.environ.get("TUNESCOPE_PRETRAINED")
+DECODERS = ("openai-community/gpt2", "meta-llama/Llama-3.2-1B")
 NEEDS = {"BitsAndBytesConfig": "bitsandbytes", "TorchAoConfig": "torchao"}  # a block with the one needs the other
 
 
@@ -52,6 +55,20 @@ def test_the_python_of_a_page_runs(
     page: str, folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    run(page, folders)
+
+
+@pytest.mark.skipif(not PRETRAINED, reason="TUNESCOPE_PRETRAINED names no folder of a pretrained decoder")
+@pytest.mark.filterwarnings("ignore")
+def test_the_python_for_trainer_pipeline_accelerate_and_compile_runs_on_a_pretrained_decoder(
+    folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("using.md", folders | dict.fromkeys(DECODERS, str(PRETRAINED)))
+
+
+def run(page: str, folders: dict[str, str]) -> None:
+    """Every block, in order, with these folders for the models that it names."""
     names: dict[str, Any] = {"__name__": page}
     for line, block in blocks(page):
         if any(word in block and importlib.util.find_spec(package) is None for word, package in NEEDS.items()):
