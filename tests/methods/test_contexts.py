@@ -207,7 +207,13 @@ def test_other_caches_and_ways_of_decoding_write_the_same(family: str, arm: str)
     row = torch.tensor([5, 6, 7, 5, 6, 8, 5])
     expected = eager_tokens(eager, artifact, arm, row, {})
     given = {"input_ids": row[None], "attention_mask": torch.ones(1, 7, dtype=torch.long)}
-    ways = ({"cache_implementation": "static"}, {"prompt_lookup_num_tokens": 3}, {"prefill_chunk_size": 3})
+    draft = tiny.make(family)  # it proposes tokens as the bare model would, and the tuned one decides
+    ways = (
+        {"cache_implementation": "static"},
+        {"prompt_lookup_num_tokens": 3},
+        {"prefill_chunk_size": 3},
+        {"assistant_model": draft},
+    )
     with ts.attach(model, artifact), torch.no_grad():
         for how in ways:
             assert model.generate(**given, **GREEDY, **how)[0, 7:].tolist() == expected, how
