@@ -15,12 +15,13 @@ import transformers
 import tunescope as ts
 from tunescope.attachment import attached
 from tunescope.comparison.protocol import AllRefused
+from tunescope.errors import UserError
 from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_line, corpus_table, published, run
 from tunescope.reproduce.recipe import Ask, check, find, recipes
 from tunescope.reproduce.recipes import _curve
-from tunescope.reproduce.run import command, reproduce
+from tunescope.reproduce.run import command, default_folder, reproduce
 from tunescope.system import machine, run_folder, sealed_json
 from tunescope.trial.budget import count
 
@@ -479,6 +480,20 @@ def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_pat
     assert settings["lines"][-1]["label"] == "prefix of 1, from 'summarize:'"
 
 
+def test_some_lines_of_a_table_are_named_and_a_name_of_none_is_refused(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    ask = Ask("unified-main", model=folder, data=corpus(tmp_path / "rte"), lines=("mam", "LoRA, feed"))
+    assert [line["label"] for line in find("unified-main").settings(ask)["lines"]] == [
+        "LoRA, feed-forward, s = 4",
+        "MAM: prefix of 30 and parallel adapter",
+    ]
+    assert command(ask).endswith("--lines mam 'LoRA, feed'") and str(default_folder(ask)).endswith("mam-LoRA--feed")
+    with pytest.raises(UserError, match=r"--lines: none has 'IA3' in its name\. They are: full tuning; BitFit"):
+        find("unified-main").settings(replace(ask, lines=("IA3",)))
+    with pytest.raises(UserError, match="petrov-table1 has no use for --lines"):
+        check(Ask("petrov-table1", lines=("prefix",)), find("petrov-table1"))
+
+
 def test_published_sizes_are_those_of_the_model_s_kind(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     data = corpus(tmp_path / "rte")
@@ -488,6 +503,9 @@ def test_published_sizes_are_those_of_the_model_s_kind(tmp_path):
     assert {parallel, f"prefix:mlp=800,length=30+{parallel}", "prefix:mlp=800,length=200"} <= arms.keys()
     lora = "lora:sites=ffn.in,ffn.out,rank=102,alpha=408.0"
     assert {lora, f"prefix:mlp=800,length=30+{lora}"} <= arms.keys() and set(arms.values()) == {None}
+    at_heads = "adapter:placement=parallel,sites=attn.heads,norm=in,start=bert,bottleneck=30"
+    plain = "adapter:placement=parallel,sites=ffn,bottleneck="
+    assert {f"{at_heads}+{plain}512", f"{plain}1024", "adapter:sites=ffn,bottleneck=600"} <= arms.keys()
     settings = find("unified-main").settings(Ask("unified-main", model=bert(tmp_path / "bert"), data=data))
     arms = {line["arm"]: line["share"] for line in settings["lines"]}
     assert arms["prefix:length=16+adapter:placement=parallel,sites=ffn,scale=2.0"] == arms["prefix"] == 0.005

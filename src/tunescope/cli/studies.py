@@ -22,6 +22,7 @@ def reproduce(
     steps: int | None = None,
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     accumulate: int | None = None,
+    lines: Annotated[tuple[str, ...], Many] = (),
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -37,6 +38,7 @@ def reproduce(
         steps: for recipes on a given model: updates of every line, instead of the protocol's.
         precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
         accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
+        lines: for recipes on given data: only the lines of the table that have one of these in their names.
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
     """
@@ -46,7 +48,8 @@ def reproduce(
     if name is None:
         say(listing())
         return
-    ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision, accumulate)
+    one, others = next(iter(model), None), model[1:]
+    ask = Ask(name, protocol, quick, seeds, one, data, others, steps, precision, accumulate, lines)
     folder = Path(out) if out else running.default_folder(ask)
     running.reproduce(ask, folder, workers, say)
     say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")

@@ -19,7 +19,7 @@ from tunescope.system import plugins
 if TYPE_CHECKING:
     from tunescope.data.corpus import Rows
 
-TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", "accumulate")
+TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", "accumulate", "lines")
 WRITERS = ("decoder", "encoder-decoder")
 ALL = (*WRITERS, "encoder")
 OF_UNIT = ("arm", "share", "part", "template")
@@ -104,11 +104,24 @@ def settings(
 
 
 def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
-    """As settings hold them, with what the paper has on this corpus; the quick size has the first two."""
-    spec, some = parsed(ask.data or ""), lines[:2] if ask.quick else lines
+    """As settings hold them, with what the paper has on this corpus; the quick size has the first two.
+
+    Raises UserError for a name of --lines that no line has in its own.
+    """
+    spec, some = parsed(ask.data or ""), named(ask, lines)
+    some = some[:2] if ask.quick else some
     papers = [{} if spec is None else dict(line.paper.get(spec.name, {})) for line in some]
     arms = [asdict(replace(line, arm=_by_network(line.arm, network))) for line in some]
     return [arm | {"paper": paper} for arm, paper in zip(arms, papers, strict=True)]
+
+
+def named(ask: Ask, lines: Sequence[Line]) -> Sequence[Line]:
+    """The lines asked for, in the table's order: all where none is named."""
+    for name in ask.lines:
+        if lines and not any(name.lower() in line.label.lower() for line in lines):
+            known = "; ".join(line.label for line in lines)
+            raise UserError(f"{ask.name} --lines: none has {name!r} in its name. They are: {known}.")
+    return [one for one in lines if not ask.lines or any(name.lower() in one.label.lower() for name in ask.lines)]
 
 
 def with_lengths(ask: Ask, lines: Sequence[Line], lengths: Mapping[str, Mapping[str, int]]) -> list[Line]:

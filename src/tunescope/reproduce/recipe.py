@@ -57,6 +57,7 @@ class Ask:
     steps: int | None = None
     precision: str = "auto"
     accumulate: int | None = None
+    lines: tuple[str, ...] = ()  # of the table: those whose names hold one of these
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -85,7 +86,7 @@ def check(ask: Ask, recipe: Recipe) -> None:
     given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
     given |= {"model": bool(ask.models), "data": ask.data is not None}
     given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
-    given |= {"accumulate": ask.accumulate is not None}
+    given |= {"accumulate": ask.accumulate is not None, "lines": bool(ask.lines)}
     several = "models" in recipe.TAKES
     taken = [one.replace("models", "model") for one in recipe.TAKES]
     if len(ask.models) > 1 and not several:

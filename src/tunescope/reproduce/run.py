@@ -184,6 +184,7 @@ def command(ask: Ask) -> str:
     parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []
     parts += ["--accumulate", str(ask.accumulate)] if ask.accumulate is not None else []
+    parts += ["--lines", *ask.lines] if ask.lines else []
     return shlex.join(parts)
 
 
@@ -202,4 +203,5 @@ def default_folder(ask: Ask) -> Path:
     counts = {"steps": ask.steps, "seeds": ask.seeds, "parts": ask.accumulate}
     tags += [f"{count}-{what}" for what, count in counts.items() if count is not None]
     tags += [ask.precision] if ask.precision != "auto" else []
+    tags += ["".join(letter if letter.isalnum() else "-" for letter in line) for line in ask.lines]
     return Path("runs") / "reproduce" / "-".join(tags)

@@ -47,8 +47,8 @@ def _fixed(ask: Ask, writes: bool) -> list[Line]:
     prompt = "soft:length=100" + (",init_from=normal" if ask.protocol == "paper" else "")
     return [
         Line("full tuning", "full", paper=published.unified("44.81/21.94/36.83", "37.3")),
-        Line("BitFit", "bias"),
-        *([Line("prompt tuning", prompt)] if writes else []),
+        Line("BitFit", "bias", paper=published.unified("40.64/17.32/32.19")),
+        *([Line("prompt tuning", prompt, paper=published.unified("38.91/15.98/30.83"))] if writes else []),
     ]
 
 
@@ -60,19 +60,28 @@ def _sized(form: Form, made: Settings, *, is_typed: bool) -> list[Line]:
         (f"{arm}{typed}", None) if is_typed else corpus_table.scaled_lora(made, arm, form.share, form.scale)
         for arm in (LORA, both)
     )
-    parallel = f"adapter:placement=parallel,sites=ffn,scale={form.scale}"
-    share = None if is_typed else form.share
-    prefix, sequential, wide = (
-        ("prefix:length=200", "adapter:sites=ffn,bottleneck=600", f"{parallel},bottleneck={form.bottleneck}")
-        if is_typed
-        else ("prefix", "adapter:sites=ffn", parallel)
-    )
+    share, plain = None if is_typed else form.share, "adapter:placement=parallel,sites=ffn"
+    scaled = f"{plain},scale={form.scale}"
+    attention = f"adapter:placement=parallel,sites=attn.heads,norm=in,start=bert,bottleneck={form.length}"
+
+    def at(arm: str, size: str) -> str:
+        return f"{arm}{size}" if is_typed else arm
+
+    own, twice = f",bottleneck={form.bottleneck}", f",bottleneck={2 * form.bottleneck}"
+    prefix, sequential = at("prefix", ":length=200"), at("adapter:sites=ffn", ",bottleneck=600")
     return [
         Line("prefix", prefix, share, paper=published.unified("43.40/20.46/35.51", "35.6")),
         Line("sequential adapter, feed-forward", sequential, share),
-        Line(f"LoRA, feed-forward, {scale}", *lora, paper=published.unified("44.59/21.31/36.25")),
-        Line(f"parallel adapter, feed-forward, {scale}", wide, share, paper=published.unified("44.85/21.54/36.58")),
-        Line(f"prefix of {form.length} and LoRA, {scale}", *mixed),
+        Line(f"LoRA, feed-forward, {scale}", *lora, paper=published.unified("44.53/21.29/36.28", "36.8")),
+        Line("parallel adapter, feed-forward", at(plain, twice), share),
+        Line(
+            f"parallel adapter, feed-forward, {scale}",
+            at(scaled, own),
+            share,
+            paper=published.unified("44.85/21.54/36.58"),
+        ),
+        Line(f"parallel adapters, attention of {form.length} and feed-forward", f"{attention}+{at(plain, own)}", share),
+        Line(f"prefix of {form.length} and LoRA, {scale}", *mixed, paper=published.unified("44.84/21.71/36.77")),
     ]
 
 
