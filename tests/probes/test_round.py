@@ -16,7 +16,7 @@ from tunescope.models.anatomy import kind
 from tunescope.probes.anchors.prompts import Prompt, choices
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import saliency
-from tunescope.probes.demonstrations import auc, flow
+from tunescope.probes.demonstrations import auc, flow, isolate
 from tunescope.tasks.kinds.classification import Classification
 
 # All words begin with w5, so the answer is read one token on.
@@ -96,3 +96,25 @@ def test_flow_in_an_encoder_decoder_joins_what_the_encoder_reads_and_what_the_an
             expected.append(literal.flows_both_ways(square.tolist(), list(prompt.spans.of("label"))))
         means = torch.tensor(expected, dtype=torch.float64).mean(0)
         assert found["saliency"][layer] == pytest.approx(means.tolist(), rel=1e-9)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
+def test_demonstrations_that_queries_share_are_read_once_with_the_answers_of_whole_prompts(family: str) -> None:
+    """A cut too: it is in the demonstrations, and they do not look at the query."""
+    model, tokenizer = tiny.make(family), tiny.tokenizer()
+    rows = TASK.encode(QUERIES * 3, tokenizer, model_kind="decoder", bos=False)
+    told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
+    prompts = [Prompt(demonstrated(number % 2, TASK), row) for number, row in enumerate(rows * 2)]
+    shared, whole = (Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0) for _ in range(2))
+    whole.__dict__["read"] = None
+    assert shared.read is not None and len(shared.read) == 2
+    torch.testing.assert_close(shared.logits, whole.logits, rtol=0, atol=1e-12)
+    for names in (whole.reading[:1], whole.reading):
+        for words in ("label words", "random words"):
+            got, expected = (isolate._cut(one, words, names) for one in (shared, whole))
+            torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    assert (got - shared.logits).abs().max() > 1e-4
+
+
+def test_demonstrations_that_few_queries_share_are_read_with_each() -> None:
+    assert made(tiny.make("gpt2")).read is None and made(tiny.make("t5")).read is None

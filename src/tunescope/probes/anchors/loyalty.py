@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -153,12 +154,25 @@ def measured_ways(
 
 
 def trade_off(
-    asked: Queries, spans: Spans, sets: Sequence[Sequence[int]], positions: Positions = "original"
+    asked: Queries,
+    spans: Spans,
+    sets: Sequence[Sequence[int]],
+    positions: Positions = "original",
+    *,
+    timed: bool = True,
 ) -> list[Measured]:
-    """What each set of positions is worth: size against loyalty, all from one pass over the demonstrations."""
-    whole = read(asked.model, asked.tokenizer, spans.ids, asked.under)
+    """What each set of positions is worth: size against loyalty, all from one pass over the demonstrations.
+
+    timed: as in `measured_ways`; else `seconds` is nan, and it takes hardly more than half as long. Equal sets are
+    measured once.
+    """
+    whole, seconds = read(asked.model, asked.tokenizer, spans.ids, asked.under), None if timed else math.nan
     full = asked.logits(whole)
-    return [_measured(asked, full, kept(whole, one, positions)) for one in sets]
+    found = {
+        one: _measured(asked, full, kept(whole, one, positions), seconds=seconds)
+        for one in dict.fromkeys(map(tuple, sets))
+    }
+    return [found[tuple(one)] for one in sets]
 
 
 def _measured(asked: Queries, full: Tensor, *context: Artifact, seconds: float | None = None) -> Measured:

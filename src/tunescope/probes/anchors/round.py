@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,12 +13,19 @@ from torch import Tensor
 from tunescope.attachment.attention.edit import editing
 from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.reach import reached, resting
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy
+from tunescope.probes.anchors.compression import read
+from tunescope.probes.anchors.loyalty import Queries
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
 from tunescope.probes.anchors.saliency import answers
+from tunescope.tasks.prompts.spans import Spans
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+SHARED = 4  # queries behind the same demonstrations: with fewer it is quicker to read every prompt as a whole
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,42 @@ class Round:
         return torch.tensor(self.choices.tokens, device=self.model.device)
 
     @cached_property
+    def groups(self) -> list[tuple[Spans, list[int]]]:
+        """Demonstrations, and which prompts have them."""
+        found: dict[tuple[int, ...], tuple[Spans, list[int]]] = {}
+        for number, prompt in enumerate(self.prompts):
+            found.setdefault(prompt.spans.ids, (prompt.spans, []))[1].append(number)
+        return list(found.values())
+
+    @cached_property
+    def read(self) -> list[Artifact] | None:
+        """The keys and values of each group's demonstrations, read once.
+
+        None where few queries share them, in an encoder-decoder, and in a family whose keys and values cannot be kept:
+        there every prompt is read as a whole.
+        """
+        if anatomy(self.model).kind != "decoder" or len(self.groups) * SHARED > len(self.prompts):
+            return None
+        try:
+            return [read(self.model, self.tokenizer, spans.ids) for spans, _ in self.groups]
+        except UserError:
+            return None
+
+    def behind(self, made: Callable[[Artifact, Spans], Artifact]) -> Tensor:
+        """(prompts, vocabulary), on the CPU: every query behind what `made` makes of its demonstrations, as read."""
+        assert self.read is not None
+        found = dict[int, Tensor]()
+        for whole, (spans, numbers) in zip(self.read, self.groups, strict=True):
+            rows = [self.prompts[number].query for number in numbers]
+            asked = Queries(self.model, self.tokenizer, rows, self.choices, at_once=self.at_once)
+            found |= dict(zip(numbers, asked.logits(made(whole, spans)), strict=True))
+        return torch.stack([found[number] for number in range(len(self.prompts))])
+
+    @cached_property
     def logits(self) -> Tensor:
         """(prompts, vocabulary), of the model as it is, on the CPU."""
+        if self.read is not None:
+            return self.behind(lambda whole, _: whole)
         with resting(self.model), torch.no_grad():
             return torch.cat([answers(self.model, one).cpu() for one in self.batches()])
 

@@ -44,14 +44,15 @@ def _behind_one(round: Round, prompts: Sequence[Prompt]) -> dict[str, Any]:
     sizes = [max(1, int(share * len(spans.ids))) for share in SIZES]
     draw = Random(round.seed)
     drawn = [tuple(sorted(draw.sample(range(len(spans.ids)), size))) for size in sizes for _ in range(DRAWS)]
-    loyal = [one.label_loyalty for one in trade_off(asked, spans, drawn)]
-    curves = {"at random": [fmean(loyal[at : at + DRAWS]) for at in range(0, len(loyal), DRAWS)]}
-    if n:
-        worth = importance(round.model, round.tokenizer, prompts[:n], round.choices)
-        same = len(positions_of(spans, "anchors"))
-        found = trade_off(asked, spans, [most_important(worth, size) for size in (*sizes, same)])
-        curves["by saliency"] = [one.label_loyalty for one in found[:-1]]
-        ways["by saliency"] = asdict(found[-1])
+    worth = importance(round.model, round.tokenizer, prompts[:n], round.choices) if n else None
+    weighed = [] if worth is None else [most_important(worth, size) for size in sizes]
+    loyal = [one.label_loyalty for one in trade_off(asked, spans, [*drawn, *weighed], timed=False)]
+    at_random = loyal[: len(drawn)]
+    curves = {"at random": [fmean(at_random[at : at + DRAWS]) for at in range(0, len(drawn), DRAWS)]}
+    if worth is not None:
+        curves["by saliency"] = loyal[len(drawn) :]
+        (same,) = trade_off(asked, spans, [most_important(worth, len(positions_of(spans, "anchors")))])
+        ways["by saliency"] = asdict(same)
     return {"ways": ways, "curves": curves, "rows": len(prompts) - n, "length": float(len(spans.ids))}
 
 

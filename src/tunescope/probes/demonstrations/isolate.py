@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from tunescope.attachment.attention.reach import resting
+from tunescope.methods.artifact import Artifact
 from tunescope.probes.anchors.isolation import Words, control, isolated
 from tunescope.probes.anchors.loyalty import label_loyalty, word_loyalty
+from tunescope.probes.anchors.prompts import Batch
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import answers
 from tunescope.probes.anchors.summary import shown
@@ -57,6 +60,8 @@ def measure(round: Round) -> dict[str, Any]:
 
 def _cut(round: Round, what: str, names: Sequence[str]) -> Tensor:
     """(prompts, vocabulary), with these words cut off in these attention modules."""
+    if round.read is not None:
+        return round.behind(lambda whole, spans: _read_cut(round, whole, spans, _words(spans, what, round.seed), names))
     logits = []
     for batch in round.batches():
         words = [_words(prompt.spans, what, round.seed) for prompt in batch.prompts]
@@ -64,6 +69,25 @@ def _cut(round: Round, what: str, names: Sequence[str]) -> Tensor:
         with resting(round.model), torch.no_grad(), cut:
             logits.append(answers(round.model, batch).cpu())
     return torch.cat(logits)
+
+
+def _read_cut(round: Round, whole: Artifact, spans: Spans, words: Words, names: Sequence[str]) -> Artifact:
+    """The demonstrations' keys and values as the model reads them with the words cut off.
+
+    The cut is in the demonstrations alone, and in a decoder they do not look at the query: so one pass serves all.
+    """
+    ids = torch.tensor([spans.ids], device=round.model.device)
+    alone = Batch(
+        (), {}, torch.zeros(1, dtype=torch.long, device=ids.device), torch.ones_like(ids, dtype=torch.bool), 0
+    )
+    with resting(round.model), torch.no_grad(), isolated(round.model, alone, [words], names):
+        read = round.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True).past_key_values
+    tensors = {
+        f"decoder.{number}.self.{part}": getattr(layer, f"{part}s")[0]
+        for number, layer in enumerate(read.layers)
+        for part in ("key", "value")
+    }
+    return replace(whole, tensors={name: tensors[name] for name in whole.tensors})
 
 
 def _words(spans: Spans, what: str, seed: int) -> Words:
