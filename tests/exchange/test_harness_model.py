@@ -160,7 +160,10 @@ def test_what_cannot_be_right_is_refused_in_a_line(base: str, saved: Any, tmp_pa
     words = saved("words", ts.Text(text=harness_tasks.FRONT))
     for given, said in (
         ({}, r"^Type: --model_args base=MODEL,artifact=FOLDER$"),
-        ({"base": base, "peft": "x"}, r"^peft= brings weights that no artifact was made for\. Type: --model_args base="),
+        (
+            {"base": base, "peft": "x"},
+            r"^peft= brings weights that no artifact was made for\. Type: --model_args base=",
+        ),
         ({"base": base, "artifact": str(tmp_path)}, r"is no saved artifact"),
         ({"base": base, "artifact": saved("infix", ts.Infix(length=2))}, r"infix acts from where the answer begins"),
         ({"base": base, "artifact": words, "add_bos_token": True}, r"^add_bos_token=True: the words in front have beg"),

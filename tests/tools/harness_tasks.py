@@ -15,7 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from tunescope.models.load import load_model
 
 PRETRAINED = os.environ.get("TUNESCOPE_PRETRAINED")
-ENGLISH = "river stone apple table window garden music paper silver winter doctor engine mountain yellow letter".split()
+ENGLISH = ["river", "stone", "apple", "table", "window", "garden", "music", "paper", "silver", "winter", "doctor"]
 FRONT = "river stone apple" if PRETRAINED else "w5 w9 w4"
 FORMS = {
     "choosing": """
@@ -41,10 +41,11 @@ FORMS = {
 def docs(count: int, seed: int) -> list[dict[str, Any]]:
     """Questions of many lengths, each with its own choices, of one to three words."""
     draw = random.Random(seed)
-    words = ENGLISH if PRETRAINED else [f"w{index}" for index in range(10, 28)]
+    words = ENGLISH if PRETRAINED else [f"w{index}" for index in range(10, tiny.VOCAB)]
     made = []
     for _ in range(count):
-        options = [" ".join(draw.sample(words, draw.randint(1, 3))) for _ in range(draw.randint(2, 4))]
+        first = draw.sample(words, draw.randint(2, 4))  # so that no two are the same
+        options = [" ".join([one, *draw.sample(words, draw.randint(0, 2))]) for one in first]
         gold = draw.randrange(len(options))
         question = " ".join(draw.choices(words, k=draw.randint(3, 14)))
         made.append({"question": question, "options": options, "gold": gold, "answer": options[gold]})

@@ -37,6 +37,8 @@ class TunedLM(HFLM):  # type: ignore[misc]
     the harness does not tell.
     """
 
+    add_bos_token: bool | None
+
     def __init__(self, base: str = "", artifact: str = "", **more: Any) -> None:
         other = next((name for name in REFUSED if more.get(name)), None)
         if other is not None or not base:
