@@ -12,7 +12,7 @@ MARK = "lm_eval:"  # in front of the name of one of its tasks
 
 
 def lm_eval(*words: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]) -> None:
-    """Begin lm-evaluation-harness with the model tunescope: --model tunescope --model_args base=MODEL,artifact=RUN/best.
+    """Begin lm-evaluation-harness with our model: --model tunescope --model_args base=MODEL,artifact=RUN/best.
 
     All that follows is the harness's own: --tasks, --batch_size, --include_path. Of several artifacts: artifact=A+B.
     """

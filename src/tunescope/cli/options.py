@@ -57,8 +57,8 @@ def _task_options() -> Any:
             having.setdefault(one.key, []).append((name, one))
     told = {key: _parameter(those[0][1], _help(those)) for key, those in having.items()}
     *others, last = [f"{name} ({kind.about})" if kind.about else name for name, kind in kinds().items()]
-    harness = "a task of lm-evaluation-harness as lm_eval:NAME, which brings its rows along"
-    task = Annotated[str, Parameter(help=f"{', '.join(others)}, or {last}; or {harness}.")]
+    harness = "to compare and check, a task of lm-evaluation-harness as lm_eval:NAME, which brings its rows along"
+    task = Annotated[str, Parameter(help=f"{', '.join(others)}, or {last}; or, {harness}.")]
     return _flat("TaskOptions", "What the rows mean.", told, [("task", task, USUAL)])
 
 

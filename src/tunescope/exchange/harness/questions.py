@@ -11,7 +11,7 @@ from tunescope.errors import UserError
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt without the white space at its end, that white space, the choices (() where one writes), right answers."""
+    """A prompt without the white space at its end, that white space, the choices (() where one writes), the answers."""
 
     prompt: str
     between: str
@@ -25,7 +25,7 @@ def questions(task: Any, docs: Iterable[Any], where: str) -> list[Question]:
     where: the part, for messages.
 
     Raises:
-        UserError: an output that is neither chosen nor written, prompts that differ by choice, images, or no one answer.
+        UserError: an output neither chosen nor written, prompts that differ by choice, images, or no one answer.
     """
     ask = {"multiple_choice": _chosen, "generate_until": _written}.get(task.OUTPUT_TYPE)
     has_several = bool(getattr(task, "multiple_input", False))

@@ -115,8 +115,8 @@ def _end(rows: Sequence[Question], name: str) -> str:
     ends = {one.between for one in rows}
     if len(ends) > 1 or ends - {" ", "\n"}:
         raise UserError(
-            f"lm_eval:{name}: its answers follow on {', '.join(map(repr, sorted(ends)))}, where ours follow on one space "
-            "or a line end in all rows. Set target_delimiter in its YAML, in a folder for --include-path."
+            f"lm_eval:{name}: its answers follow on {', '.join(map(repr, sorted(ends)))}, where ours follow on one "
+            "space or a line end in all rows. Set target_delimiter in its YAML, in a folder for --include-path."
         )
     return "\n" if ends == {"\n"} else ""
 
