@@ -67,16 +67,18 @@ def write(folder: Path, *, more: str = "", parts: tuple[str, ...] = ("test",), c
     return folder
 
 
-def model(folder: Path) -> str:
-    """The folder of a model: a tiny random Llama whose tokenizer begins each text, or the pretrained one."""
-    if PRETRAINED:
+def model(folder: Path, family: str = "llama") -> str:
+    """The folder of a model: a tiny random one whose tokenizer begins each text, or ends it, or the pretrained one."""
+    if PRETRAINED and family == "llama":
         return PRETRAINED
     import torch
 
     tokenizer = tiny.tokenizer()
-    begin = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
-    tokenizer.backend_tokenizer.post_processor = begin
-    tiny.make("llama", dtype=torch.float32).save_pretrained(folder)
+    edge = TemplateProcessing(
+        single="$A </s>" if family == "t5" else "<s> $A", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    tokenizer.backend_tokenizer.post_processor = edge
+    tiny.make(family, dtype=torch.float32).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_eval.models.huggingface import HFLM
+from torch import Tensor
 
 from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import Attached, attach
@@ -76,6 +77,14 @@ class TunedLM(HFLM):  # type: ignore[misc]
     def max_length(self) -> int:
         """What is left for a text."""
         return int(super().max_length) - self._taken
+
+    def tok_batch_encode(self, strings: list[str], *given: Any, **more: Any) -> tuple[Tensor, Tensor]:
+        """Ids and mask, both (rows, longest); of an encoder padded on the right, which hf does on the left."""
+        ids, mask = super().tok_batch_encode(strings, *given, **more)
+        if self.backend != "seq2seq":
+            return ids, mask
+        order = mask.argsort(dim=1, descending=True, stable=True)
+        return ids.gather(1, order), mask.gather(1, order)
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
         if any(one.args[0] == "" for one in requests):
