@@ -54,7 +54,7 @@ def test_its_options_are_told_and_are_no_other_kind_s(folder: Path) -> None:
 
 
 def test_without_its_file_there_is_none() -> None:
-    with pytest.raises(UserError, match=r"--task 'echo' is not known\. Did you mean 'choice'\? It is one of: choice, cla"):
+    with pytest.raises(UserError, match=r"--task 'echo' is not known\. Did you mean 'choice'\? It is one of: choice, "):
         make.make_task({"kind": "echo"}, "decoder")
 
 

@@ -26,7 +26,7 @@ from tunescope.tasks.prompts.templates import edges
 REFUSED = ("pretrained", "peft", "delta", "autogptq", "gptqmodel", "tp_plan")  # of hf, which bring other weights
 
 
-class TunedLM(HFLM):  # type: ignore[misc]
+class TunedLM(HFLM):
     """lm_eval's `hf` with artifacts attached: prompts, padding, batches and stop words are its own.
 
     base: a folder or a name on the hub. artifact: folders of saved artifacts, joined by "+"; they stand in that order.
