@@ -201,6 +201,9 @@ def test_what_the_server_has_is_not_loaded_again_and_other_prompts_not_at_all(vl
     for one, cache in caches.items():
         changed = (cache != before[one]).flatten(3).any(-1).any(0).nonzero().tolist()
         assert changed == [[6, 0], [6, 1]]
+    whole = pages(model)
+    step(client, [(Request("new", [*stand_ins, 7]), 0, [5, 6])], whole)
+    assert all(torch.equal(cache[:, 6, :2], whole[one][:, 6, :2]) for one, cache in caches.items())
 
 
 def test_several_requests_of_a_step_have_their_own_blocks(vllm: None, tmp_path: Path) -> None:
