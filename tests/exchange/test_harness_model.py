@@ -109,8 +109,38 @@ def test_words_are_the_same_words_in_front_of_the_text(base: str, tasks: Path, s
     lm = made("tunescope", base=base, artifact=saved("words", ts.Text(text=front)))
     names = ("choosing", "writing")
     same(answers(lm, tasks, names), answers(made("hf", pretrained=base), written, names), names)
-    with pytest.raises(UserError, match=r"begins a whole text with a start token, and the words of .*words stand in"):
-        answers(lm, tasks, ["reading"])
+
+
+@pytest.mark.parametrize("n_words", [1, 3])
+def test_a_whole_text_behind_words_is_read_on_from_them(base: str, saved: Any, n_words: int) -> None:
+    from lm_eval.api.instance import Instance
+
+    def asked(kind: str, texts: list[tuple[str, ...]]) -> list[Instance]:
+        return [Instance(request_type=kind, doc={}, arguments=one, idx=index) for index, one in enumerate(texts)]
+
+    front = " ".join(harness_tasks.FRONT.split()[:n_words])
+    texts = [" " + one["question"] for one in harness_tasks.docs(6, 0)]
+    lm = made("tunescope", base=base, artifact=saved("words", ts.Text(text=front), ts.LoRA(rank=2)))
+    model, tokenizer = harness_tasks.loaded(base)
+    for _ in range(2):  # what was attached stands again
+        got = lm.loglikelihood_rolling(asked("loglikelihood_rolling", [(one,) for one in texts]))
+        with ts.attach(model, ts.load(lm._folders[0])[1]), torch.no_grad():
+            wanted = []
+            for text in texts:
+                ids = torch.tensor([tokenizer(front + text)["input_ids"]])
+                logs = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])
+                wanted.append(float(logs[len(tokenizer(front)["input_ids"]) - 1 :].sum()))
+        torch.testing.assert_close(torch.tensor(got), torch.tensor(wanted), rtol=1e-5, atol=1e-5)
+    with pytest.raises(
+        UserError, match=r"begins a text without a context with a start token, and the words of .*words "
+    ):
+        lm.loglikelihood(asked("loglikelihood", [("", texts[0])]))
+    lm.tokenizer.chat_template = "{{ bos_token }}{{ messages[0].content }}"
+    if lm.tokenizer.bos_token:
+        with pytest.raises(
+            UserError, match=r"begins a chat with a start token, and the words of .*words stand in front"
+        ):
+            lm.apply_chat_template([{"role": "user", "content": "w7"}])
 
 
 def test_an_encoder_decoder_with_words_and_lora_is_hf_so(base: str, tasks: Path, saved: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.manifest import MANIFEST, read_manifest
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact
+from tunescope.methods.artifact import Artifact, Context
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
@@ -39,22 +40,22 @@ class TunedLM(HFLM):
     """
 
     add_bos_token: bool | None
+    custom_prefix_token_id: int | None
 
     def __init__(self, base: str = "", artifact: str = "", **more: Any) -> None:
         other = next((name for name in REFUSED if more.get(name)), None)
         if other is not None or not base:
             given = f"{other}= brings weights that no artifact was made for. " if other else ""
             raise UserError(f"{given}Type: --model_args base=MODEL,artifact=FOLDER")
-        self._folders = folders(artifact)
-        self._taken = 0
-        super().__init__(pretrained=base, **{"use_safetensors": True, **more})
+        self._folders, self._taken = folders(str(artifact)), 0  # which the harness may have read as a number
+        self._tuned: Attached | None = None
+        super().__init__(pretrained=str(base), **{"use_safetensors": True, **more})
         kind = anatomy(self.model).kind
         if kind == "encoder":
             raise UserError(f"{base} is an encoder, which writes no text: the harness asks decoders.")
-        artifacts = [one for folder in self._folders for one in load(folder)]
-        self._begun = any(isinstance(one.spec, Text | Anchors) for one in artifacts)
-        if artifacts:
-            self._taken = self._attached(artifacts).positions
+        self._artifacts = [one for folder in self._folders for one in load(folder)]
+        self._begun = any(isinstance(one.spec, Text | Anchors) for one in self._artifacts)
+        self._attach(self._artifacts)
         if self._begun and kind == "decoder":
             if self.add_bos_token:
                 raise UserError("add_bos_token=True: the words in front have begun the sequence. Leave it out.")
@@ -62,8 +63,15 @@ class TunedLM(HFLM):
         if self.max_length < 1:
             raise UserError(f"{artifact} takes {self._taken} positions, which is all that {base} has.")
 
-    def _attached(self, artifacts: Sequence[Artifact]) -> Attached:
-        tuned = attach(self.model, *artifacts, tokenizer=self.tokenizer).eval()
+    def _attach(self, artifacts: Sequence[Artifact]) -> None:
+        """In the place of what is attached."""
+        if self._tuned is not None:
+            self._tuned.detach()
+        self._tuned, self._taken = None, 0
+        if not artifacts:
+            return
+        tuned = self._tuned = attach(self.model, *artifacts, tokenizer=self.tokenizer).eval()
+        self._taken = tuned.positions
         if tuned.wants_output_start:
             raise UserError(
                 f"{self._folders[0]} acts from where the answer begins, which the harness does not tell the model. "
@@ -71,7 +79,6 @@ class TunedLM(HFLM):
             )
         if self._begun and self.backend == "seq2seq" and edges(self.tokenizer)[0]:
             raise UserError(f"{self._folders[0]} has begun the text, and this tokenizer begins each one anew.")
-        return tuned
 
     @property
     def max_length(self) -> int:
@@ -93,9 +100,22 @@ class TunedLM(HFLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        self._check_start("a whole text")
-        found: list[float] = super().loglikelihood_rolling(requests, disable_tqdm)
-        return found
+        """Of whole texts. Behind words their first token is predicted from the last of these, as within one text."""
+        if not self._begun:
+            return list(super().loglikelihood_rolling(requests, disable_tqdm))
+        last = max(index for index, one in enumerate(self._artifacts) if isinstance(one.spec, Context))
+        words = self._artifacts[last]
+        if not isinstance(words.spec, Text) or self.backend == "seq2seq":
+            self._check_start("a whole text")
+        ids, before = words.tensors["ids"], self.custom_prefix_token_id
+        fewer = [replace(words, tensors={"ids": ids[:-1]})] if len(ids) > 1 else []
+        try:
+            self._attach([*self._artifacts[:last], *fewer, *self._artifacts[last + 1 :]])
+            self.custom_prefix_token_id = int(ids[-1])
+            return list(super().loglikelihood_rolling(requests, disable_tqdm))
+        finally:
+            self.custom_prefix_token_id = before
+            self._attach(self._artifacts)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         text = str(super().apply_chat_template(chat_history, add_generation_prompt))
