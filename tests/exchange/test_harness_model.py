@@ -1,5 +1,6 @@
 """lm-evaluation-harness asks a tuned model what it asks its own `hf`: that one is the oracle, on any weights."""
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import tiny
 import torch
 
 import tunescope as ts
+from tunescope.cli import app
 from tunescope.errors import UserError
 from tunescope.exchange.harness import entry
 
@@ -231,11 +233,18 @@ def test_an_encoder_and_another_base_are_refused(saved: Any, tmp_path: Path) -> 
 
 
 def test_the_harness_s_own_command_finds_it(
-    base: str, tasks: Path, saved: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    base: str,
+    tasks: Path,
+    saved: Any,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     args = f"base={base},artifact={saved('lora', ts.LoRA(rank=2))},dtype=float32"
     words = ("--model", "tunescope", "--model_args", args, "--tasks", "choosing", "--include_path", str(tasks))
-    entry.run([*words, "--device", "cpu", "--batch_size", "4", "--output_path", str(tmp_path / "out")])
+    more = ("--device", "cpu", "--batch_size", "4", "--output_path", str(tmp_path / "out"))
+    monkeypatch.setattr(sys, "argv", ["tunescope", "lm-eval", *words, *more])
+    app.main()
     assert "|choosing|" in capsys.readouterr().out
     (written,) = (tmp_path / "out").rglob("results_*.json")
     assert '"artifact": "{\\"lora\\"' in written.read_text()

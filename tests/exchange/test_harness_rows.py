@@ -100,6 +100,16 @@ def test_zero_shot_scores_what_the_harness_says_of_its_own_model(tasks: Path, tm
     assert "note: lm_eval:choosing: 24 train, 24 dev, 24 test rows" in done.stdout
 
 
+def test_texts_to_write_and_labels_are_checked_from_the_command_line(tasks: Path, tmp_path: Path) -> None:
+    model = harness_tasks.model(tmp_path / "model")
+    same = {"doc_to_choice": '["w20", "w21 w22"]', "doc_to_target": '"{{ gold % 2 }}"'}
+    for name, folder in (("writing", tasks), ("choosing", changed(tasks, tmp_path / "same", "choosing", **same))):
+        asked = ["check", "--model", model, "--task", f"lm_eval:{name}", "--include-path", folder, "--device", "cpu"]
+        done = warm.run(["-m", "tunescope", *asked], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert f"note: lm_eval:{name}: 24 train, 24 dev, 24 test rows" in done.stdout
+
+
 def test_code_beside_a_task_is_run_of_a_folder_that_was_named_alone(tasks: Path, tmp_path: Path) -> None:
     folder = Path(changed(tasks, tmp_path / "own", "choosing", doc_to_text="!function mine.asked"))
     (folder / "mine.py").write_text(
