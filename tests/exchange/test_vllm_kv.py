@@ -14,6 +14,7 @@ import pytest
 import torch
 from test_llama_slot import SPECS, model_of, tuned_of
 from tiny_gguf import words
+from tokenizers.processors import TemplateProcessing
 from transformers import DynamicCache
 
 import tunescope as ts
@@ -252,6 +253,20 @@ def test_contexts_have_stand_ins_of_their_own_and_one_position_is_too_few(tmp_pa
     assert found[0].STAND_INS != found[1].STAND_INS
     assert not {*found[0].STAND_INS, *found[1].STAND_INS} & set(words().all_special_ids)
     assert found[0].KVConnectorBase_V1 is object  # it asks where no vLLM is
+
+
+def test_words_and_what_is_kept_of_them_have_begun_the_text(tmp_path: Path) -> None:
+    model, tokenizer = model_of("llama"), words()
+    begun = TemplateProcessing(single="w1 $A", special_tokens=[("w1", 1)])
+    tokenizer.bos_token = "w1"
+    tokenizer.backend_tokenizer.post_processor = begun
+    kept = ts.Anchors(text="w7 w8 w9", length=4, keep=(0, 2))
+    for spec, start in ((ts.Text(text="w7 w8"), ()), (kept, ()), (ts.Prefix(length=3), (1,))):
+        with ts.attach(model, spec, tokenizer=tokenizer) as tuned:
+            artifacts = list(tuned.artifacts)
+        folder = tmp_path / type(spec).__name__
+        convert.export(folder, artifacts, to="vllm_kv", model=model, tokenizer=tokenizer)
+        assert start == client_of(folder).START
 
 
 def test_it_asks_with_the_stand_ins_in_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
