@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from tunescope.errors import UserError
 
 NAME = "tunescope"
-PLACE = "tunescope.exchange.harness.tuned_lm:TunedLM"
 
 
 def register() -> None:
@@ -19,12 +18,13 @@ def register() -> None:
         UserError: the harness is not installed.
     """
     check_installed()
-    import lm_eval.models
+    import lm_eval.models  # noqa: F401  it registers the harness's own, which is done where there are none
     from lm_eval.api.registry import model_registry
 
-    assert lm_eval.models  # which registers the harness's own
+    from tunescope.exchange.harness.tuned_lm import TunedLM
+
     if NAME not in model_registry:
-        model_registry.register(NAME, target=PLACE)
+        model_registry.register(NAME, target=TunedLM)
 
 
 def run(words: Sequence[str]) -> None:

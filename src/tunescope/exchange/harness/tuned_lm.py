@@ -1,6 +1,6 @@
 """A model with artifacts attached, as lm-evaluation-harness asks one: its own `hf` model, told of what it cannot ask.
 
-Imported by the harness alone, when it is asked for the model `tunescope` (see `entry`).
+Imported by `entry` alone, where the harness is installed.
 """
 
 from __future__ import annotations
