@@ -39,20 +39,22 @@ def tunescope(folder: Path, *words: object) -> tuple[str, str]:
 def test_its_options_are_told_and_are_no_other_kind_s(folder: Path) -> None:
     out, _ = tunescope(folder, "compare", "--help")
     told = " ".join(out.replace("│", " ").split())
-    assert "--task STR classification, echo (a text, written again), generation, or reasoning (an answer that" in told
+    assert (
+        "--task STR choice (one of the choices that a row brings along), classification, echo (a text, written" in told
+    )
     assert "--echo-times INT for echo, how often it is written." in told
-    assert "--input-field --input STR for echo, generation and reasoning, the field with the input" in told
+    assert "--input-field --input STR for choice, echo, generation and reasoning, the field with the input" in told
     for words, said in [
         (("--echo-times", "2"), "--echo-times is for --task echo, and this is --task classification."),
         (("--task", "echo", "--beams", "2"), "--beams is for --task generation, and this is --task echo."),
-        (("--task", "ehco"), "--task 'ehco' is not known. Did you mean 'echo'? It is one of: classification, echo, "),
+        (("--task", "ehco"), "--task 'ehco' is not known. Did you mean 'echo'? It is one of: choice, classificat"),
     ]:
         _, err = tunescope(folder, "compare", "model", "rows.jsonl", *words)
         assert f"error: {said}" in err
 
 
 def test_without_its_file_there_is_none() -> None:
-    with pytest.raises(UserError, match=r"--task 'echo' is not known\. It is one of: classification, generation, rea"):
+    with pytest.raises(UserError, match=r"--task 'echo' is not known\. Did you mean 'choice'\? It is one of: choice, "):
         make.make_task({"kind": "echo"}, "decoder")
 
 
@@ -73,7 +75,7 @@ def test_a_task_is_made_of_what_is_told_of_it_and_of_a_class_of_one_s_own_the_na
 
 def test_no_file_outside_the_folder_asks_which_kind_a_task_is() -> None:
     package = Path(kinds.__path__[0]).parents[1]
-    names = ("Classification", "Generation", "Reasoning")
+    names = ("Choice", "Classification", "Generation", "Reasoning")
     for path in package.rglob("*.py"):
         text = path.read_text("utf-8")
         asks = [

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 
 from tunescope import __version__
-from tunescope.cli import artifacts, comparisons, listings, runs, studies
+from tunescope.cli import artifacts, comparisons, harness, listings, runs, studies
 from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -41,7 +41,7 @@ for plain in (
     *(comparisons.check, comparisons.resume, comparisons.report, comparisons.index),
     *(runs.status, runs.watch, runs.work),
     studies.reproduce,
-    *(artifacts.push, artifacts.pull),
+    *(artifacts.push, artifacts.pull, harness.lm_eval),
     *(listings.data, listings.arms, listings.doctor),
 ):
     app.command(plain)

@@ -27,11 +27,12 @@ def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
 
 def compare(
     model: str,
-    data: str,
+    data: str | None = None,
     /,
     *,
     options: PlanOptions | None = None,
     task: TaskOptions | None = None,
+    include_path: str | None = None,
     pilot: bool = False,
     report_to: Annotated[tuple[str, ...], Many] = (),
     out: str | None = None,
@@ -43,13 +44,14 @@ def compare(
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        include_path: a folder with tasks of your own for lm-evaluation-harness, whose code is run as the harness does.
         pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
         report_to: loggers that are told of every run and of the verdict, such as tensorboard (default: none).
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).
         executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
-    asked = question(model, data, options, task)
+    asked = question(model, data, options, task, include_path)
     side_by_side.begun(model, asked.processes, workers, executor)
     from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
@@ -64,18 +66,20 @@ def compare(
 
 
 def check(
-    data: str,
+    data: str | None = None,
     /,
     *,
     model: str,
     options: PlanOptions | None = None,
     task: TaskOptions | None = None,
+    include_path: str | None = None,
 ) -> None:
     """Say what is in DATA and what a comparison would take, before anything is trained.
 
     Args:
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         model: a folder with a transformers model, or a name on the Hugging Face hub.
+        include_path: a folder with tasks of your own for lm-evaluation-harness, whose code is run as the harness does.
     """
     from tunescope.cli import memory
     from tunescope.comparison.preview import lines
@@ -83,7 +87,7 @@ def check(
     from tunescope.system import machine
     from tunescope.trial.open import open_bench
 
-    asked = question(model, data, options, task)
+    asked = question(model, data, options, task, include_path)
     for line in memory.lines(asked, config_of(model)):
         say(line)
     with machine.threads(asked.threads):

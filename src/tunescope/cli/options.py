@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from tunescope.cli.harness import rows_of
 from tunescope.errors import UserError
 from tunescope.system.option import FieldOption, options_of
 from tunescope.tasks.make import USUAL, kind_of, kinds
@@ -56,7 +57,8 @@ def _task_options() -> Any:
             having.setdefault(one.key, []).append((name, one))
     told = {key: _parameter(those[0][1], _help(those)) for key, those in having.items()}
     *others, last = [f"{name} ({kind.about})" if kind.about else name for name, kind in kinds().items()]
-    task = Annotated[str, Parameter(help=f"{', '.join(others)}, or {last}.")]
+    harness = "to compare and check, a task of lm-evaluation-harness as lm_eval:NAME, which brings its rows along"
+    task = Annotated[str, Parameter(help=f"{', '.join(others)}, or {last}; or, {harness}.")]
     return _flat("TaskOptions", "What the rows mean.", told, [("task", task, USUAL)])
 
 
@@ -82,8 +84,14 @@ else:
     PlanOptions, TaskOptions = _plan_options(), _task_options()
 
 
-def question(model: str, data: str, options: PlanOptions | None = None, task: TaskOptions | None = None) -> Plan:
-    """What was asked, checked; nothing is loaded yet."""
+def question(
+    model: str,
+    data: str | None,
+    options: PlanOptions | None = None,
+    task: TaskOptions | None = None,
+    include: str | None = None,
+) -> Plan:
+    """What was asked, checked; nothing is loaded yet but the rows of a task of lm-evaluation-harness."""
     from tunescope.trial.plan import check
     from tunescope.trial.plan_fields import planned
 
@@ -91,9 +99,11 @@ def question(model: str, data: str, options: PlanOptions | None = None, task: Ta
     if "lr" in given and "trials" in given:
         raise UserError("--lr says which learning rates are tried, and --trials how many of a method's own; give one.")
     parts = {"train": data, **{part: given.pop(part) for part in PARTS if part in given}}
+    told = _given(task or TaskOptions())
+    files, kind = rows_of(told.pop("task"), parts, include)
     if len(given.get("seeds", ())) == 1:
         given["seeds"] = given["seeds"][0]
-    return check(planned(model, parts, _task(task or TaskOptions()), given))
+    return check(planned(model, files, kind | _task(kind["kind"], told), given))
 
 
 def _given(options: Any) -> dict[str, Any]:
@@ -102,10 +112,8 @@ def _given(options: Any) -> dict[str, Any]:
     return {name: value for name, value in every.items() if value not in (None, ())}
 
 
-def _task(options: Any) -> dict[str, Any]:
+def _task(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was given: the rest is the task's own default."""
-    given = _given(options)
-    name = given.pop("task")
     own = {one.key: one for one in options_of(kind_of(name))}
     for other, kind in kinds().items():
         wrong = next((one for one in options_of(kind) if one.key in given and one.key not in own), None)

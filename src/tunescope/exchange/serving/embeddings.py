@@ -12,6 +12,7 @@ from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.merge import can_merge, merge
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import TokenContext
+from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import first_position
@@ -44,8 +45,8 @@ def start(given: Outgoing) -> tuple[int, ...]:
 
 
 def begins(given: Outgoing) -> bool:
-    """Whether a text among the contexts has begun the sequence, so that what follows gets no start token."""
-    return any(isinstance(artifact.spec, Text) for artifact in given.artifacts)
+    """Whether a text among the contexts, or what is kept of one, has begun the sequence: no start token follows."""
+    return any(isinstance(artifact.spec, Text | Anchors) for artifact in given.artifacts)
 
 
 def room(model: PreTrainedModel) -> int | None:

@@ -62,11 +62,20 @@ def all_scores(
     n_long = max(1, sum(len(word) > 1 for word in words))
     size = max(1, min(batch_size, likelihood.ROWS_IN_CACHE // n_long))
     found = scored(model, rows, size, lambda some: scores(model, some, words, tokenizer))
-    if (lost := found.isnan().any(-1)).any():
-        raise UserError(
-            f"The model's scores are no numbers (NaN), first on row {rows[int(lost.nonzero()[0, 0])].row}: its weights "
-            "may hold some, or its precision overflow. Load it in float32."
-        )
+    _check_numbers(rows, found)
+    return found
+
+
+def own_scores(
+    model: PreTrainedModel, rows: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase, batch_size: int
+) -> Tensor:
+    """(rows,): the log-probability of each row's own target behind its input; no gradients, no dropout.
+
+    Raises:
+        UserError: scores that are no numbers.
+    """
+    found = scored(model, rows, batch_size, lambda some: -losses(model, some, [], tokenizer))
+    _check_numbers(rows, found[:, None])
     return found
 
 
@@ -84,6 +93,15 @@ def label_scores(
     """
     found = all_scores(model, rows, words, tokenizer, batch_size)
     return found if prior is None else found - found.new_tensor(prior).log()
+
+
+def _check_numbers(rows: Sequence[Encoded], found: Tensor) -> None:
+    """UserError for scores (rows, labels) that hold NaN."""
+    if (lost := found.isnan().any(-1)).any():
+        raise UserError(
+            f"The model's scores are no numbers (NaN), first on row {rows[int(lost.nonzero()[0, 0])].row}: its weights "
+            "may hold some, or its precision overflow. Load it in float32."
+        )
 
 
 def _start(model: PreTrainedModel) -> int | None:

@@ -1,0 +1,155 @@
+"""Choices of a row's own: scored one by one by the bare model, which is slow and cannot mix them up."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import tinyrun
+import torch
+import warm
+from task_tools import byte_level, sentence_piece
+
+from tunescope.errors import UserError
+from tunescope.tasks.kinds.choice import Choice
+
+ROWS = [
+    {"input": "The film is", "choices": ["great", "a terrible film", "bad"], "answer": 2},
+    {"input": "The cast is not bad at all, and the film is", "choices": ["good", "bad in every way"], "answer": "good"},
+    {"input": "The film is", "choices": ["the cast", "good at all"], "answer": 1},
+    {"input": "not", "choices": ["terrible", "bad", "great", "in every way"], "answer": 0},
+]
+
+
+def prepared(tokenizer: Any, kind: str = "decoder", **fields: Any) -> Choice:
+    return Choice(template="{input} so", **fields).prepare({"train": ROWS}, tokenizer, model_kind=kind)
+
+
+def model(family: str, tokenizer: Any) -> Any:
+    made = tiny.make(family)
+    made.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    return made
+
+
+def alone(decoder: Any, tokenizer: Any, prompt: str, choice: str) -> float:
+    """log p of one choice: one row, no padding, the whole text tokenised at once."""
+    start = tokenizer(prompt)["input_ids"]
+    whole = tokenizer(f"{prompt} {choice}")["input_ids"]
+    assert whole[: len(start)] == start
+    with torch.no_grad():
+        logs = decoder(torch.tensor([whole])).logits[0].log_softmax(-1)
+    return sum(float(logs[at - 1, whole[at]]) for at in range(len(start), len(whole)))
+
+
+@pytest.mark.parametrize("make", [byte_level, lambda: sentence_piece(bos=True)])
+@pytest.mark.parametrize("batch_size", [1, 3, 32])
+def test_the_answer_is_the_most_probable_choice_of_the_row_itself(make: Any, batch_size: int) -> None:
+    tokenizer = make()
+    task, decoder = prepared(tokenizer), model("llama", tokenizer)
+    encoded = task.encode(ROWS, tokenizer, model_kind="decoder")
+    got = task.predict(decoder, encoded, tokenizer, batch_size=batch_size)
+    for row, one in zip(ROWS, got, strict=True):
+        choices: Any = row["choices"]
+        scores = [alone(decoder, tokenizer, f"{row['input']} so", choice) for choice in choices]
+        assert one.text == choices[scores.index(max(scores))]
+        right = row["answer"] if isinstance(row["answer"], str) else choices[row["answer"]]
+        assert one.stats == (float(one.text == right),)
+    assert len({one.text for one in got}) > 1
+
+
+def test_trained_on_is_the_right_choice_alone() -> None:
+    tokenizer = byte_level()
+    task, decoder = prepared(tokenizer), model("llama", tokenizer)
+    encoded = task.encode(ROWS, tokenizer, model_kind="decoder", train=True)
+    got = task.row_losses(decoder, encoded, tokenizer)
+    wanted = [
+        -alone(decoder, tokenizer, f"{row['input']} so", row["choices"][row["answer"]] if index != 1 else "good")
+        for index, row in enumerate(ROWS)
+        for row in [dict[str, Any](row)]
+    ]
+    torch.testing.assert_close(got, torch.tensor(wanted, dtype=got.dtype), rtol=1e-6, atol=1e-6)
+    tokens = sum(len(one.target_ids) for one in encoded)
+    torch.testing.assert_close(task.loss(decoder, encoded, tokenizer), got.sum() / tokens)
+
+
+def test_an_encoder_decoder_writes_the_choice_first() -> None:
+    tokenizer = sentence_piece(bos=False)
+    task, both = prepared(tokenizer, "encoder-decoder"), model("t5", tokenizer)
+    encoded = task.encode(ROWS, tokenizer, model_kind="encoder-decoder")
+    got = [one.text for one in task.predict(both, encoded, tokenizer, batch_size=3)]
+    for row, text in zip(ROWS, got, strict=True):
+        choices: Any = row["choices"]
+        scores = []
+        for choice in choices:
+            ids = tokenizer(choice, add_special_tokens=False)["input_ids"]
+            given = tokenizer(f"{row['input']} so", return_tensors="pt")["input_ids"]
+            start = torch.tensor([[both.config.decoder_start_token_id, *ids[:-1]]])
+            with torch.no_grad():
+                logs = both(input_ids=given, decoder_input_ids=start).logits[0].log_softmax(-1)
+            scores.append(sum(float(logs[at, one]) for at, one in enumerate(ids)))
+        assert text == choices[scores.index(max(scores))]
+
+
+def test_what_guessing_gets_is_told() -> None:
+    assert prepared(byte_level()).describe()["chance"] == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 1 / 4) / 4)
+
+
+def test_choices_of_the_same_tokens_are_counted() -> None:
+    tokenizer, twice = byte_level(), {"input": "a", "choices": ["good", "bad", "good "], "answer": 2}
+    task = Choice(template="{input} so").prepare({"train": [twice, *ROWS]}, tokenizer, model_kind="decoder")
+    assert task.notes == ("1 of 5 rows have two choices of the same tokens, of which the first is taken.",)
+    (one,) = task.encode([twice], tokenizer, model_kind="decoder")
+    assert one.references == ("good",) and prepared(tokenizer).notes == ()
+
+
+def test_demonstrations_end_in_the_right_choice() -> None:
+    text = prepared(byte_level()).demonstrations(ROWS, 4, 0)
+    assert "The film is so bad\n\n" in text and "not so terrible\n\n" in text
+    assert "all, and the film is so good\n\n" in text and text.count("\n\n") == 4
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"choices": "good"}, r"^row 1: 'choices' is no list of two texts or more\. Type: --choices-field FIELD"),
+        ({"choices": ["good"]}, r"^row 1: 'choices' is no list of two texts or more\."),
+        (
+            {"answer": 3},
+            r"^row 1: 'answer' is '3', which is none of the 3 choices, nor the number of one, from 0 to 2\.",
+        ),
+        ({"answer": True}, r"^row 1: 'answer' is 'True', which is none of the 3 choices"),
+        ({"answer": "GREAT"}, r"^row 1: 'answer' is 'GREAT', which is none of the 3 choices"),
+        ({"choices": ["good", " "], "answer": 0}, r"^row 1: 'choices' is no list of two texts or more\."),
+    ],
+)
+def test_a_row_that_cannot_be_asked_is_refused_in_one_line(row: dict[str, Any], said: str) -> None:
+    tokenizer = byte_level()
+    with pytest.raises(UserError, match=said):
+        prepared(tokenizer).encode([ROWS[0] | row], tokenizer, model_kind="decoder")
+
+
+def test_an_encoder_and_a_template_with_the_answer_are_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"^Choices are continued with, and this model is an encoder: take a decoder\.$"
+    ):
+        prepared(byte_level(), "encoder")
+    with pytest.raises(UserError, match=r"contains the field \{answer\}: the choice follows it\.$"):
+        Choice(template="{input} {answer}")
+
+
+def test_it_is_compared_from_the_command_line(tmp_path: Path) -> None:
+    folder, _ = tinyrun.write(tmp_path)
+    rows = [
+        {"question": row["text"], "options": ["dull film", "bright film", "plot"][: 2 + index % 2], "right": 0}
+        for index, row in enumerate(tinyrun.rows(48, 0))
+    ]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = "--task choice --input-field question --choices-field options --answer-field right --steps 6 --seeds 1"
+    more = "--trials 1 --workers 1 --arms zero-shot demos:k=2 lora:rank=2 --out"
+    asked = ["compare", folder, tmp_path / "asked.jsonl", *words.split(), *more.split(), tmp_path / "run"]
+    done = warm.run(["-m", "tunescope", *asked])
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [arm["status"] for arm in results["arms"]] == ["done"] * 3, done.stderr
+    assert results["task"]["chance"] == pytest.approx(5 / 12)
+    assert "--task choice --input-field question --choices-field options --answer-field right" in results["command"]
