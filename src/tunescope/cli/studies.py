@@ -107,6 +107,8 @@ def anchors(
 ) -> None:
     """Look into demonstrations: where information flows, what can be cut or kept, which classes are confused.
 
+    Each section of each draw is kept as it ends: the same command goes on where it was stopped.
+
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         data: rows with a label: JSONL, CSV or TSV, plain or gzipped.
@@ -124,11 +126,11 @@ def anchors(
 
     plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
     asked = study.AnchorRequest(plan, k, rows, only)
-    found = study.study(asked, say)
     place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
     command = command_line()
-    heading = f"Demonstrations on {found.facts['model']}"
     with files.disk_errors_named(place, files.SAME_COMMAND):
+        found = study.study(asked, say, place / "draws")
+        heading = f"Demonstrations on {found.facts['model']}"
         written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
     print_findings(found.findings, written)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from tunescope.data.corpus_name import shown
 from tunescope.errors import UserError
 from tunescope.models.load import model_name
+from tunescope.probes.anchors.draws import Draws
 from tunescope.probes.anchors.prompts import Prompt, check_room, choices
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.names import DEMONSTRATIONS
@@ -48,10 +52,11 @@ class Studied:
     facts: dict[str, Any]
 
 
-def study(request: AnchorRequest, say: Say = say) -> Studied:
+def study(request: AnchorRequest, say: Say = say, folder: Path | None = None) -> Studied:
     """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
 
-    Where none can be had, the last one's reason is raised.
+    Where none can be had, the last one's reason is raised. folder: keeps each section of each draw as it ends, and one
+    that is kept there already is not measured again.
 
     Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
     """
@@ -60,6 +65,7 @@ def study(request: AnchorRequest, say: Say = say) -> Studied:
     chosen.sort(key=lambda name: modules[name].ORDER)
     bench = open_bench(request.plan)
     rounds = list(rounds_of(request, bench))
+    kept = Draws(folder, _depends_on(request, bench))
     draws: dict[str, list[dict[str, Any]]] = {}
     findings: dict[str, Finding] = {}
     left_out: list[str] = []
@@ -67,7 +73,7 @@ def study(request: AnchorRequest, say: Say = say) -> Studied:
         section = modules[name]
         started = time.monotonic()
         try:
-            draws[name] = [section.measure(one) for one in rounds]
+            draws[name] = [kept.of(name, one.seed, partial(section.measure, one)) for one in rounds]
         except UserError as problem:
             if request.only or (name == chosen[-1] and not findings):
                 raise
@@ -77,6 +83,18 @@ def study(request: AnchorRequest, say: Say = say) -> Studied:
         findings[name] = section.finding(draws[name])
         say(f"{name}: {len(rounds)} draws in {time.monotonic() - started:.0f} s")
     return Studied(findings, draws, _facts(request, bench, rounds) | {"left out": "; ".join(left_out) or "nothing"})
+
+
+def _depends_on(request: AnchorRequest, bench: Bench) -> dict[str, Any]:
+    return {
+        "task": bench.task.describe(),
+        "data": dict(bench.sha256),
+        "base": bench.fingerprint,
+        "device": bench.device.type,
+        "k": request.k,
+        "rows": request.rows,
+        "tunescope": version("tunescope"),
+    }
 
 
 def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
