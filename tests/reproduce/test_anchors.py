@@ -1,15 +1,26 @@
 """The recipe on a given model and data: what it asks, and that its table is what the sections measured."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import tinyrun
 from conftest import smaller
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask
+from tunescope.probes.anchors import study
+from tunescope.reproduce.recipe import Ask, check, find
 from tunescope.reproduce.recipes import anchors
 from tunescope.reproduce.run import reproduce
+from tunescope.trial.plan import Plan
+
+
+def draws(result):
+    """What was measured of each draw, its sections together."""
+    found = {}
+    for unit in result["units"]:
+        found.setdefault(unit["unit"]["seed"], {}).update(unit["outcome"])
+    return list(found.values())
 
 
 def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_numbers(tmp_path, in_process):
@@ -17,8 +28,8 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     ask = Ask("anchors", quick=True, model=model, data=data["train"])
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     rows = {row["label"]: row["cells"][0] for row in result["table"]["rows"]}
-    outcomes = [unit["outcome"] for unit in result["units"]]
-    assert len(outcomes) == 2
+    outcomes = draws(result)
+    assert len(result["units"]) == 8 and len(outcomes) == 2
     assert rows["accuracy"]["values"] == [one["isolate"]["accuracy"] for one in outcomes]
     assert rows["flow into label words, last layer"]["values"] == [one["flow"]["shares"][-1][0] for one in outcomes]
     cuts = [cut for cut in outcomes[0]["isolate"]["cuts"] if cut["layers"] == 1 and cut["where"] == "last"]
@@ -26,6 +37,26 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     assert rows["label loyalty, random words cut in the last layer"]["values"][0] == cuts[1]["label_loyalty"]
     assert rows["label loyalty, labels kept"]["values"][1] == outcomes[1]["compress"]["ways"]["labels"]["label_loyalty"]
     json.dumps(result, allow_nan=False)
+
+
+def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_path, in_process):
+    model, data = tinyrun.write(tmp_path)
+    ask = Ask("anchors", quick=True, seeds=1, model=model, data=data["train"], test=data["test"], k=2)
+    ask = replace(ask, template="{text} was", words=("neg=dull,pos=bright",))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert "--template '{text} was' --words neg=dull,pos=bright --k 2 --test test.jsonl" in result["command"]
+    plan = Plan(
+        model=model,
+        data={"train": data["train"], "test": data["test"]},
+        task={"kind": "classification", "template": "{text} was", "words": {"neg": "dull", "pos": "bright"}},
+        seeds=(0,),
+    )
+    (expected,) = study.study(study.AnchorRequest(plan, 2, 24, ("isolate",)), lambda _: None).draws["isolate"]
+    assert draws(result)[0]["isolate"] == expected
+    with pytest.raises(ts.UserError, match="anchors has no use for --k without --model and --data"):
+        anchors.settings(Ask("anchors", k=2))
+    with pytest.raises(ts.UserError, match="prefix-main has no use for --template"):
+        check(Ask("prefix-main", template="{text}"), find("prefix-main"))
 
 
 def test_an_undefined_number_is_no_value_of_its_cell():
@@ -75,7 +106,7 @@ def test_where_the_answer_is_in_the_demonstrations_alone_label_words_are_anchors
 def test_what_it_draws_lies_beside_the_result_and_says_the_measured_shares(at_home):
     folder, result = at_home
     drawn = (folder / "flow-2-layers.svg").read_text()
-    shares = [unit["outcome"]["flow"]["shares"][0][0] for unit in result["units"]]
+    shares = [one["flow"]["shares"][0][0] for one in draws(result)]
     assert f"into label words: from {sum(shares) / 2:.3f} to" in drawn
     arcs = (folder / "arcs-2-layers-layer-0.svg").read_text()
     assert "text 1" in arcs and "label 4" in arcs

@@ -23,6 +23,10 @@ def reproduce(
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     accumulate: int | None = None,
     lines: Annotated[tuple[str, ...], Many] = (),
+    template: str | None = None,
+    words: Annotated[tuple[str, ...], Many] = (),
+    k: int | None = None,
+    test: str | None = None,
     out: str | None = None,
     workers: int = 0,
 ) -> None:
@@ -39,6 +43,10 @@ def reproduce(
         precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
         accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
         lines: for recipes on given data: only the lines of the table that have one of these in their names.
+        template: for `anchors` on given data: what a row is asked as, with {text} in it.
+        words: for `anchors` on given data: label words, as neg=bad,pos=great.
+        k: for `anchors` on given data: demonstrations of each class (default: 1).
+        test: for `anchors` on given data: test rows (default: a tenth of the rows).
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
     """
@@ -49,7 +57,8 @@ def reproduce(
         say(listing())
         return
     one, others = next(iter(model), None), model[1:]
-    ask = Ask(name, protocol, quick, seeds, one, data, others, steps, precision, accumulate, lines)
+    usual = (name, protocol, quick, seeds, one, data, others, steps, precision, accumulate)
+    ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test)
     folder = Path(out) if out else running.default_folder(ask)
     running.reproduce(ask, folder, workers, say)
     say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")

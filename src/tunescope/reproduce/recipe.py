@@ -58,6 +58,10 @@ class Ask:
     precision: str = "auto"
     accumulate: int | None = None
     lines: tuple[str, ...] = ()  # of the table: those whose names hold one of these
+    template: str | None = None
+    words: tuple[str, ...] = ()  # of labels, as "neg=bad,pos=great"
+    k: int | None = None  # demonstrations of each class
+    test: str | None = None  # a file of test rows
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -87,6 +91,8 @@ def check(ask: Ask, recipe: Recipe) -> None:
     given |= {"model": bool(ask.models), "data": ask.data is not None}
     given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
     given |= {"accumulate": ask.accumulate is not None, "lines": bool(ask.lines)}
+    given |= {"template": ask.template is not None, "words": bool(ask.words)}
+    given |= {"k": ask.k is not None, "test": ask.test is not None}
     several = "models" in recipe.TAKES
     taken = [one.replace("models", "model") for one in recipe.TAKES]
     if len(ask.models) > 1 and not several:
@@ -99,7 +105,7 @@ def check(ask: Ask, recipe: Recipe) -> None:
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
     if ask.seeds is not None and not 1 <= ask.seeds <= 1000:
         raise UserError(f"--seeds {ask.seeds}: at least one, and at most 1000.")
-    for option, count in (("steps", ask.steps), ("accumulate", ask.accumulate)):
+    for option, count in (("steps", ask.steps), ("accumulate", ask.accumulate), ("k", ask.k)):
         if count is not None and count < 1:
             raise UserError(f"--{option} {count}: at least one.")
     if ask.quick and ask.protocol == "paper":

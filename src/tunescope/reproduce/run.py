@@ -185,6 +185,10 @@ def command(ask: Ask) -> str:
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []
     parts += ["--accumulate", str(ask.accumulate)] if ask.accumulate is not None else []
     parts += ["--lines", *ask.lines] if ask.lines else []
+    parts += ["--template", ask.template] if ask.template is not None else []
+    parts += ["--words", *ask.words] if ask.words else []
+    parts += ["--k", str(ask.k)] if ask.k is not None else []
+    parts += ["--test", shown(ask.test)] if ask.test is not None else []
     return shlex.join(parts)
 
 
@@ -200,8 +204,10 @@ def default_folder(ask: Ask) -> Path:
     tags = [ask.name, *([ask.protocol] if ask.protocol != "tuned" else []), *(["quick"] if ask.quick else [])]
     tags += [Path(model).name for model in ask.models]
     tags += [shown(ask.data).partition(":")[0]] if ask.data else []
-    counts = {"steps": ask.steps, "seeds": ask.seeds, "parts": ask.accumulate}
+    counts = {"steps": ask.steps, "seeds": ask.seeds, "parts": ask.accumulate, "shown": ask.k}
     tags += [f"{count}-{what}" for what, count in counts.items() if count is not None]
     tags += [ask.precision] if ask.precision != "auto" else []
     tags += ["".join(letter if letter.isalnum() else "-" for letter in line) for line in ask.lines]
+    asked = {"template": ask.template, "words": ask.words, "test": ask.test}
+    tags += [run_folder.identity(asked)[:8]] if any(asked.values()) else []
     return Path("runs") / "reproduce" / "-".join(tags)

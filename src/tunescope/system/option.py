@@ -71,7 +71,7 @@ class FieldOption:
     def read(self, value: Any) -> dict[str, Any]:
         """Field -> value, of what was typed."""
         if get_origin(self.holds) is Mapping:
-            return {self.field: _pairs(self.names[0], value)}
+            return {self.field: pairs(self.names[0], value)}
         if self.option.rest:
             return {self.field: value[0]} | ({self.option.rest: value[1:]} if value[1:] else {})
         return {self.field: value}
@@ -118,7 +118,7 @@ def _short(value: object) -> str:
     return str(value)
 
 
-def _pairs(name: str, items: Iterable[str]) -> dict[str, str]:
+def pairs(name: str, items: Iterable[str]) -> dict[str, str]:
     pairs = [item.partition("=") for text in items for item in text.split(",")]
     wrong = next(("".join(pair) for pair in pairs if not (pair[0].strip() and pair[2].strip())), None)
     if wrong is not None:

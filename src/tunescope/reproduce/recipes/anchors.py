@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tunescope.data.read import read
+from tunescope.data.read import read, sha256
 from tunescope.errors import UserError
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.recall import Recall, tokenizer
@@ -26,16 +26,18 @@ from tunescope.report.cells import Cell, Table
 from tunescope.report.pictures import draw
 from tunescope.reproduce.inputs import data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
-from tunescope.system import files, plugins
+from tunescope.system import files, option, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan, data_paths
 from tunescope.trial.train.settings import Settings as Training
 
+OF_DATA = ("template", "words", "k", "test")
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
 SOURCE = "Wang et al. 2023 (arXiv:2305.14160), sections 2 to 4"
-TAKES = ("quick", "seeds", "model", "data")
+TAKES = ("quick", "seeds", "model", "data", *OF_DATA)
 
+CUT = 5  # layers, as published
 SECTIONS = ("flow", "isolate", "auc", "compress")
 NOTES = [
     "Saliency shares: into label words (S_wp), from label words to the answer (S_pq); the rest is elsewhere. Loyalty "
@@ -54,9 +56,12 @@ def settings(ask: Ask) -> Settings:
         raise UserError(f"{ask.name} takes --model and --data together, or neither: then models pretrained for it.")
     seeds: Settings = {"seeds": ask.seeds or (2 if ask.quick else 5)}
     if ask.model is not None and ask.data is not None:
-        size = {"k": 1, "rows": 24 if ask.quick else 200}
+        size = {"k": ask.k or 1, "rows": 24 if ask.quick else 200}
         model = model_settings(ask.model, ("decoder",), ask.name)
-        return seeds | size | model | data_settings(ask.data) | _task(ask.data)
+        return seeds | size | model | data_settings(ask.data) | _asked(ask, ask.data)
+    own = [f"--{name}" for name in OF_DATA if getattr(ask, name)]
+    if own:
+        raise UserError(f"{ask.name} has no use for {own[0]} without --model and --data.")
     return seeds | {
         "layers": [2] if ask.quick else [2, 4],
         "width": 64,
@@ -68,10 +73,12 @@ def settings(ask: Ask) -> Settings:
     }
 
 
-def _task(data: str) -> dict[str, Any]:
-    """Label words are the labels' names where the rows have them."""
-    first = read(data)[0]
-    return {"label": "label_name" if "label_name" in first else "label"}
+def _asked(ask: Ask, data: str) -> dict[str, Any]:
+    """The task and the test rows. Label words are the labels' names where the rows have them."""
+    task: dict[str, Any] = {"label": "label_name" if "label_name" in read(data)[0] else "label"}
+    task |= {"template": ask.template} if ask.template is not None else {}
+    task |= {"words": option.pairs("--words", ask.words)} if ask.words else {}
+    return {"task": task} | ({} if ask.test is None else {"test": ask.test, "test_sha256": sha256(ask.test)})
 
 
 def worlds(settings: Settings) -> list[Any]:
@@ -79,15 +86,16 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    seeds = range(settings["seeds"])
-    if "model" in settings:
-        return [{"seed": seed} for seed in seeds]
-    return [{"layers": layers, "seed": seed} for layers in settings["layers"] for seed in seeds]
+    """A section of a draw each, so that each is kept as it ends."""
+    draws = [{"seed": seed} for seed in range(settings["seeds"])]
+    if "model" not in settings:
+        draws = [{"layers": layers} | draw for layers in settings["layers"] for draw in draws]
+    return [draw | {"section": name} for draw in draws for name in SECTIONS]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     round = _given(settings, unit) if "model" in settings else _at_home(settings, unit)
-    found = {name: plugins.load(DEMONSTRATIONS, name).measure(round) for name in SECTIONS}
+    found = {unit["section"]: plugins.load(DEMONSTRATIONS, unit["section"]).measure(round)}
     gold = round.gold.bincount(minlength=len(round.labels))
     made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
     return dict(files.finite(made))  # an AUC is undefined where the model gives one answer to every row
@@ -116,18 +124,25 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
 
 
 def _given(settings: Settings, unit: dict[str, Any]) -> Any:
-    task = {"kind": "classification", "label": settings["label"]}
-    plan = Plan(model=settings["model"], data=data_paths(settings["data"]), task=task, seeds=(unit["seed"],))
+    task = {"kind": "classification"} | settings["task"]
+    data = data_paths(settings["data"]) | ({"test": settings["test"]} if "test" in settings else {})
+    plan = Plan(model=settings["model"], data=data, task=task, seeds=(unit["seed"],))
     (round,) = rounds_of(AnchorRequest(plan, settings["k"], settings["rows"]), open_bench(plan))
     return round
 
 
 def table(settings: Settings, found: Found) -> Table:
     """A row for every number of the story; a column for every depth, or for the one model."""
-    groups = sorted({unit.get("layers", 0) for unit, _ in found})
-    columns = [[outcome for unit, outcome in found if unit.get("layers", 0) == group] for group in groups]
+    draws: dict[tuple[int, int], dict[str, Any]] = {}
+    for unit, outcome in found:
+        draws.setdefault((unit.get("layers", 0), unit["seed"]), {}).update(outcome)
+    groups = sorted({group for group, _ in draws})
+    columns = [[one for (of, _), one in draws.items() if of == group] for group in groups]
     names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
-    rows = [(name, [_cell(map(read, outcomes), paper) for outcomes in columns]) for name, paper, read in _story()]
+    rows = [
+        (name, [_cell(map(read, outcomes), paper) for outcomes in columns])
+        for name, paper, read in _story(draws.values())
+    ]
     notes = NOTES if "model" in settings else [*NOTES, HOME]
     return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
 
@@ -149,14 +164,20 @@ def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
     return found
 
 
-def _story() -> list[tuple[str, str, Any]]:
-    """What is read from an outcome: its name, the paper's number, and how."""
+def _story(draws: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
+    """What is read from a draw: its name, the paper's number, and how.
 
-    def cut(where: str, words: str) -> Any:
+    Five layers are cut as published, beside one, where there are more of them. What equals its control in every draw,
+    as the best of random sets of a demonstration of one token, is left out.
+    """
+    known = list(draws)
+    depths = {cut["layers"] for one in known for cut in one["isolate"]["cuts"]}
+
+    def cut(where: str, words: str, layers: int) -> Any:
         return lambda one: next(
             cut["label_loyalty"]
             for cut in one["isolate"]["cuts"]
-            if (cut["where"], cut["words"], cut["layers"]) == (where, words, 1)
+            if (cut["where"], cut["words"], cut["layers"]) == (where, words, layers)
         )
 
     def way(name: str, number: str) -> Any:
@@ -172,13 +193,17 @@ def _story() -> list[tuple[str, str, Any]]:
             (f"flow into label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][0]),
             (f"flow from label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][1]),
         ]
-    for where in ("first", "last"):
-        for words in ("label words", "random words"):
-            found.append((f"label loyalty, {words} cut in the {where} layer", "", cut(where, words)))
+    for layers in sorted(depths & {1, CUT}):
+        for where in ("first", "last"):
+            place = f"{where} layer" if layers == 1 else f"{where} {layers} layers"
+            for words in ("label words", "random words"):
+                found.append((f"label loyalty, {words} cut in the {place}", "", cut(where, words, layers)))
     found += [
         ("AUC of attention to label words, first layer", "", lambda one: one["auc"]["auc"][0]),
         ("AUC of attention to label words, last layer", "", lambda one: one["auc"]["auc"][-1]),
     ]
+    one_set = all(way("random-top", "label_loyalty")(one) == way("random", "label_loyalty")(one) for one in known)
     for name in ("anchors", "labels", "by saliency", "text_anchor", "random", "random-top", "zero-shot"):
-        found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), way(name, "label_loyalty")))
+        if not (one_set and name == "random-top"):
+            found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), way(name, "label_loyalty")))
     return found
