@@ -10,7 +10,7 @@ import torch
 from tunescope.attachment.fit import check_fits, site_uses
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
-from tunescope.attachment.weights import named_parameters
+from tunescope.attachment.weights import added, named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
 from tunescope.models.quantised import is_quantised
@@ -70,7 +70,7 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                     module, attribute = places[name][0]
                     parameter = module._parameters[attribute]
                     assert parameter is not None
-                    parameter.copy_(parameter + change.to(parameter.device))
+                    parameter.copy_(added(artifact.spec, parameter, change.to(parameter.device)))
     return model
 
 

@@ -132,6 +132,8 @@ class SiteDelta(Spec):
 class PatchDelta(Spec):
     """A delta that changes parameters by name, for what has no site."""
 
+    rows: tuple[int, ...] = ()  # of each parameter these rows alone, which its tensors then are; none: all
+
     @abstractmethod
     def selects(self, name: str) -> bool:
         """Whether it changes the parameter of that name."""

@@ -14,7 +14,7 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
-from tunescope.exchange.peft import heads, lora, lora_out, prompts, prompts_out
+from tunescope.exchange.peft import dense, heads, lora, lora_out, patches, prompts, prompts_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened
 from tunescope.exchange.peft.modules import TASKS
 from tunescope.methods.artifact import Artifact
@@ -36,7 +36,6 @@ SERVES = (
 )
 OWN = "keep tunescope's own folder (tunescope.save)"
 READERS = {
-    "LORA": lora.read,
     "PREFIX_TUNING": prompts.read_prefix,
     "PROMPT_TUNING": prompts.read_prompt,
     "P_TUNING": prompts.read_prompt,
@@ -83,8 +82,31 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     """
     config, tensors, notes = opened(folder)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
-    made, more = READERS[config["peft_type"]](config, tensors, model)
+    if config["peft_type"] in READERS:
+        made, more = READERS[config["peft_type"]](config, tensors, model)
+    else:
+        made, more = _of_weights(config, tensors, model)
     return Incoming([*made, *own_heads], [*notes, *more, *of_head])
+
+
+def _of_weights(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
+) -> tuple[list[Artifact], list[str]]:
+    """LoRA or (IA)3 with all that was trained beside it: changes of whole parameters first, then LoRA at its sites."""
+    changes = patches.Patches(model)
+    rest, notes = patches.split(config, tensors, changes)
+    made: list[Artifact] = []
+    if config["peft_type"] == "IA3":
+        dense.add_ia3(config, rest, changes)
+    else:
+        plain = dense.split(config, rest, changes)
+        if plain or not changes.artifacts():
+            made, more = lora.read(config, plain, model)
+            notes += more
+    if n := changes.n_values():
+        held = sum(value.numel() for value in tensors.values())
+        notes.append(f"{n:,} values of changed parameters, for {held:,} in the file: to keep few, merge and save the model")
+    return [*changes.artifacts(), *made], notes
 
 
 def check(given: Outgoing, folder: Path) -> float:

@@ -25,6 +25,7 @@ COMMON = {
 }
 LORA = COMMON | {
     "alpha_pattern",
+    "bias",
     "corda_config",
     "ensure_weight_tying",
     "eva_config",
@@ -35,6 +36,7 @@ LORA = COMMON | {
     "layers_to_transform",
     "loftq_config",
     "lora_alpha",
+    "lora_bias",
     "lora_dropout",
     "lora_ga_config",
     "megatron_core",
@@ -42,8 +44,11 @@ LORA = COMMON | {
     "r",
     "rank_pattern",
     "target_modules",
+    "trainable_token_indices",
+    "use_dora",
     "use_rslora",
 }
+IA3 = COMMON | {"exclude_modules", "fan_in_fan_out", "feedforward_modules", "init_ia3_weights", "target_modules"}
 PROMPTS = COMMON | {
     "encoder_dropout",
     "encoder_hidden_size",
@@ -64,16 +69,12 @@ PROMPTS = COMMON | {
 REFUSED = {
     "alora_invocation_tokens": "aLoRA, which acts from certain tokens on",
     "arrow_config": "Arrow, a router of several LoRAs",
-    "bias": "trained biases beside LoRA",
     "kasa_config": "KaSA, which changes the base weights",
     "layer_replication": "layers that stand in the model several times",
-    "lora_bias": "a bias in LoRA's second map",
     "megatron_config": "Megatron's own layers",
     "monteclora_config": "MonteCLoRA",
     "target_parameters": "LoRA on parameters that are no linear maps",
-    "trainable_token_indices": "trained token embeddings",
     "use_bdlora": "block-diagonal LoRA",
-    "use_dora": "DoRA, which also trains the length of each weight's rows",
     "use_qalora": "QA-LoRA",
     "velora_config": "VeLoRA",
 }
@@ -86,8 +87,11 @@ TYPES = {
     "target_modules": (list, str, NOTHING),
 }
 HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # the others change the base weights
-KINDS = {"LORA": LORA, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
-MERGE = "Merge it in peft (model.merge_and_unload()), save that model, and use it as the base."
+KINDS = {"LORA": LORA, "IA3": IA3, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
+MERGE = (
+    "Merge it in peft (model.merge_and_unload().save_pretrained(OUT), where model = PeftModel.from_pretrained(BASE, "
+    "FOLDER)) and use OUT as the base."
+)
 
 
 def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
@@ -112,7 +116,7 @@ def checked(config: dict[str, Any]) -> list[str]:
     if not isinstance(kind, str) or kind not in KINDS:
         either = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
         raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {either}")
-    hint = MERGE if kind == "LORA" else "Keep it in peft."
+    hint = MERGE if kind in ("LORA", "IA3") else "Keep it in peft."
     for field in sorted(config.keys() & REFUSED.keys()):
         if not _rests(config[field]):
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {hint}")

@@ -49,11 +49,11 @@ def read(
     groups: dict[tuple[int, float], dict[str, Factors]] = {}
     for path, (a, b) in _factors(tensors).items():
         sites = _sites(model, modules, path, config)
-        _check_shapes(config, path, sites[0], a, b)
+        check_shapes(config, path, weight_shape(sites[0].h.module), a, b)
         if sites[0].h.module in given:
             raise UserError(f"{TENSORS}: {given[sites[0].h.module]!r} and {path!r} are one map: the file was altered.")
         given[sites[0].h.module] = path
-        scale = _scale(config, path, len(a))
+        scale = scale_of(config, path, len(a))
         for site in sites:
             part = within(a, b if site.h.columns is None else b[site.h.columns])
             groups.setdefault((len(part[0]), scale), {})[site.name] = part
@@ -81,6 +81,14 @@ def _notes(
         others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         notes.append(f"the file has no LoRA for {absent[0]}{others}, which target_modules names")
     return notes
+
+
+def check_target(config: Mapping[str, Any], path: str) -> None:
+    """UserError for a module that target_modules, as a list, does not name."""
+    targets = config.get("target_modules")
+    if isinstance(targets, list) and not _is_target(config, path):
+        named = ", ".join(sorted(map(str, targets)))
+        raise UserError(f"{TENSORS}: {path!r} does not belong: target_modules names {named or 'nothing'}.")
 
 
 def _is_target(config: Mapping[str, Any], path: str) -> bool:
@@ -119,10 +127,7 @@ def _foreign(key: str) -> str:
 def _sites(
     model: PreTrainedModel, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]
 ) -> list[Site]:
-    targets = config.get("target_modules")
-    if isinstance(targets, list) and not _is_target(config, path):
-        named = ", ".join(sorted(map(str, targets)))
-        raise UserError(f"{TENSORS}: {path!r} does not belong: target_modules names {named or 'nothing'}.")
+    check_target(config, path)
     module = find(model, path)
     if module is None or module not in modules:
         is_there = module is not None or path in dict(model.named_modules())
@@ -138,8 +143,9 @@ def _shown(sites: Iterable[list[Site]]) -> list[str]:
     return sorted({site.name.split(".", 2)[-1] for group in sites for site in group})
 
 
-def _check_shapes(config: Mapping[str, Any], path: str, site: Site, a: Tensor, b: Tensor) -> None:
-    d_out, d_in = weight_shape(site.h.module)
+def check_shapes(config: Mapping[str, Any], path: str, shape: tuple[int, int], a: Tensor, b: Tensor) -> None:
+    """UserError for factors of another rank than the configuration says, or for another map than one of (out, in)."""
+    d_out, d_in = shape
     rank = _by_pattern(config, "rank_pattern", path, "r")
     if a.shape != (rank, d_in) or b.shape != (d_out, rank):
         raise UserError(
@@ -148,7 +154,8 @@ def _check_shapes(config: Mapping[str, Any], path: str, site: Site, a: Tensor, b
         )
 
 
-def _scale(config: Mapping[str, Any], path: str, rank: int) -> float:
+def scale_of(config: Mapping[str, Any], path: str, rank: int) -> float:
+    """What the product of the factors is multiplied with in one module."""
     alpha = float(_by_pattern(config, "alpha_pattern", path, "lora_alpha"))
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
