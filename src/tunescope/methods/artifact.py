@@ -99,7 +99,8 @@ class SiteDelta(Spec):
     def reads(self) -> str:
         """Which tensor is handed to `apply` as x.
 
-        "input" of the site; the layer's "query"; the model's "pooler"; the residual "stream", as the block's residual
+        "input" of the site; the layer's "query"; of a head the model's "pooler", the text's "last token" or "every
+        token"; the residual "stream", as the block's residual
         connection adds it to h, or the "stream behind" that connection, normed where the model has a norm there.
         """
         return "input"

@@ -81,6 +81,7 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
+    patches.check_there(config, tensors)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
     if config["peft_type"] in READERS:
         made, more = READERS[config["peft_type"]](config, tensors, model)
@@ -105,7 +106,9 @@ def _of_weights(
             notes += more
     if n := changes.n_values():
         held = sum(value.numel() for value in tensors.values())
-        notes.append(f"{n:,} values of changed parameters, for {held:,} in the file: to keep few, merge and save the model")
+        notes.append(
+            f"{n:,} values of changed parameters, for {held:,} in the file: to keep few, merge and save the model"
+        )
     return [*changes.artifacts(), *made], notes
 
 
@@ -131,9 +134,9 @@ def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], lis
         fields, tensors, notes = lora_out.write(rest, given.model, headed=bool(own_heads))
     for head in own_heads:
         prefix = "base_model" if kinds == {Prefix} else "base_model.model"
-        more, its = heads.write(head, prefix, given.model)
+        more, its, auto = heads.write(head, prefix, given.model)
         fields, tensors = fields | more, tensors | its
-        notes.append("for AutoModelForSequenceClassification, whose classifier is in the file")
+        notes.append(f"for {auto}, whose classifier is in the file")
     return fields, tensors, notes
 
 

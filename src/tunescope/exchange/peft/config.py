@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ REFUSED = {
     "velora_config": "VeLoRA",
 }
 NOTHING = type(None)
+DOUBLE = re.compile(r"\.(modules_to_save|original_module)\.bias$")  # with bias="all" peft saves these once more
 TYPES = {
     "alpha_pattern": (dict, NOTHING),
     "lora_dropout": (int, float, NOTHING),
@@ -107,7 +109,8 @@ def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
             f"{folder / PICKLE} is a pickle, which can run code and is not opened here. Convert it where you trust it: "
             "load it with peft and call save_pretrained(folder, safe_serialization=True)."
         )
-    return config, read_tensors(folder / TENSORS), notes
+    tensors = read_tensors(folder / TENSORS)
+    return config, {key: value for key, value in tensors.items() if not DOUBLE.search(key)}, notes
 
 
 def checked(config: dict[str, Any]) -> list[str]:

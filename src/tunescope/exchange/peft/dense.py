@@ -71,11 +71,11 @@ def add_ia3(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: P
         module = _map(patches.model, found[1])
         check_target(config, found[1])
         d_out, d_in = weight_shape(module)
-        into = _is_named(config.get("feedforward_modules"), found[1])
-        if value.shape != ((1, d_in) if into else (d_out, 1)):
+        into = value.shape == (1, d_in)
+        if not into and value.shape != (d_out, 1):
             raise UserError(
-                f"{TENSORS}: {found[1]!r} has ia3_l {tuple(value.shape)} and should have "
-                f"{(1, d_in) if into else (d_out, 1)}: the file was altered, or made for a model of another shape."
+                f"{TENSORS}: {found[1]!r} has ia3_l {tuple(value.shape)} and should have {(d_out, 1)} or, of a "
+                f"feed-forward, {(1, d_in)}: the file was altered, or made for a model of another shape."
             )
         weight = patches.base(found[1], "weight")
         patches.add(found[1], "weight", oriented(module, oriented(module, weight) * (value.to(weight) - 1)))
@@ -89,7 +89,9 @@ def _add_bias(
 ) -> None:
     """A bias of LoRA's second map: scaled as the product, it is added to the map's own."""
     if config.get("use_dora"):
-        raise UserError(f"{TENSORS}: {path!r} has a bias in LoRA's second map under DoRA, which has no place here. {MERGE}")
+        raise UserError(
+            f"{TENSORS}: {path!r} has a bias in LoRA's second map under DoRA, which has no place here. {MERGE}"
+        )
     if getattr(find_anywhere(patches.model, path), "bias", None) is None or A not in parts:
         raise UserError(
             f"{TENSORS}: {path!r} has a bias in LoRA's second map (lora_bias), and the map in this model has none that "
@@ -142,10 +144,3 @@ def _map(model: PreTrainedModel, path: str) -> nn.Module:
 def _is_head(model: PreTrainedModel, path: str) -> bool:
     module = find_anywhere(model, path)
     return module is not None and module is model.get_output_embeddings()
-
-
-def _is_named(given: Any, path: str) -> bool:
-    """Whether a list of ends of names, or a pattern for a whole one, means the module, as peft asks it."""
-    if isinstance(given, str):
-        return re.fullmatch(given, path) is not None
-    return any(path == one or path.endswith(f".{one}") for one in given or [])

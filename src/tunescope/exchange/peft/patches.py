@@ -91,7 +91,10 @@ class Patches:
             return self._rows
         is_bias = self._changes.keys() == {name for name in self._places if Bias().selects(name)}
         spec = Bias() if is_bias else Full(only=_globs(self._changes, self._places))
-        return [Artifact(spec, {name: self._changes[name] for name in self._places if name in self._changes}), *self._rows]
+        return [
+            Artifact(spec, {name: self._changes[name] for name in self._places if name in self._changes}),
+            *self._rows,
+        ]
 
     def n_values(self) -> int:
         """How many numbers the changes of whole parameters are."""
@@ -132,7 +135,6 @@ def split(
                 patches.replace(path, attribute, value, alone=not tied)
         else:
             rest[key] = value
-    _check_there(config, tensors)
     told = [f"{path} is saved as it is in the base: it is left out" for path in unchanged]
     return rest, told
 
@@ -163,14 +165,16 @@ def _indices(config: Mapping[str, Any], path: str) -> tuple[int, ...]:
     return tuple(given)
 
 
-def _check_there(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+def check_there(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """UserError for what was trained by the configuration and of which the file has nothing."""
     names = [name for name in config.get("modules_to_save") or [] if name not in ("classifier", "score")]
     lacks = [name for name in names if not any(re.search(rf"{re.escape(str(name))}\.", key) for key in tensors)]
     if config.get("trainable_token_indices") and not any(TOKENS.fullmatch(key) for key in tensors):
         lacks.append("the tokens of trainable_token_indices")
     if lacks:
-        raise UserError(f"{TENSORS} lacks {', '.join(lacks)}, which its configuration says was trained: it was altered.")
+        raise UserError(
+            f"{TENSORS} lacks {', '.join(lacks)}, which its configuration says was trained: it was altered."
+        )
 
 
 def _globs(chosen: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
