@@ -15,7 +15,8 @@ from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
 from tunescope.exchange.peft import dense, heads, lora, lora_out, patches, prompts, prompts_out
-from tunescope.exchange.peft.config import CONFIG, TENSORS, opened
+from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
+from tunescope.exchange.peft.head_layout import MAPPINGS
 from tunescope.exchange.peft.modules import TASKS
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
@@ -74,6 +75,12 @@ def _class(model: PreTrainedModel, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_type": None, "auto_mapping": {"base_model_class": own.__name__, "parent_library": own.__module__}}
 
 
+def model_for(folder: Path, model: PreTrainedModel) -> PreTrainedModel:
+    """The model without its head over words, where the folder has a head for classes that takes its place."""
+    is_headed = task(folder) in MAPPINGS
+    return model.base_model if is_headed and anatomy(model).kind == "decoder" else model
+
+
 def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Incoming:
     """The artifacts of a folder that peft's save_pretrained wrote, and notes.
 
@@ -101,7 +108,7 @@ def _of_weights(
         dense.add_ia3(config, rest, changes)
     else:
         plain = dense.split(config, rest, changes)
-        if plain or not changes.artifacts():
+        if plain or changes.is_empty():
             made, more = lora.read(config, plain, model)
             notes += more
     if n := changes.n_values():
@@ -109,7 +116,7 @@ def _of_weights(
         notes.append(
             f"{n:,} values of changed parameters, for {held:,} in the file: to keep few, merge and save the model"
         )
-    return [*changes.artifacts(), *made], notes
+    return [*changes.artifacts(headed=config.get("task_type") in MAPPINGS), *made], notes
 
 
 def check(given: Outgoing, folder: Path) -> float:

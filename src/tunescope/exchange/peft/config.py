@@ -88,11 +88,17 @@ TYPES = {
     "rank_pattern": (dict, NOTHING),
     "target_modules": (list, str, NOTHING),
 }
-HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # the others change the base weights
+HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal", "mica")  # the others change the base weights
+KNOWN_STARTS = ("pissa", "olora")  # as a function of the base weights alone, so that it can be done again
 KINDS = {"LORA": LORA, "IA3": IA3, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
 MERGE = (
     "Merge it in peft (model.merge_and_unload().save_pretrained(OUT), where model = PeftModel.from_pretrained(BASE, "
     "FOLDER)) and use OUT as the base."
+)
+
+CONVERT = (
+    "Save it as plain LoRA in peft: peft_model.save_pretrained(OUT, path_initial_model_for_weight_conversion=START), "
+    "START being the adapter as it was saved before training, after peft_config.init_lora_weights = True."
 )
 
 
@@ -113,6 +119,11 @@ def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return config, {key: value for key, value in tensors.items() if not DOUBLE.search(key)}, notes
 
 
+def task(folder: Path) -> Any:
+    """The task that a folder's artifact was trained for, in peft's word; None where it says none."""
+    return read_json(folder / CONFIG).get("task_type")
+
+
 def checked(config: dict[str, Any]) -> list[str]:
     """Notes on fields that are not known and at rest. Raises UserError for a method or a field that counts."""
     kind = config.get("peft_type")
@@ -127,11 +138,14 @@ def checked(config: dict[str, Any]) -> list[str]:
         if not isinstance(config.get(field), types):
             raise UserError(f"{CONFIG}: {field} is {config[field]!r}, which it cannot be: the file was altered.")
     start = config.get("init_lora_weights", True)
-    if start not in HARMLESS_STARTS:
+    if start not in HARMLESS_STARTS + KNOWN_STARTS:
+        again = MERGE if start == "loftq" else CONVERT
         raise UserError(
-            f"{CONFIG}: init_lora_weights={start!r} changed the base weights before training, so this LoRA belongs to "
-            "other weights. In peft, save it with path_initial_model_for_weight_conversion=..., as plain LoRA."
+            f"{CONFIG}: init_lora_weights={start!r} changed the base weights before training by what is not in the "
+            f"file, so this LoRA belongs to other weights. {again}"
         )
+    if start in KNOWN_STARTS and config.get("use_dora"):
+        raise UserError(f"{CONFIG}: init_lora_weights={start!r} under DoRA has no place here. {MERGE}")
     unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
     counting = {field: config[field] for field in unknown if not _rests(config[field])}
     if counting:

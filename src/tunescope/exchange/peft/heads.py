@@ -35,7 +35,7 @@ def split(
         UserError: a head of another task, or of a class that reads its states as no `Head` does; parts of it missing;
             one behind a soft prompt, where peft's head does not read where it does in a text.
     """
-    task = config.get("task_type")
+    task = str(config.get("task_type"))
     plain = (key for key in tensors if key.startswith("base_model.") and ".lora_" not in key)
     names = {key: name for key in plain if (name := outside(_bare(key), model)) is not None}
     if task not in MAPPINGS and not any(HEADS.match(name) for name in names.values()):
@@ -90,7 +90,9 @@ def _bare(key: str) -> str:
 def _poolers(model: PreTrainedModel, dtype: torch.dtype) -> dict[str, Tensor]:
     pooler = getattr(model.base_model, "pooler", None)
     named = {} if pooler is None else dict(pooler.named_parameters())
-    return {f"{model.base_model_prefix}.pooler.{name}": value.detach().to(dtype, copy=True) for name, value in named.items()}
+    return {
+        f"{model.base_model_prefix}.pooler.{name}": value.detach().to(dtype, copy=True) for name, value in named.items()
+    }
 
 
 def _check_said(config: Mapping[str, Any]) -> None:
@@ -111,14 +113,16 @@ def _check_task(config: Mapping[str, Any], shown: str, model: PreTrainedModel) -
     if config.get("peft_type") in ("PROMPT_TUNING", "P_TUNING"):
         where = "the prompt's first row" if anatomy(model).kind == "encoder" else "the last position, be it padding,"
         raise UserError(
-            f"{TENSORS} has {shown} behind a soft prompt, where peft's head reads {where} and not the text's own token. "
-            "A head here reads the text: keep this in peft, or tune soft and head here."
+            f"{TENSORS} has {shown} behind a soft prompt, where peft's head reads {where} and not the text's own "
+            "token. A head here reads the text: keep this in peft, or tune soft and head here."
         )
 
 
 def _notes(spec: Head, model: PreTrainedModel) -> list[str]:
     if spec.pooler:
-        return ["the head reads the model's own pooler, which has to be in the base's checkpoint: peft does not save it"]
+        return [
+            "the head reads the model's own pooler, which has to be in the base's checkpoint: peft does not save it"
+        ]
     if spec.token == "last" and getattr(model.config, "pad_token_id", None) is None:
         return ["the base's config has no pad_token_id: the head reads the last token of the attention mask"]
     return []
@@ -128,8 +132,8 @@ def _instead(model: PreTrainedModel, task: Any) -> str:
     kind = anatomy(model).kind
     by = "--by head" if kind == "encoder" else "with a word for each label"
     return (
-        f"family {model.config.model_type!r} has a class for {task} that is no linear map, or two, of the states at one "
-        f"token: keep this in peft, or tune the task anew: tunescope compare ({by})"
+        f"family {model.config.model_type!r} has a class for {task} that is no linear map, or two, of the states at "
+        f"one token: keep this in peft, or tune the task anew: tunescope compare ({by})"
     )
 
 

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from tunescope.attachment.sites.choice import every_site, parts_of_maps
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
-from tunescope.exchange.peft.config import CONFIG, MERGE, TENSORS, number
+from tunescope.exchange.peft.config import CONFIG, KNOWN_STARTS, MERGE, TENSORS, number
 from tunescope.exchange.peft.modules import find, paths
+from tunescope.exchange.peft.starts import without_start
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
@@ -54,6 +55,8 @@ def read(
             raise UserError(f"{TENSORS}: {given[sites[0].h.module]!r} and {path!r} are one map: the file was altered.")
         given[sites[0].h.module] = path
         scale = scale_of(config, path, len(a))
+        if config.get("init_lora_weights") in KNOWN_STARTS:
+            a, b = without_start(config, sites[0].h.module, scale, a, b)
         for site in sites:
             part = within(a, b if site.h.columns is None else b[site.h.columns])
             groups.setdefault((len(part[0]), scale), {})[site.name] = part
@@ -69,7 +72,7 @@ def _notes(
     n_made: int,
     model: PreTrainedModel,
 ) -> list[str]:
-    notes = []
+    notes = _start_notes(config)
     fused = [path for module, path in given.items() if len(modules[module]) > 1]
     if fused:
         notes.append(f"{fused[0]} and its like are fused maps: their LoRA stands at the sites of their parts")
@@ -89,6 +92,15 @@ def check_target(config: Mapping[str, Any], path: str) -> None:
     if isinstance(targets, list) and not _is_target(config, path):
         named = ", ".join(sorted(map(str, targets)))
         raise UserError(f"{TENSORS}: {path!r} does not belong: target_modules names {named or 'nothing'}.")
+
+
+def _start_notes(config: Mapping[str, Any]) -> list[str]:
+    start = config.get("init_lora_weights")
+    if start not in KNOWN_STARTS:
+        return []
+    return [
+        f"init_lora_weights={start!r} took a product out of the base: the LoRA here, of twice the rank, does it too"
+    ]
 
 
 def _is_target(config: Mapping[str, Any], path: str) -> bool:

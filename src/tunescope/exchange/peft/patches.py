@@ -85,11 +85,17 @@ class Patches:
         change = values.to(base) - base[list(rows)]
         self._rows.append(Artifact(Full(only=(name,), rows=rows), {name: change}))
 
-    def artifacts(self) -> list[Artifact]:
-        """One for all whole parameters, `Bias` where they are all biases of the model, and one for rows of each."""
+    def is_empty(self) -> bool:
+        return not (self._changes or self._rows)
+
+    def artifacts(self, *, headed: bool) -> list[Artifact]:
+        """One for all whole parameters, `Bias` where they are all biases of the model, and one for rows of each.
+
+        headed: with a head of classes, whose own bias is none of them, though a class of transformers may have it.
+        """
         if not self._changes:
             return self._rows
-        is_bias = self._changes.keys() == {name for name in self._places if Bias().selects(name)}
+        is_bias = not headed and self._changes.keys() == {name for name in self._places if Bias().selects(name)}
         spec = Bias() if is_bias else Full(only=_globs(self._changes, self._places))
         return [
             Artifact(spec, {name: self._changes[name] for name in self._places if name in self._changes}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Params, SiteDelta, SiteShape
 
-ACTIVE = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
+ACTIVE: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
 
 
 @dataclass(frozen=True)
