@@ -66,6 +66,12 @@ SETTINGS = {
         "adapter:bottleneck=3,sites=attn,ffn,source=stream,placement=parallel",
     ),
     "reweight": ("text:text=w5 w6 w7 w8+reweight:anchors=1/2,3,form=bias",),
+    "head": (
+        "head:n_labels=3,token=last,bias=false",
+        "head:n_labels=3,token=every",
+        "head:n_labels=3,dense=tanh",
+    ),
+    "full": ("full:only=*.1.*",),
 }
 KINDS = ("gpt2", "bert", "t5")
 SOME = (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 WHOLE = re.compile(r"base_model\.model\.((?:(?!\.lora_).)+?)(?:\.base_layer)?\.(weight|bias)")
+ALL = sys.maxsize  # places
 TOKENS = re.compile(r"base_model\.model\.(.+)\.token_adapter\.trainable_tokens_delta")
 
 
@@ -37,51 +39,57 @@ class Patches:
         self._changes: Params = {}
         self._rows: list[Artifact] = []
 
-    def base(self, path: str, attribute: str, *, alone: bool = True) -> Tensor:
+    def base(self, path: str, attribute: str, *, places: int = 1) -> Tensor:
         """A parameter as it is in the model, in float32 where it is stored in less.
 
-        alone: what is trained is this one place, and not what is tied to it.
+        places: how many of the places where it stands are meant, of a tied one.
 
-        Raises UserError for what the model does not have, a quantised one, and one place of a tied one.
+        Raises UserError for what the model does not have, a quantised one, and some places of a tied one.
         """
-        name = self._named(path, attribute)
-        places = self._places[name]
-        value = places[0][0]._parameters[places[0][1]]
+        name = self.name(path, attribute)
+        found = self._places[name]
+        value = found[0][0]._parameters[found[0][1]]
         assert value is not None
         if is_quantised(value):
             raise UserError(f"{TENSORS}: {path!r} is quantised in this model: load it in bfloat16 to change it.")
-        if alone and len(places) > 1:
+        if places < len(found):
             raise UserError(
                 f"{TENSORS}: {path!r} was trained apart from what it is tied to in this model, and a change here is of "
-                "both. Train it in peft with ensure_weight_tying=True; or untie the base (tie_word_embeddings=False)."
+                "both. In peft ensure_weight_tying=True trains both, of a module that is called embed_tokens and that "
+                "modules_to_save names; else keep it in peft."
             )
         return value.detach().to(torch.promote_types(value.dtype, torch.float32))
 
     def add(self, path: str, attribute: str, change: Tensor) -> None:
         """A change of a parameter, of its shape, on top of what was added."""
-        name = self._named(path, attribute)
+        name = self.name(path, attribute)
         before = self._changes.get(name)
         self._changes[name] = (change if before is None else before + change).contiguous()
 
-    def replace(self, path: str, attribute: str, value: Tensor, *, alone: bool = True) -> None:
-        """A parameter that has this value now. Raises UserError for another shape than the model's."""
-        base = self.base(path, attribute, alone=alone)
-        if value.shape != base.shape:
+    def replace(self, path: str, attribute: str, values: Sequence[Tensor]) -> None:
+        """A parameter that has this value now, said once for each place of a tied one.
+
+        Raises UserError for another shape than the model's, and for a tied one that has several values now, or one in
+        some of its places.
+        """
+        apart = any(not torch.equal(value, values[0]) for value in values)
+        base = self.base(path, attribute, places=1 if apart else len(values))
+        if values[0].shape != base.shape:
             raise UserError(
-                f"{TENSORS}: {path}.{attribute} is {tuple(value.shape)} and here {tuple(base.shape)}. Was the "
+                f"{TENSORS}: {path}.{attribute} is {tuple(values[0].shape)} and here {tuple(base.shape)}. Was the "
                 f"vocabulary resized, then: {MERGE} Else it was made for another model."
             )
-        self.add(path, attribute, value.to(base) - base)
+        self.add(path, attribute, values[0].to(base) - base)
 
     def replace_rows(self, path: str, rows: tuple[int, ...], values: Tensor) -> None:
         """Rows of an embedding, wherever it is tied to, that have these values now."""
-        base = self.base(path, "weight", alone=False)
+        name = self.name(path, "weight")
+        base = self.base(path, "weight", places=ALL)
         if values.shape != (len(rows), base.shape[1]) or not all(0 <= row < len(base) for row in rows):
             raise UserError(
                 f"{TENSORS}: {len(rows)} tokens of {path!r} are {tuple(values.shape)} and should be "
                 f"{(len(rows), base.shape[1])}, of {len(base)}: the file was altered, or made for another model."
             )
-        name = self._named(path, "weight")
         change = values.to(base) - base[list(rows)]
         self._rows.append(Artifact(Full(only=(name,), rows=rows), {name: change}))
 
@@ -106,7 +114,8 @@ class Patches:
         """How many numbers the changes of whole parameters are."""
         return sum(value.numel() for value in self._changes.values())
 
-    def _named(self, path: str, attribute: str) -> str:
+    def name(self, path: str, attribute: str) -> str:
+        """What a parameter is called here, the same for all places of a tied one. Raises UserError for none."""
         module = find_anywhere(self.model, path)
         name = None if module is None else self._names.get((module, attribute))
         if name is None:
@@ -125,23 +134,26 @@ def split(
     Raises:
         UserError: what the configuration says was trained is not there; what is there, it does not say.
     """
-    rest, unchanged = {}, []
-    tied = bool(config.get("ensure_weight_tying"))
+    rest: dict[str, Tensor] = {}
+    wholes: dict[str, list[tuple[str, str, Tensor]]] = {}
     for key, value in tensors.items():
         if tokens := TOKENS.fullmatch(key):
             patches.replace_rows(tokens[1], _indices(config, tokens[1]), value)
-        elif (whole := WHOLE.fullmatch(key)) and ".lora_" not in key:
-            path, attribute = whole[1], whole[2]
-            if not _is_trained(config, path, attribute):
-                base = patches.base(path, attribute, alone=False)
-                if not torch.equal(value.to(base), base):
-                    raise UserError(f"{TENSORS}: {key!r} {UNSAID} {MERGE}")
-                unchanged.append(path)
-            else:
-                patches.replace(path, attribute, value, alone=not tied)
+        elif whole := WHOLE.fullmatch(key):
+            wholes.setdefault(patches.name(whole[1], whole[2]), []).append((whole[1], whole[2], value))
         else:
             rest[key] = value
-    told = [f"{path} is saved as it is in the base: it is left out" for path in unchanged]
+    told = []
+    for places in wholes.values():
+        path, attribute, value = places[0]
+        if any(_is_trained(config, *place[:2]) for place in places):
+            patches.replace(path, attribute, [place[2] for place in places])
+            continue
+        base = patches.base(path, attribute, places=ALL)
+        if not torch.equal(value.to(base), base):
+            raise UserError(f"{TENSORS}: '{path}.{attribute}' {UNSAID} {MERGE}")
+        told.append(f"{path} is saved as it is in the base: it is left out")
+    _check_biases(config, tensors, patches.model)
     return rest, told
 
 
@@ -154,6 +166,22 @@ UNSAID = (
 def oriented(module: nn.Module, matrix: Tensor) -> Tensor:
     """(out, in) as the module stores it, or what it stores as (out, in)."""
     return matrix.T if is_transposed(module) else matrix
+
+
+def _check_biases(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel) -> None:
+    """UserError for a map whose LoRA is there, and whose bias, which was trained with it, is not."""
+    if config.get("bias") not in ("all", "lora_only"):
+        return
+    saved = {whole[1] for key in tensors if (whole := WHOLE.fullmatch(key)) and whole[2] == "bias"}
+    for key in tensors:
+        path = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        if not key.endswith(".lora_A.weight") or path in saved:
+            continue
+        if getattr(find_anywhere(model, path), "bias", None) is not None:
+            raise UserError(
+                f"{TENSORS} has no bias of {path!r}, which its configuration says was trained "
+                f"(bias={config['bias']!r}): the file was altered or cut."
+            )
 
 
 def _is_trained(config: Mapping[str, Any], path: str, attribute: str) -> bool:
