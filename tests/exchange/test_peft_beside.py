@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
+from tunescope.attachment.fit import initialised
 from tunescope.exchange import convert
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import ranges
@@ -102,6 +103,41 @@ def test_what_peft_trains_beside_lora_gives_peft_s_outputs(which: str, tmp_path:
             got = peftly.outputs(model, given)
         for ours in (got, peftly.outputs(merged, given)):
             torch.testing.assert_close(tiny.real(given, ours), theirs, rtol=0, atol=1e-12)
+
+
+GO_BACK = ("biases", "norms", "norms and the whole vocabulary", "tokens", "tokens of a tied embedding")
+
+
+@pytest.mark.parametrize("which", GO_BACK)
+def test_what_stands_beside_lora_goes_back_to_peft(which: str, tmp_path: Path) -> None:
+    family, config, _ = WAYS[which]
+    model = tiny.make(family)
+    made = peftly.wrapped(model, config(model))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    done = convert.export(tmp_path / "out", found.artifacts, to="peft", model=model)
+    assert done.difference is not None and done.difference < 1e-12
+    again = peftly.loaded(model, tmp_path / "out")
+    for padding in ("none", "right"):
+        given = tiny.batch(model, padding)
+        got, theirs = peftly.outputs(again, given), peftly.outputs(made, given)
+        torch.testing.assert_close(tiny.real(given, got), tiny.real(given, theirs), rtol=0, atol=1e-12)
+
+
+def test_what_peft_cannot_say_beside_lora_is_not_written(tmp_path: Path) -> None:
+    for family, which, told in (
+        ("gemma2", "a tied embedding", r"which is tied, and peft's whole modules are not: merge all of it into the we"),
+        ("gpt2", "DoRA, rank-stabilised, on transposed maps with biases", r"peft has no (full|bias)"),
+    ):
+        model = tiny.make(family)
+        folder = peftly.written(peftly.wrapped(model, WAYS[which][1](model)), tmp_path / family)
+        found = convert.read(folder, form="peft", model=model)
+        with pytest.raises(ts.UserError, match=told):
+            convert.export(tmp_path / "out", found.artifacts, to="peft", model=model)
+    model = tiny.make("llama")
+    given = initialised(model, [ts.LoRA(rank=2), ts.Full(only=("*.q_proj.weight",))], None, 0)
+    with pytest.raises(ts.UserError, match=r"'layers.0.self_attn.q_proj.weight', whose map has LoRA, and peft has one"):
+        convert.export(tmp_path / "out", given, to="peft", model=model)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("family", "start"), [("llama", "pissa"), ("gpt2", "pissa"), ("llama", "olora")])

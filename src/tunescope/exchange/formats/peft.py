@@ -14,11 +14,11 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
-from tunescope.exchange.peft import dense, heads, lora, lora_out, patches, prompts, prompts_out
+from tunescope.exchange.peft import dense, heads, lora, lora_out, patches, patches_out, prompts, prompts_out
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
 from tunescope.exchange.peft.head_layout import MAPPINGS
 from tunescope.exchange.peft.modules import TASKS
-from tunescope.methods.artifact import Artifact
+from tunescope.methods.artifact import Artifact, PatchDelta
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.methods.deltas.head import Head
@@ -127,9 +127,15 @@ def check(given: Outgoing, folder: Path) -> float:
 
 def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:
     own_heads = [artifact for artifact in given.artifacts if isinstance(artifact.spec, Head)]
-    rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head)]
+    patched = [artifact for artifact in given.artifacts if isinstance(artifact.spec, PatchDelta)]
+    rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head | PatchDelta)]
     kinds = {type(artifact.spec) for artifact in rest}
-    if len(own_heads) > 1 or kinds not in ({LoRA}, {Prefix}, {Soft}) or (kinds == {Prefix} and len(rest) > 1):
+    if (
+        len(own_heads) > 1
+        or (patched and kinds != {LoRA})
+        or kinds not in ({LoRA}, {Prefix}, {Soft})
+        or (kinds == {Prefix} and len(rest) > 1)
+    ):
         raise UserError(_refusal(given.artifacts))
     if kinds == {Soft}:
         if own_heads:
@@ -139,10 +145,14 @@ def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], lis
         fields, tensors, notes = prompts_out.write_prefix(rest[0], given.model)
     else:
         fields, tensors, notes = lora_out.write(rest, given.model, headed=bool(own_heads))
+        if patched:
+            more, its, of_them = patches_out.write(patched, given.model, tensors, headed=bool(own_heads))
+            fields, tensors, notes = fields | more, {**tensors, **its}, notes + of_them
     for head in own_heads:
         prefix = "base_model" if kinds == {Prefix} else "base_model.model"
         more, its, auto = heads.write(head, prefix, given.model)
-        fields, tensors = fields | more, tensors | its
+        saved = [*fields.get("modules_to_save", []), *more["modules_to_save"]]
+        fields, tensors = fields | more | {"modules_to_save": saved}, {**tensors, **its}
         notes.append(f"for {auto}, whose classifier is in the file")
     return fields, tensors, notes
 
