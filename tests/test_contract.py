@@ -72,6 +72,7 @@ SETTINGS = {
         "head:n_labels=3,dense=tanh",
     ),
     "full": ("full:only=*.1.*",),
+    "lora": ("lora:rank=2,gain=true,sites=attn.q,attn.v,ffn.out",),
 }
 KINDS = ("gpt2", "bert", "t5")
 SOME = (
@@ -462,7 +463,7 @@ def test_what_is_attached_says_what_it_is_and_how_many_parameters_it_has() -> No
     tuned = ts.attach(model, ts.LoRA(rank=2), ts.Full())
     own = sum(value.numel() for value in tuned.parameters())
     lora = repr(ts.LoRA(rank=2))
-    told = f"LlamaForCausalLM: {lora}, Full(); {own:,} parameters to tune beside the model's {beside:,}>"
+    told = f"LlamaForCausalLM: {lora}, {ts.Full()}; {own:,} parameters to tune beside the model's {beside:,}>"
     assert repr(tuned) == f"<Attached to {told}"
     values = own - beside
     assert (

@@ -72,6 +72,7 @@ WAYS = {
         lambda m: lora(m, "c_attn", "c_proj", use_dora=True, use_rslora=True, fan_in_fan_out=True, bias="all"),
         None,
     ),
+    "DoRA on transposed maps": ("gpt2", lambda m: lora(m, "c_attn", use_dora=True, fan_in_fan_out=True), None),
     "DoRA of an encoder-decoder": ("t5", lambda m: lora(m, "q", "wo", use_dora=True), None),
     "DoRA with a rank of its own": (
         "bert",
@@ -105,7 +106,17 @@ def test_what_peft_trains_beside_lora_gives_peft_s_outputs(which: str, tmp_path:
             torch.testing.assert_close(tiny.real(given, ours), theirs, rtol=0, atol=1e-12)
 
 
-GO_BACK = ("biases", "norms", "norms and the whole vocabulary", "tokens", "tokens of a tied embedding")
+GO_BACK = (
+    "DoRA",
+    "DoRA of an encoder-decoder",
+    "DoRA with a rank of its own",
+    "DoRA on transposed maps",
+    "biases",
+    "norms",
+    "norms and the whole vocabulary",
+    "tokens",
+    "tokens of a tied embedding",
+)
 
 
 @pytest.mark.parametrize("which", GO_BACK)
@@ -126,7 +137,11 @@ def test_what_stands_beside_lora_goes_back_to_peft(which: str, tmp_path: Path) -
 def test_what_peft_cannot_say_beside_lora_is_not_written(tmp_path: Path) -> None:
     for family, which, told in (
         ("gemma2", "a tied embedding", r"which is tied, and peft's whole modules are not: merge all of it into the we"),
-        ("gpt2", "DoRA, rank-stabilised, on transposed maps with biases", r"peft has no (full|bias)"),
+        (
+            "gpt2",
+            "DoRA, rank-stabilised, on transposed maps with biases",
+            r"is none that DoRA has over the base's own bi",
+        ),
     ):
         model = tiny.make(family)
         folder = peftly.written(peftly.wrapped(model, WAYS[which][1](model)), tmp_path / family)
@@ -183,7 +198,7 @@ Q = "base_model.model.model.layers.0.self_attn.q_proj"
 FAULTS = {
     "no magnitude": ("DoRA", {f"{Q}.lora_magnitude_vector": None}, "q_proj' lacks lora_magnitude_vector"),
     "magnitudes": ("DoRA", {f"{Q}.lora_magnitude_vector": torch.ones(23)}, "another number of magnitudes than rows"),
-    "one factor": ("DoRA", {f"{Q}.lora_A.weight": None}, r"q_proj' lacks lora_A.weight"),
+    "one factor": ("DoRA", {f"{Q}.lora_A.weight": None}, r"q_proj' has lora_B alone"),
     "a vector": (
         "IA3",
         {"base_model.model.model.layers.0.self_attn.k_proj.ia3_l": torch.ones(24, 1)},
@@ -316,6 +331,39 @@ def test_full_tuning_of_some_parameters_changes_them_alone() -> None:
             ts.attach(model, ts.Full(only=("wte.weight",), rows=rows))
     with pytest.raises(ts.UserError, match=r"'anna' holds a full tuning, which is a model of its own: merge it"):
         ts.Bank({"anna": ts.Full(only=("h.0.*",))})
+
+
+def test_each_row_of_a_bank_has_its_own_dora(tmp_path: Path) -> None:
+    model, bank, made = tiny.make("gpt2"), ts.Bank(), {}
+    for seed, (name, rank) in enumerate((("anna", 2), ("ben", 3))):
+        config = peftly.lora(model, r=rank, target_modules=["c_attn"], use_dora=True, fan_in_fan_out=True)
+        made[name] = peftly.wrapped(model, config, seed=seed)
+        bank.add(name, convert.read(peftly.written(made[name], tmp_path / name), form="peft", model=model).artifacts)
+    given = {"input_ids": tiny.ids(3, 7)}
+    with ts.attach(model, bank) as tuned, peftly.quiet(), torch.no_grad(), tiny.Float64():
+        got = tuned.model(**given, rows=["ben", None, "anna"]).logits
+    alone = [peftly.outputs(one, given) for one in (made["ben"], model, made["anna"])]
+    expected = torch.stack([one[row] for row, one in enumerate(alone)])
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+def test_a_shift_without_a_bias_to_take_it_is_not_merged_and_no_dora(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    (made,) = initialised(model, [ts.LoRA(rank=2, gain=True)], None, 0)
+    given = {"input_ids": tiny.ids(2, 7)}
+    plain = peftly.outputs(model, given)
+    with ts.attach(model, made):
+        assert torch.equal(peftly.outputs(model, given), plain)  # fresh, it changes nothing
+    made.tensors["decoder.0.self.q:shift"] += 1.0
+    with pytest.raises(
+        ts.UserError, match=r"cannot be merged into 'decoder.0.self.q', which has no bias for its shift"
+    ):
+        ts.merge(model, made)
+    with pytest.raises(ts.UserError, match=r"gain or shift at 'model.layers.0.self_attn.q_proj' is none that DoRA has"):
+        convert.export(tmp_path / "out", [made], to="peft", model=model)
+    other = initialised(model, [ts.LoRA(rank=2)], None, 0)
+    with pytest.raises(ts.UserError, match=r"and another LoRA act at 'decoder.0.self.q': keep tunescope's own folder"):
+        convert.export(tmp_path / "out", [made, *other], to="peft", model=model)
 
 
 def test_names_are_shown_in_ranges() -> None:

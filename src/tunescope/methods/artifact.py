@@ -129,6 +129,10 @@ class SiteDelta(Spec):
         """(d_out, d_in) to add to the frozen weight for the same map; None where no such matrix exists."""
         return None
 
+    def row_change(self, p: Params) -> tuple[Tensor, Tensor] | None:
+        """(d_out,) to multiply the frozen weight's rows and its bias with first, and (d_out,) to add to the bias."""
+        return None
+
 
 class PatchDelta(Spec):
     """A delta that changes parameters by name, for what has no site."""

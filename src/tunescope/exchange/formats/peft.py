@@ -14,10 +14,11 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
-from tunescope.exchange.peft import dense, heads, lora, lora_out, patches, patches_out, prompts, prompts_out
+from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, prompts, prompts_out, whole
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
 from tunescope.exchange.peft.head_layout import MAPPINGS
 from tunescope.exchange.peft.modules import TASKS
+from tunescope.exchange.peft.patches import Patches
 from tunescope.methods.artifact import Artifact, PatchDelta
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
@@ -88,7 +89,7 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
-    patches.check_there(config, tensors)
+    whole.check_there(config, tensors)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
     if config["peft_type"] in READERS:
         made, more = READERS[config["peft_type"]](config, tensors, model)
@@ -101,15 +102,15 @@ def _of_weights(
     config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
 ) -> tuple[list[Artifact], list[str]]:
     """LoRA or (IA)3 with all that was trained beside it: changes of whole parameters first, then LoRA at its sites."""
-    changes = patches.Patches(model)
-    rest, notes = patches.split(config, tensors, changes)
+    changes = Patches(model)
+    rest, notes = whole.split(config, tensors, changes)
     made: list[Artifact] = []
     if config["peft_type"] == "IA3":
         dense.add_ia3(config, rest, changes)
     else:
         plain = dense.split(config, rest, changes)
         if plain or changes.is_empty():
-            made, more = lora.read(config, plain, model)
+            made, more = lora.read(config, plain, changes)
             notes += more
     if n := changes.n_values():
         held = sum(value.numel() for value in tensors.values())

@@ -1,6 +1,5 @@
-"""Changes of whole matrices that peft stores in less: DoRA, (IA)3, LoRA on embeddings and on the head over the words.
+"""Changes of whole matrices that peft stores in less: (IA)3, LoRA on embeddings and on the head over the words.
 
-DoRA (Liu et al. 2024, arXiv:2402.09353, section 4.1): m (W + s B A) / ||W + s B A||, a norm for each row, m stored.
 (IA)3 (Liu et al. 2022, arXiv:2205.05638): l is multiplied with what leaves a map, or, of a feed-forward, enters it.
 """
 
@@ -10,13 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.sites.choice import parts_of_maps
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import MERGE, TENSORS
-from tunescope.exchange.peft.lora import check_shapes, check_target, scale_of
+from tunescope.exchange.peft.lora_fields import check_shapes, check_target, scale_of
 from tunescope.exchange.peft.modules import find, find_anywhere
 from tunescope.exchange.peft.patches import Patches, oriented
 from tunescope.models.sites import is_map, weight_shape
@@ -40,7 +38,7 @@ def split(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Pat
     rest: dict[str, Tensor] = {}
     for key, value in tensors.items():
         found = PART.fullmatch(key)
-        if found is None or (found[2] == MAGNITUDE and not config.get("use_dora")):
+        if found is None:
             rest[key] = value
         else:
             groups.setdefault(found[1], {})[found[2]] = value
@@ -51,7 +49,7 @@ def split(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Pat
             _add_bias(config, path, bias, parts, patches)
         if parts.keys() & {FIRST, SECOND}:
             _add_embedding(config, path, parts, patches)
-        elif config.get("use_dora") or (find(patches.model, path) not in sites and _is_head(patches.model, path)):
+        elif find(patches.model, path) not in sites and _is_head(patches.model, path):
             _add_map(config, path, parts, patches)
         else:
             rest |= {f"base_model.model.{path}.{name}": value for name, value in parts.items()}
@@ -114,22 +112,19 @@ def _add_embedding(config: Mapping[str, Any], path: str, parts: Mapping[str, Ten
 
 
 def _add_map(config: Mapping[str, Any], path: str, parts: Mapping[str, Tensor], patches: Patches) -> None:
-    """LoRA or DoRA of one linear map. Raises UserError where a part is missing."""
+    """LoRA of a linear map that is no site. Raises UserError where a part is missing, and for DoRA."""
     check_target(config, path)
     module = _map(patches.model, path)
-    needed = {A, B, MAGNITUDE} if config.get("use_dora") else {A, B}
-    if parts.keys() != needed:
-        lacks = ", ".join(sorted(needed - parts.keys()))
-        raise UserError(f"{TENSORS}: {path!r} lacks {lacks}: the file was altered or cut.")
-    weight = oriented(module, patches.base(path, "weight"))
+    if MAGNITUDE in parts:
+        raise UserError(
+            f"{TENSORS}: {path!r} has DoRA on the head over the vocabulary, which has no place here. {MERGE}"
+        )
+    if parts.keys() != {A, B}:
+        raise UserError(f"{TENSORS}: {path!r} has {', '.join(parts)} alone: the file was altered or cut.")
+    weight = patches.base(path, "weight")
     a, b = parts[A].to(weight), parts[B].to(weight)
     check_shapes(config, path, weight_shape(module), a, b)
-    made = weight + scale_of(config, path, len(a)) * (b @ a)
-    if config.get("use_dora"):
-        if parts[MAGNITUDE].shape != made.shape[:1]:
-            raise UserError(f"{TENSORS}: {path!r} has another number of magnitudes than rows: the file was altered.")
-        made = made * (parts[MAGNITUDE].to(made) / torch.linalg.norm(made, dim=1))[:, None]
-    patches.add(path, "weight", oriented(module, made - weight))
+    patches.add(path, "weight", oriented(module, scale_of(config, path, len(a)) * (b @ a)))
 
 
 def _map(model: PreTrainedModel, path: str) -> nn.Module:
