@@ -1,4 +1,4 @@
-"""peft's folders: LoRA, prefix tuning, prompt tuning and p-tuning in; LoRA, prefixes and soft prompts out."""
+"""peft's folders: LoRA and its kin, (IA)3, prefixes, prompts and heads in; LoRA, DoRA, prefixes, prompts, heads out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tunescope.system import files
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-ABOUT = "Hugging Face peft: LoRA, prefix tuning, prompt tuning; p-tuning to read"
+ABOUT = "Hugging Face peft: LoRA, DoRA, prefix tuning, prompt tuning, heads; p-tuning and (IA)3 to read"
 SERVES = (
     "peft; LoRA also in vLLM (--enable-lora), SGLang (--lora-paths) and llama.cpp (convert_lora_to_gguf.py), for the "
     "model families that each of them has"

@@ -124,6 +124,10 @@ class Patches:
         """What a parameter is called here, the same for all places of a tied one. Raises UserError for none."""
         module = find_anywhere(self.model, path)
         name = None if module is None else self._names.get((module, attribute))
+        if name is None and "pooler" in path.split("."):
+            raise UserError(
+                f"{TENSORS} has {path}.{attribute}, which a head for classes reads, and the file has none. {MERGE}"
+            )
         if name is None:
             raise UserError(
                 f"{TENSORS} has {path}.{attribute}, which this model does not have: load it with the head that it was "
