@@ -27,6 +27,7 @@ def ia3(model: Any, **fields: Any) -> Any:
     return peft.IA3Config(task_type=peftly.TASKS[ts.models.anatomy.kind(model)], **fields)
 
 
+READ = sorted(set(tiny.ids()[0].tolist()), reverse=True)[:3]  # tokens of the texts below, in falling order
 WAYS = {
     "biases": ("gpt2", lambda m: lora(m, "c_attn", bias="all"), [ts.Bias()]),
     "biases of LoRA's maps": (
@@ -52,13 +53,13 @@ WAYS = {
     ),
     "tokens": (
         "llama",
-        lambda m: lora(m, "q_proj", trainable_token_indices=[5, 3]),
-        [ts.Full(only=("embed_tokens.weight",), rows=(5, 3))],
+        lambda m: lora(m, "q_proj", trainable_token_indices=READ),
+        [ts.Full(only=("embed_tokens.weight",), rows=tuple(READ))],
     ),
     "tokens of a tied embedding": (
         "gpt2",
-        lambda m: lora(m, "c_attn", trainable_token_indices={"wte": [3, 5]}),
-        [ts.Full(only=("wte.weight",), rows=(3, 5))],
+        lambda m: lora(m, "c_attn", trainable_token_indices={"wte": READ}),
+        [ts.Full(only=("wte.weight",), rows=tuple(READ))],
     ),
     "a bias of the second factor": (
         "gpt2",
@@ -208,7 +209,7 @@ FAULTS = {
     "fewer tokens": (
         "tokens",
         {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": torch.ones(1, 24)},
-        r"2 tokens of 'model.embed_tokens' are \(1, 24\) and should be \(2, 24\), of 97",
+        r"3 tokens of 'model.embed_tokens' are \(1, 24\) and should be \(3, 24\), of 97",
     ),
     "no tokens": (
         "tokens",
@@ -251,7 +252,7 @@ def test_a_number_changed_in_the_file_is_seen_in_the_outputs(which: str, tmp_pat
     family, config, _ = WAYS[which]
     model = tiny.make(family)
     folder = peftly.written(peftly.wrapped(model, config(model)), tmp_path / "peft")
-    given = {"input_ids": torch.tensor([[3, 5, 7, 9]])}
+    given = {"input_ids": torch.tensor([[*READ, 9]])}
     before = convert.read(folder, form="peft", model=model)
     with ts.attach(model, *before.artifacts):
         expected = peftly.outputs(model, given)
@@ -283,11 +284,11 @@ def test_an_embedding_trained_apart_from_what_it_is_tied_to_is_refused(tmp_path:
 def test_tokens_that_the_configuration_does_not_name_are_refused(tmp_path: Path) -> None:
     model = tiny.make("llama")
     folder = peftly.written(peftly.wrapped(model, WAYS["tokens"][1](model)), tmp_path / "peft")
-    for indices in ({"other": [3, 5]}, [3, 3], "3", [True, 5]):
+    for indices in ({"other": READ}, [3, 3, 5], "3", [True, 5, 7]):
         with pytest.raises(ts.UserError, match="and trainable_token_indices does not say which"):
             convert.read(peftly.configured(folder, trainable_token_indices=indices), form="peft", model=model)
-    with pytest.raises(ts.UserError, match=r"2 tokens of 'model.embed_tokens' are .* of 97"):
-        convert.read(peftly.configured(folder, trainable_token_indices=[3, 97]), form="peft", model=model)
+    with pytest.raises(ts.UserError, match=r"3 tokens of 'model.embed_tokens' are .* of 97"):
+        convert.read(peftly.configured(folder, trainable_token_indices=[3, 5, 97]), form="peft", model=model)
 
 
 def test_a_head_over_words_that_the_model_lacks_is_asked_for(tmp_path: Path) -> None:
@@ -307,7 +308,7 @@ def test_full_tuning_of_some_parameters_changes_them_alone() -> None:
             ts.Full(only=("h.0.ln_*", "wpe.*")),
             {"h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.ln_2.weight", "h.0.ln_2.bias", "wpe.weight"},
         ),
-        (ts.Full(only=("wte.weight",), rows=(4, 2)), {"wte.weight"}),
+        (ts.Full(only=("wte.weight",), rows=tuple(READ)), {"wte.weight"}),
     ):
         itself = tiny.make("gpt2")
         with ts.attach(model, spec) as tuned:
@@ -315,11 +316,10 @@ def test_full_tuning_of_some_parameters_changes_them_alone() -> None:
             leaves = {name.partition(".")[2]: leaf for name, leaf in tuned.named_parameters().items()}
             assert leaves.keys() == names
             with torch.no_grad():
-                for leaf in leaves.values():
-                    leaf += 0.1
                 own = dict(itself.transformer.named_parameters())
-                for name in names:
-                    own[name][list(spec.rows) or slice(None)] += 0.1
+                for name, leaf in leaves.items():
+                    leaf += torch.arange(len(leaf)).view(-1, *[1] * (leaf.dim() - 1)) / 10
+                    own[name][list(spec.rows) or slice(None)] += leaf
             tiny.output(model, given).square().mean().backward()
             tiny.output(itself, given).square().mean().backward()
             for name, leaf in leaves.items():
