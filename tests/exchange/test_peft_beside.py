@@ -200,6 +200,16 @@ FAULTS = {
     "no magnitude": ("DoRA", {f"{Q}.lora_magnitude_vector": None}, "q_proj' lacks lora_magnitude_vector"),
     "magnitudes": ("DoRA", {f"{Q}.lora_magnitude_vector": torch.ones(23)}, "another number of magnitudes than rows"),
     "one factor": ("DoRA", {f"{Q}.lora_A.weight": None}, r"q_proj' has lora_B alone"),
+    "no second bias": (
+        "a bias of the second factor",
+        {"base_model.model.transformer.h.0.attn.c_attn.lora_B.bias": None},
+        "c_attn' has no bias in LoRA's second map, and lora_bias is True",
+    ),
+    "a second bias": (
+        "DoRA",
+        {f"{Q}.lora_B.bias": torch.ones(24)},
+        "q_proj' has a bias in LoRA's second map, and lora_b",
+    ),
     "a vector": (
         "IA3",
         {"base_model.model.model.layers.0.self_attn.k_proj.ia3_l": torch.ones(24, 1)},
@@ -284,7 +294,7 @@ def test_an_embedding_trained_apart_from_what_it_is_tied_to_is_refused(tmp_path:
 def test_tokens_that_the_configuration_does_not_name_are_refused(tmp_path: Path) -> None:
     model = tiny.make("llama")
     folder = peftly.written(peftly.wrapped(model, WAYS["tokens"][1](model)), tmp_path / "peft")
-    for indices in ({"other": READ}, [3, 3, 5], "3", [True, 5, 7]):
+    for indices in ({"other": READ}, [3, 3, 5], [True, 5, 7], {"embed_tokens": "3"}):
         with pytest.raises(ts.UserError, match="and trainable_token_indices does not say which"):
             convert.read(peftly.configured(folder, trainable_token_indices=indices), form="peft", model=model)
     with pytest.raises(ts.UserError, match=r"3 tokens of 'model.embed_tokens' are .* of 97"):

@@ -232,6 +232,10 @@ ALTERED_FIELDS = [
     ({"target_modules": 3}, "target_modules is 3, which it cannot be"),
     ({"lora_dropout": "x"}, "lora_dropout is 'x', which it cannot be"),
     ({"lora_dropout": 1.5}, "lora_dropout is 1.5 and should be from 0 to below 1"),
+    ({"bias": "some"}, "bias is 'some', and none, all and lora_only are known here. Merge it in peft"),
+    ({"bias": ["all"]}, r"bias is \['all'\], which it cannot be"),
+    ({"use_dora": 1}, "use_dora is 1, which it cannot be"),
+    ({"task_type": ["SEQ_CLS"]}, r"task_type is \['SEQ_CLS'\], which it cannot be"),
     ({"modules_to_save": "head"}, "modules_to_save is 'head', which it cannot be"),
 ]
 

@@ -83,10 +83,15 @@ NOTHING = type(None)
 DOUBLE = re.compile(r"\.(modules_to_save|original_module)\.bias$")  # with bias="all" peft saves these once more
 TYPES = {
     "alpha_pattern": (dict, NOTHING),
+    "bias": (str, NOTHING),
+    "lora_bias": (bool, NOTHING),
     "lora_dropout": (int, float, NOTHING),
     "modules_to_save": (list, NOTHING),
     "rank_pattern": (dict, NOTHING),
     "target_modules": (list, str, NOTHING),
+    "task_type": (str, NOTHING),
+    "trainable_token_indices": (list, dict, NOTHING),
+    "use_dora": (bool, NOTHING),
 }
 HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal", "mica")  # the others change the base weights
 KNOWN_STARTS = ("pissa", "olora")  # as a function of the base weights alone, so that it can be done again
@@ -119,9 +124,10 @@ def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     return config, {key: value for key, value in tensors.items() if not DOUBLE.search(key)}, notes
 
 
-def task(folder: Path) -> Any:
+def task(folder: Path) -> str | None:
     """The task that a folder's artifact was trained for, in peft's word; None where it says none."""
-    return read_json(folder / CONFIG).get("task_type")
+    found = read_json(folder / CONFIG).get("task_type")
+    return found if isinstance(found, str) else None
 
 
 def checked(config: dict[str, Any]) -> list[str]:
@@ -137,6 +143,8 @@ def checked(config: dict[str, Any]) -> list[str]:
     for field, types in TYPES.items():
         if not isinstance(config.get(field), types):
             raise UserError(f"{CONFIG}: {field} is {config[field]!r}, which it cannot be: the file was altered.")
+    if config.get("bias") not in (None, "none", "all", "lora_only"):
+        raise UserError(f"{CONFIG}: bias is {config['bias']!r}, and none, all and lora_only are known here. {hint}")
     start = config.get("init_lora_weights", True)
     if start not in HARMLESS_STARTS + KNOWN_STARTS:
         again = MERGE if start == "loftq" else CONVERT

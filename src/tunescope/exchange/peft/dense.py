@@ -45,6 +45,11 @@ def split(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Pat
     sites = parts_of_maps(patches.model)
     for path, parts in groups.items():
         bias = parts.pop(BIAS, None)
+        if (bias is not None) != bool(config.get("lora_bias")) and A in parts:
+            raise UserError(
+                f"{TENSORS}: {path!r} has {'a' if bias is not None else 'no'} bias in LoRA's second map, and lora_bias "
+                f"is {config.get('lora_bias')}: the file was altered."
+            )
         if bias is not None:
             _add_bias(config, path, bias, parts, patches)
         if parts.keys() & {FIRST, SECOND}:
@@ -90,7 +95,9 @@ def _add_bias(
         raise UserError(
             f"{TENSORS}: {path!r} has a bias in LoRA's second map under DoRA, which has no place here. {MERGE}"
         )
-    if getattr(find_anywhere(patches.model, path), "bias", None) is None or A not in parts:
+    if A not in parts or parts[A].dim() != 2:
+        raise UserError(f"{TENSORS}: {path!r} has no lora_A of a map beside the bias of lora_B: the file was altered.")
+    if getattr(find_anywhere(patches.model, path), "bias", None) is None:
         raise UserError(
             f"{TENSORS}: {path!r} has a bias in LoRA's second map (lora_bias), and the map in this model has none that "
             "it could be added to, nor can peft merge it. Train it in peft without lora_bias."

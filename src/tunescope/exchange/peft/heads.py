@@ -60,7 +60,9 @@ def split(
             f"and is lost. Save it in peft: modules_to_save={layout.modules()}."
         )
     params = {f"pooled:{part}": saved[name] for part, name in layout.names.items()}
-    spec = layout.spec(len(params["pooled:weight"]))
+    if not (n_labels := params["pooled:weight"].shape[:1]):
+        raise UserError(f"{TENSORS}: {layout.names['weight']!r} is a number and no map: the file was altered.")
+    spec = layout.spec(*n_labels)
     return [Artifact(spec, params)], rest, [*_notes(spec, model)]
 
 

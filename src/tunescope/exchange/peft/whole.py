@@ -89,8 +89,8 @@ def _indices(config: Mapping[str, Any], path: str) -> tuple[int, ...]:
 
 def check_there(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
     """UserError for what was trained by the configuration and of which the file has nothing."""
-    names = [name for name in config.get("modules_to_save") or [] if name not in ("classifier", "score")]
-    lacks = [name for name in names if not any(re.search(rf"{re.escape(str(name))}\.", key) for key in tensors)]
+    names = [str(name) for name in config.get("modules_to_save") or [] if name not in ("classifier", "score")]
+    lacks = [name for name in names if not any(re.search(rf"{re.escape(name)}\.", key) for key in tensors)]
     if config.get("trainable_token_indices") and not any(TOKENS.fullmatch(key) for key in tensors):
         lacks.append("the tokens of trainable_token_indices")
     if lacks:
