@@ -16,7 +16,6 @@ from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
 from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, prompts, prompts_out, whole
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
-from tunescope.exchange.peft.head_layout import MAPPINGS
 from tunescope.exchange.peft.modules import TASKS
 from tunescope.exchange.peft.patches import Patches
 from tunescope.methods.artifact import Artifact, PatchDelta
@@ -78,7 +77,7 @@ def _class(model: PreTrainedModel, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def model_for(folder: Path, model: PreTrainedModel) -> PreTrainedModel:
     """The model without its head over words, where the folder has a head for classes that takes its place."""
-    is_headed = task(folder) in MAPPINGS
+    is_headed = task(folder) in heads.TASKS
     return model.base_model if is_headed and anatomy(model).kind == "decoder" else model
 
 
@@ -117,7 +116,7 @@ def _of_weights(
         notes.append(
             f"{n:,} values of changed parameters, for {held:,} in the file: to keep few, merge and save the model"
         )
-    return [*changes.artifacts(headed=config.get("task_type") in MAPPINGS), *made], notes
+    return [*changes.artifacts(headed=config.get("task_type") in heads.TASKS), *made], notes
 
 
 def check(given: Outgoing, folder: Path) -> float:

@@ -41,7 +41,7 @@ def magnitude(module: nn.Module, a: Tensor, b: Tensor, rows: Params, name: str) 
     weight = oriented(module, module.get_parameter("weight").detach()).to(b)
     gain = rows.get("gain", torch.ones_like(weight[:, 0])).to(b)
     shift = rows.get("shift", torch.zeros_like(gain)).to(b)
-    bias = module._parameters.get("bias")
+    bias: Tensor | None = getattr(module, "bias", None)
     usual = torch.zeros_like(gain) if bias is None else (1 - gain) * bias.detach().to(b)
     if not bool(gain.all()) or not torch.allclose(shift, usual, rtol=1e-5, atol=1e-6):
         raise UserError(f"LoRA's gain or shift at {name!r} is none that DoRA has over the base's own bias: {OWN}.")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from tunescope.attachment.head_layout import HeadLayout, find_layout
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import TENSORS
-from tunescope.exchange.peft.head_layout import MAPPINGS, HeadLayout, find_layout, outside
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.head import Head
 from tunescope.models.anatomy import anatomy
@@ -23,6 +23,7 @@ from tunescope.models.anatomy import anatomy
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+TASKS = {"SEQ_CLS": "SEQUENCE_CLASSIFICATION", "TOKEN_CLS": "TOKEN_CLASSIFICATION"}  # peft's word, transformers'
 HEADS = re.compile(r"(?:classifier|score|classification_head|qa_outputs|pre_classifier)\b")
 
 
@@ -37,8 +38,8 @@ def split(
     """
     task = str(config.get("task_type"))
     plain = (key for key in tensors if key.startswith("base_model.") and ".lora_" not in key)
-    names = {key: name for key in plain if (name := outside(_bare(key), model)) is not None}
-    if task not in MAPPINGS and not any(HEADS.match(name) for name in names.values()):
+    names = {key: name for key in plain if (name := _outside(_bare(key), model)) is not None}
+    if task not in TASKS and not any(HEADS.match(name) for name in names.values()):
         return [], dict(tensors), []
     if not names:
         _check_said(config)
@@ -50,7 +51,7 @@ def split(
     saved = {name: tensors[key].to(dtype, copy=True) for key, name in names.items()}
     if any("pooler" in name for name in saved):  # its bias alone, where only biases were trained
         saved = _poolers(model, dtype) | saved
-    layout = find_layout(model, task, own_pooler=any("pooler" in name for name in saved))
+    layout = find_layout(model, TASKS[task], own_pooler=any("pooler" in name for name in saved))
     if layout is None:
         raise UserError(f"{TENSORS} has {shown}: {_instead(model, task)}")
     if saved.keys() != set(layout.names.values()):
@@ -76,12 +77,21 @@ def write(artifact: Artifact, prefix: str, model: PreTrainedModel) -> tuple[dict
     spec = artifact.spec
     assert isinstance(spec, Head)
     task = "TOKEN_CLS" if spec.token == "every" else "SEQ_CLS"
-    layouts = [find_layout(model, task, own_pooler=own) for own in (False, True)]
+    layouts = [find_layout(model, TASKS[task], own_pooler=own) for own in (False, True)]
     layout = next((one for one in layouts if one is not None and one.spec(spec.n_labels) == spec), None)
     if layout is None:
         raise UserError(f"{spec}: {_no_class(model, layouts[0], spec)}")
     tensors = {f"{prefix}.{name}": artifact.tensors[f"pooled:{part}"] for part, name in layout.names.items()}
     return {"task_type": task, "modules_to_save": layout.modules()}, tensors, layout.auto
+
+
+def _outside(name: str, model: PreTrainedModel) -> str | None:
+    """The name, if it is of a head around the base model, or of a pooler in it; else None."""
+    prefix = f"{model.base_model_prefix}."
+    is_inside = name.startswith(prefix) or name.split(".")[0] in dict(model.base_model.named_children())
+    if is_inside and ".pooler." not in f".{name}":
+        return None
+    return f"{prefix}{name}" if name.startswith("pooler.") else name
 
 
 def _bare(key: str) -> str:
@@ -107,7 +117,7 @@ def _check_said(config: Mapping[str, Any]) -> None:
 
 
 def _check_task(config: Mapping[str, Any], shown: str, model: PreTrainedModel) -> None:
-    if config.get("task_type") not in MAPPINGS:
+    if config.get("task_type") not in TASKS:
         raise UserError(
             f"{TENSORS} has {shown} for the task {config.get('task_type')!r}; a head here classifies whole texts "
             "(SEQ_CLS) or tokens (TOKEN_CLS). Keep this in peft."

@@ -46,8 +46,7 @@ class Patches:
         """
         name = self.name(path, attribute)
         found = self._places[name]
-        value = found[0][0]._parameters[found[0][1]]
-        assert value is not None
+        value = found[0][0].get_parameter(found[0][1])
         if is_quantised(value):
             raise UserError(f"{TENSORS}: {path!r} is quantised in this model: load it in bfloat16 to change it.")
         if places < len(found):

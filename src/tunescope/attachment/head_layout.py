@@ -17,8 +17,10 @@ from tunescope.methods.deltas.head import ACTIVE, Head
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MAPPINGS = {"SEQ_CLS": "SEQUENCE_CLASSIFICATION", "TOKEN_CLS": "TOKEN_CLASSIFICATION"}  # peft's word, transformers'
-AUTO = {"SEQ_CLS": "AutoModelForSequenceClassification", "TOKEN_CLS": "AutoModelForTokenClassification"}
+AUTO = {
+    "SEQUENCE_CLASSIFICATION": "AutoModelForSequenceClassification",
+    "TOKEN_CLASSIFICATION": "AutoModelForTokenClassification",
+}
 LENGTHS = (5, 3, 4)  # of the rows that a class is tried on
 
 
@@ -38,19 +40,10 @@ class HeadLayout:
         return sorted({name.split(".")[-3 if "pooler" in name else 0] for name in self.names.values()})
 
 
-def outside(name: str, model: PreTrainedModel) -> str | None:
-    """The name, if it is of a head around the base model, or of a pooler in it; else None."""
-    prefix = f"{model.base_model_prefix}."
-    is_inside = name.startswith(prefix) or name.split(".")[0] in dict(model.base_model.named_children())
-    if is_inside and ".pooler." not in f".{name}":
-        return None
-    return f"{prefix}{name}" if name.startswith("pooler.") else name
-
-
 def find_layout(model: PreTrainedModel, task: str, *, own_pooler: bool) -> HeadLayout | None:
     """The layout of the family's class for the task; None where there is none, or no form of `Head` gives the same.
 
-    own_pooler: the model's pooler counts as part of the head.
+    task: a key of AUTO. own_pooler: the model's pooler counts as part of the head.
     """
     shell = _shell(model, task)
     if shell is None:
@@ -62,7 +55,7 @@ def find_layout(model: PreTrainedModel, task: str, *, own_pooler: bool) -> HeadL
     pooler = getattr(getattr(shell, shell.base_model_prefix), "pooler", None) if own_pooler else None
     if own_pooler and pooler is None:
         return None
-    setattr(shell, shell.base_model_prefix, _Given(states, pooled, pooler))
+    shell.add_module(shell.base_model_prefix, _Given(states, pooled, pooler))
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     ids = torch.where(mask, (pad + 1) % 2, pad)
     tensors = {
@@ -101,7 +94,7 @@ def _shell(model: PreTrainedModel, task: str) -> Any:
     """The family's class for the task, without weights, with one label more than it is wide; None where it has none."""
     from transformers.models.auto import modeling_auto
 
-    found = getattr(modeling_auto, f"MODEL_FOR_{MAPPINGS[task]}_MAPPING").get(type(model.config), None)
+    found = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING").get(type(model.config), None)
     if found is None or not hasattr(model.config, "hidden_size"):
         return None
     config = copy.deepcopy(model.config)
