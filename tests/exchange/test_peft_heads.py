@@ -156,8 +156,12 @@ def test_a_decoder_s_head_reads_the_last_token_that_is_not_the_config_s_padding(
 
 def test_bert_s_own_pooler_is_part_of_the_head_where_it_was_trained(tmp_path: Path) -> None:
     whole, base = classifier("bert")
-    for name, fields in (("whole", {"modules_to_save": ["pooler"]}), ("bias", {"bias": "all"})):
-        config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query"], **fields)
+    for name, fields in (
+        ("whole", {"modules_to_save": ["pooler"]}),
+        ("bias", {"bias": "all"}),
+        ("lora", {"target_modules": "all-linear", "rank_pattern": {"pooler.dense": 3}}),
+    ):
+        config = peft.LoraConfig(task_type="SEQ_CLS", r=2, **({"target_modules": ["query"]} | fields))
         made = peftly.wrapped(whole, config)
         found = convert.read(peftly.written(made, tmp_path / name), form="peft", model=base)
         assert found.artifacts[-1].spec == ts.Head(n_labels=LABELS, dense="tanh")
@@ -246,6 +250,29 @@ def test_what_no_head_here_says_is_refused(tmp_path: Path) -> None:
         ts.UserError, match=r"'modernbert' has a class for SEQ_CLS that is no linear map, or two, of the"
     ):
         convert.read(folder, form="peft", model=whole.base_model)
+
+
+def test_a_family_without_a_file_has_the_head_that_its_class_has(tmp_path: Path) -> None:
+    config = copy.deepcopy(zoo("deberta-v2").config)
+    config.num_labels = LABELS
+    whole = tiny.build(tf.AutoModelForSequenceClassification, config)
+    base = whole.base_model
+    for saved, told in (
+        (["pooler"], None),
+        (None, r"lacks pooler.dense.bias.*modules_to_save=\['classifier', 'pooler'\]"),
+    ):
+        fields = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query_proj"], modules_to_save=saved)
+        made = peftly.wrapped(whole, fields)
+        folder = peftly.written(made, tmp_path / str(saved))
+        if told is not None:
+            with pytest.raises(ts.UserError, match=told):
+                convert.read(folder, form="peft", model=base)
+            continue
+        found = convert.read(folder, form="peft", model=base)
+        assert found.artifacts[-1].spec == ts.Head(n_labels=LABELS, dense="gelu")
+        given = padded(base, "right")
+        with ts.attach(base, *found.artifacts):
+            torch.testing.assert_close(logits(base, given), logits(made, given), rtol=0, atol=1e-12)
 
 
 def test_a_head_that_was_not_saved_in_whole_is_refused(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ AUTO = {
     "TOKEN_CLASSIFICATION": "AutoModelForTokenClassification",
 }
 LENGTHS = (5, 3, 4)  # of the rows that a class is tried on
+LABELS = 3
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,14 @@ class _Given(nn.Module):
 
 
 def _shell(model: PreTrainedModel, task: str) -> Any:
-    """The family's class for the task, without weights, with one label more than it is wide; None where it has none."""
+    """The family's class for the task, without weights, of LABELS; None where it has none, or is as narrow as that."""
     from transformers.models.auto import modeling_auto
 
     found = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING").get(type(model.config), None)
-    if found is None or not hasattr(model.config, "hidden_size"):
+    if found is None or getattr(model.config, "hidden_size", LABELS) == LABELS:  # shapes are to tell the maps apart
         return None
     config = copy.deepcopy(model.config)
-    config.num_labels = config.hidden_size + 1  # so that shapes tell the maps apart
+    config.num_labels = LABELS
     config.pad_token_id = config.pad_token_id if getattr(config, "pad_token_id", None) is not None else 0
     with torch.device("meta"):
         return found(config)
@@ -107,8 +108,8 @@ def _shell(model: PreTrainedModel, task: str) -> Any:
 def _parts(tensors: dict[str, Tensor], width: int) -> dict[str, str]:
     """`Head`'s names -> the class's, by shape; empty where there are others, or two of a shape."""
     shapes = {
-        (width + 1, width): "weight",
-        (width + 1,): "bias",
+        (LABELS, width): "weight",
+        (LABELS,): "bias",
         (width, width): "dense_weight",
         (width,): "dense_bias",
     }

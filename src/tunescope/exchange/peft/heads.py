@@ -11,19 +11,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.attachment.head_layout import HeadLayout, find_layout
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import TENSORS
+from tunescope.exchange.peft.lora_fields import check_shapes, check_target, scale_of
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.head import Head
 from tunescope.models.anatomy import anatomy
+from tunescope.models.sites import weight_shape
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TASKS = {"SEQ_CLS": "SEQUENCE_CLASSIFICATION", "TOKEN_CLS": "TOKEN_CLASSIFICATION"}  # peft's word, transformers'
+POOLER = re.compile(r"base_model\.model\.(.*\bpooler\.dense)\.lora_(A|B)\.weight")
 HEADS = re.compile(r"(?:classifier|score|classification_head|qa_outputs|pre_classifier)\b")
 
 
@@ -37,6 +40,7 @@ def split(
             one behind a soft prompt, where peft's head does not read where it does in a text.
     """
     task = str(config.get("task_type"))
+    tensors = _pooler_made_whole(config, tensors, model) if task in TASKS else tensors
     plain = (key for key in tensors if key.startswith("base_model.") and ".lora_" not in key)
     names = {key: name for key in plain if (name := _outside(_bare(key), model)) is not None}
     if task not in TASKS and not any(HEADS.match(name) for name in names.values()):
@@ -49,9 +53,10 @@ def split(
     _check_task(config, shown, model)
     dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     saved = {name: tensors[key].to(dtype, copy=True) for key, name in names.items()}
-    if any("pooler" in name for name in saved):  # its bias alone, where only biases were trained
+    own_pooler = any(name.startswith(f"{model.base_model_prefix}.") for name in saved)
+    if own_pooler:  # its bias alone, where only biases were trained
         saved = _poolers(model, dtype) | saved
-    layout = find_layout(model, TASKS[task], own_pooler=any("pooler" in name for name in saved))
+    layout = find_layout(model, TASKS[task], own_pooler=own_pooler)
     if layout is None:
         raise UserError(f"{TENSORS} has {shown}: {_instead(model, task)}")
     if saved.keys() != set(layout.names.values()):
@@ -91,12 +96,31 @@ def _outside(name: str, model: PreTrainedModel) -> str | None:
     is_inside = name.startswith(prefix) or name.split(".")[0] in dict(model.base_model.named_children())
     if is_inside and ".pooler." not in f".{name}":
         return None
-    return f"{prefix}{name}" if name.startswith("pooler.") else name
+    has_pooler = getattr(model.base_model, "pooler", None) is not None  # DeBERTa's stands beside its base
+    return f"{prefix}{name}" if name.startswith("pooler.") and has_pooler else name
 
 
 def _bare(key: str) -> str:
     """The name in the model that peft wrapped."""
     return key.removeprefix("base_model.").removeprefix("model.")
+
+
+def _pooler_made_whole(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
+) -> Mapping[str, Tensor]:
+    """The tensors with a LoRA on the pooler's map, which all-linear asks for, as that map's weight."""
+    factors = {match[2]: key for key in tensors if (match := POOLER.fullmatch(key))}
+    module = getattr(getattr(model.base_model, "pooler", None), "dense", None)
+    if factors.keys() != {"A", "B"} or not isinstance(module, nn.Linear) or config.get("use_dora"):
+        return tensors
+    path = factors["A"].removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+    weight = module.weight.detach()
+    a, b = (tensors[factors[name]].to(torch.promote_types(weight.dtype, torch.float32)) for name in "AB")
+    check_target(config, path)
+    check_shapes(config, path, weight_shape(module), a, b)
+    whole = weight + scale_of(config, path, len(a)) * (b @ a)
+    rest = {key: value for key, value in tensors.items() if key not in factors.values()}
+    return rest | {f"base_model.model.{path}.weight": whole}
 
 
 def _poolers(model: PreTrainedModel, dtype: torch.dtype) -> dict[str, Tensor]:
