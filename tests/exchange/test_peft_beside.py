@@ -56,6 +56,13 @@ WAYS = {
         lambda m: lora(m, "q_proj", trainable_token_indices=READ),
         [ts.Full(only=("embed_tokens.weight",), rows=tuple(READ))],
     ),
+    "tokens alone": (
+        "llama",
+        lambda m: peft.TrainableTokensConfig(
+            task_type="CAUSAL_LM", token_indices=READ, target_modules=["embed_tokens"]
+        ),
+        [ts.Full(only=("embed_tokens.weight",), rows=tuple(READ))],
+    ),
     "tokens of a tied embedding": (
         "gpt2",
         lambda m: lora(m, "c_attn", trainable_token_indices={"wte": READ}),
@@ -224,7 +231,7 @@ FAULTS = {
     "no tokens": (
         "tokens",
         {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": None},
-        "lacks the tokens of trainable_token_indices",
+        "lacks trained tokens, which its configuration says",
     ),
     "a bias": (
         "biases of LoRA's maps",
@@ -275,6 +282,18 @@ def test_a_number_changed_in_the_file_is_seen_in_the_outputs(which: str, tmp_pat
         peftly.retensored(folder, {name: value})
 
 
+def test_an_ia3_that_is_not_there_is_told_and_none_at_all_is_refused(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    folder = peftly.written(peftly.wrapped(model, ia3(model)), tmp_path / "peft")
+    assert not any("has no (IA)3" in note for note in convert.read(folder, form="peft", model=model).notes)
+    peftly.retensored(folder, {"base_model.model.model.layers.1.self_attn.k_proj.ia3_l": None})
+    told = "the file has no (IA)3 for model.layers.1.self_attn.k_proj, which target_modules names"
+    assert told in convert.read(folder, form="peft", model=model).notes
+    peftly.retensored(folder, dict.fromkeys(load_file(folder / TENSORS)))
+    with pytest.raises(ts.UserError, match=r"holds no ia3_l: it is no \(IA\)3 checkpoint of peft"):
+        convert.read(folder, form="peft", model=model)
+
+
 def test_an_embedding_trained_apart_from_what_it_is_tied_to_is_refused(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     of_wte = {"modules_to_save": ["wte"]}
@@ -295,7 +314,7 @@ def test_tokens_that_the_configuration_does_not_name_are_refused(tmp_path: Path)
     model = tiny.make("llama")
     folder = peftly.written(peftly.wrapped(model, WAYS["tokens"][1](model)), tmp_path / "peft")
     for indices in ({"other": READ}, [3, 3, 5], [True, 5, 7], {"embed_tokens": "3"}):
-        with pytest.raises(ts.UserError, match="and trainable_token_indices does not say which"):
+        with pytest.raises(ts.UserError, match="and its configuration does not say which"):
             convert.read(peftly.configured(folder, trainable_token_indices=indices), form="peft", model=model)
     with pytest.raises(ts.UserError, match=r"3 tokens of 'model.embed_tokens' are .* of 97"):
         convert.read(peftly.configured(folder, trainable_token_indices=[3, 5, 97]), form="peft", model=model)

@@ -104,7 +104,7 @@ def test_a_whole_weight_that_nothing_says_was_trained_is_refused_unless_it_is_th
 def test_other_methods_are_refused_by_name(tmp_path: Path, lora: Path) -> None:
     config = peft.VeraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"], r=2)
     folder = peftly.written(peftly.wrapped(tiny.make("llama", dtype=torch.float32), config), tmp_path / "vera")
-    told = "peft's 'VERA' has no place here; these have: LORA, IA3, PREFIX_TUNING, PROMPT_TUNING, P_TUNING. If it"
+    told = "peft's 'VERA' has no place here; these have: LORA, IA3, TRAINABLE_TOKENS, PREFIX_TUNING, PROMPT_TUNING, P_T"
     refused(folder, told)
     for kind in ("NEW_METHOD", None, ["LORA"]):
         refused(peftly.configured(lora, peft_type=kind), rf"peft's {re.escape(repr(kind))} has no place here")

@@ -105,8 +105,8 @@ def _of_weights(
     rest, notes = whole.split(config, tensors, changes)
     made: list[Artifact] = []
     if config["peft_type"] == "IA3":
-        dense.add_ia3(config, rest, changes)
-    else:
+        notes += dense.add_ia3(config, rest, changes)
+    elif config["peft_type"] == "LORA" or rest:
         plain = dense.split(config, rest, changes)
         if plain or changes.is_empty():
             made, more = lora.read(config, plain, changes)

@@ -90,12 +90,21 @@ TYPES = {
     "rank_pattern": (dict, NOTHING),
     "target_modules": (list, str, NOTHING),
     "task_type": (str, NOTHING),
+    "token_indices": (list, NOTHING),
     "trainable_token_indices": (list, dict, NOTHING),
     "use_dora": (bool, NOTHING),
 }
 HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal", "mica")  # the others change the base weights
 KNOWN_STARTS = ("pissa", "olora")  # as a function of the base weights alone, so that it can be done again
-KINDS = {"LORA": LORA, "IA3": IA3, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
+TOKENS = COMMON | {"init_weights", "target_modules", "token_indices"}
+KINDS = {
+    "LORA": LORA,
+    "IA3": IA3,
+    "TRAINABLE_TOKENS": TOKENS,
+    "PREFIX_TUNING": PROMPTS,
+    "PROMPT_TUNING": PROMPTS,
+    "P_TUNING": PROMPTS,
+}
 MERGE = (
     "Merge it in peft (model.merge_and_unload().save_pretrained(OUT), where model = PeftModel.from_pretrained(BASE, "
     "FOLDER)) and use OUT as the base."
@@ -136,7 +145,7 @@ def checked(config: dict[str, Any]) -> list[str]:
     if not isinstance(kind, str) or kind not in KINDS:
         either = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
         raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {either}")
-    hint = MERGE if kind in ("LORA", "IA3") else "Keep it in peft."
+    hint = MERGE if kind in ("LORA", "IA3", "TRAINABLE_TOKENS") else "Keep it in peft."
     for field in sorted(config.keys() & REFUSED.keys()):
         if not _rests(config[field]):
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {hint}")

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from tunescope.attachment.sites.choice import parts_of_maps
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import MERGE, TENSORS
-from tunescope.exchange.peft.lora_fields import check_shapes, check_target, scale_of
-from tunescope.exchange.peft.modules import find, find_anywhere
+from tunescope.exchange.peft.lora_fields import check_shapes, check_target, is_target, scale_of
+from tunescope.exchange.peft.modules import find, find_anywhere, paths
 from tunescope.exchange.peft.patches import Patches, oriented
 from tunescope.models.sites import is_map, weight_shape
 
@@ -61,17 +61,23 @@ def split(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Pat
     return rest
 
 
-def add_ia3(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Patches) -> None:
+def add_ia3(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Patches) -> list[str]:
     """Takes (IA)3's vectors into the patches, those of a feed-forward into columns of its weight, others into rows.
 
+    Gives notes on modules that have none though target_modules names them.
+
     Raises:
-        UserError: a tensor that is no such vector; one of another length than its map.
+        UserError: a tensor that is no such vector; one of another length than its map; none at all.
     """
+    if not tensors:
+        raise UserError(f"{TENSORS} holds no ia3_l: it is no (IA)3 checkpoint of peft.")
+    absent = {module: name for module, name in paths(patches.model, headed=False).items() if is_target(config, name)}
     for key, value in tensors.items():
         found = SCALED.fullmatch(key)
         if found is None:
             raise UserError(f"{TENSORS}: {key!r} does not belong to (IA)3: the file was altered.")
         module = _map(patches.model, found[1])
+        absent.pop(module, None)
         check_target(config, found[1])
         d_out, d_in = weight_shape(module)
         into = value.shape == (1, d_in)
@@ -85,6 +91,7 @@ def add_ia3(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: P
         if not into and getattr(module, "bias", None) is not None:
             bias = patches.base(found[1], "bias")
             patches.add(found[1], "bias", bias * (value.to(bias).flatten() - 1))
+    return [f"the file has no (IA)3 for {', '.join(absent.values())}, which target_modules names"] if absent else []
 
 
 def _add_bias(

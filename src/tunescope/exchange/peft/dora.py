@@ -30,7 +30,8 @@ def rows_of(patches: Patches, module: nn.Module, path: str, magnitude: Tensor, c
             "was altered, or made for another model."
         )
     gain, bias = magnitude.to(norm) / norm, patches.bias(path)
-    return {"gain": gain, "shift": torch.zeros_like(gain) if bias is None else (1 - gain) * bias}
+    shift = torch.zeros_like(gain) if bias is None else (1 - gain) * bias
+    return {"gain": gain.to(magnitude.device), "shift": shift.to(magnitude.device)}  # where the factors are
 
 
 def magnitude(module: nn.Module, a: Tensor, b: Tensor, rows: Params, name: str) -> tuple[Tensor, Tensor]:

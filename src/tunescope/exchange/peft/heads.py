@@ -114,7 +114,7 @@ def _pooler_made_whole(
     if factors.keys() != {"A", "B"} or not isinstance(module, nn.Linear) or config.get("use_dora"):
         return tensors
     path = factors["A"].removeprefix("base_model.model.").removesuffix(".lora_A.weight")
-    weight = module.weight.detach()
+    weight = module.weight.detach().cpu()
     a, b = (tensors[factors[name]].to(torch.promote_types(weight.dtype, torch.float32)) for name in "AB")
     check_target(config, path)
     check_shapes(config, path, weight_shape(module), a, b)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 WHOLE = re.compile(r"base_model\.model\.((?:(?!\.lora_).)+?)(?:\.base_layer)?\.(weight|bias)")
-TOKENS = re.compile(r"base_model\.model\.(.+)\.token_adapter\.trainable_tokens_delta")
+TOKENS = re.compile(r"base_model\.model\.(.+?)(?:\.token_adapter)?\.trainable_tokens_delta")
 UNSAID = (
     "is a whole weight beside LoRA that its configuration does not say was trained (modules_to_save, bias), and not as "
     "in the base, where it came to lie under save_embedding_layers."
@@ -79,11 +79,11 @@ def _is_trained(config: Mapping[str, Any], path: str, attribute: str) -> bool:
 
 def _indices(config: Mapping[str, Any], path: str) -> tuple[int, ...]:
     """The tokens that were trained in an embedding. Raises UserError where the configuration does not say them."""
-    given = config.get("trainable_token_indices")
+    given = config.get("token_indices") or config.get("trainable_token_indices")
     if isinstance(given, dict):
         given = next((rows for name, rows in given.items() if path == name or path.endswith(f".{name}")), None)
     if not isinstance(given, list) or not all(type(row) is int for row in given) or len(set(given)) < len(given):
-        raise UserError(f"{TENSORS} has trained tokens of {path!r}, and trainable_token_indices does not say which.")
+        raise UserError(f"{TENSORS} has trained tokens of {path!r}, and its configuration does not say which.")
     return tuple(given)
 
 
@@ -91,8 +91,10 @@ def check_there(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Non
     """UserError for what was trained by the configuration and of which the file has nothing."""
     names = [str(name) for name in config.get("modules_to_save") or [] if name not in ("classifier", "score")]
     lacks = [name for name in names if not any(re.search(rf"{re.escape(name)}\.", key) for key in tensors)]
-    if config.get("trainable_token_indices") and not any(TOKENS.fullmatch(key) for key in tensors):
-        lacks.append("the tokens of trainable_token_indices")
+    if (config.get("trainable_token_indices") or config.get("token_indices")) and not any(
+        TOKENS.fullmatch(key) for key in tensors
+    ):
+        lacks.append("trained tokens")
     if lacks:
         raise UserError(
             f"{TENSORS} lacks {', '.join(lacks)}, which its configuration says was trained: it was altered."
