@@ -434,3 +434,19 @@ def test_import_is_short_and_takes_a_decoder_s_head(tmp_path: Path) -> None:
     list(exported(str(tmp_path / "mine"), "peft", name, str(tmp_path / "back")))
     again = peftly.loaded(whole, tmp_path / "back")
     torch.testing.assert_close(peftly.outputs(again, given), peftly.outputs(made, given), rtol=0, atol=1e-5)
+
+
+def test_what_docs_say_of_peft_itself_is_so(tmp_path: Path) -> None:
+    """A random decomposition is another one when peft loads the file, and of GPT-2's tied pair it trains one alone."""
+    model = tiny.make("llama", dtype=torch.float32)
+    made = peftly.wrapped(model, lora(model, "q_proj", init_lora_weights="pissa_niter_4"))
+    given = tiny.batch(model)
+    again = peftly.loaded(model, peftly.written(made, tmp_path / "pissa"))
+    assert (peftly.outputs(again, given) - peftly.outputs(made, given)).abs().max() > 0.1
+    tied = tiny.make("gpt2")
+    assert tied.lm_head.weight is tied.transformer.wte.weight
+    both = peftly.wrapped(
+        tied, lora(tied, "c_attn", modules_to_save=["wte"], ensure_weight_tying=True)
+    ).get_base_model()
+    assert both.lm_head.weight is both.transformer.wte.original_module.weight
+    assert not torch.equal(both.lm_head.weight, both.transformer.wte.modules_to_save["default"].weight)
