@@ -163,6 +163,19 @@ def test_what_peft_cannot_say_beside_lora_is_not_written(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("which", ["biases", "tokens", "DoRA", "DoRA on transposed maps", "IA3"])
+def test_the_same_in_float32(which: str, tmp_path: Path) -> None:
+    family, config, _ = WAYS[which]
+    model = tiny.make(family, dtype=torch.float32)
+    made = peftly.wrapped(model, config(model))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    given = tiny.batch(model)
+    with ts.attach(model, *found.artifacts):
+        got, expected = peftly.outputs(model, given), peftly.outputs(made, given)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(tiny.real(given, got), tiny.real(given, expected), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize(("family", "start"), [("llama", "pissa"), ("gpt2", "pissa"), ("llama", "olora")])
 def test_a_start_that_changed_the_base_is_undone(family: str, start: str, tmp_path: Path) -> None:
     model = tiny.make(family, dtype=torch.float32)  # peft has them in float32 alone
