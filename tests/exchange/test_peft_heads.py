@@ -285,6 +285,10 @@ def test_a_head_that_was_not_saved_in_whole_is_refused(tmp_path: Path) -> None:
         ts.UserError, match=r"lacks pre_classifier.bias, pre_classifier.weight: what is not saved was dra"
     ):
         convert.read(folder, form="peft", model=base)
+    peftly.written(made, tmp_path / "more")
+    peftly.retensored(tmp_path / "more", {"base_model.model.score.bias": torch.ones(24)})
+    with pytest.raises(ts.UserError, match=r"has score.bias, which AutoModelForSequenceClassification has not in this"):
+        convert.read(tmp_path / "more", form="peft", model=base)
     whole, base = classifier("bart")  # its head is a classification_head, of which peft saves nothing unasked
     made = peftly.wrapped(whole, peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["q_proj"]))
     with pytest.raises(

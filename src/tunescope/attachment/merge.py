@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +38,23 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")
         check_fits(model, artifact)
     uses = site_uses(model, artifacts)
+    _check(model, uses)
+    places = named_parameters(model)
+    with torch.no_grad():
+        for artifact in artifacts:  # first, for attached they stand in the map whose rows a delta may scale
+            if isinstance(artifact.spec, PatchDelta):
+                for name, change in artifact.spec.patch(artifact.tensors).items():
+                    module, attribute = places[name][0]
+                    parameter = module._parameters[attribute]
+                    assert parameter is not None
+                    parameter.copy_(added(artifact.spec, parameter, change.to(parameter.device)))
+        for use in uses:
+            _add(use)
+    return model
+
+
+def _check(model: PreTrainedModel, uses: Sequence[SiteUse[SiteDelta]]) -> None:
+    """UserError for a site whose weight cannot take its change."""
     for use in uses:
         if not use.site.is_linear:
             raise UserError(
@@ -44,7 +62,6 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                 "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
             )
         _check_shift(use)
-    places = named_parameters(model)
     holders = Counter(id(value) for module in model.modules() for value in module._parameters.values())
     for use in uses:
         if holders[id(use.site.h.module.get_parameter("weight"))] > 1:
@@ -57,17 +74,6 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                 f"{use.spec} cannot be merged into {use.site.name!r}, whose weight is quantised: keep it attached, or "
                 "merge it into the model as it was before."
             )
-    with torch.no_grad():
-        for artifact in artifacts:  # first, for attached they stand in the map whose rows a delta may scale
-            if isinstance(artifact.spec, PatchDelta):
-                for name, change in artifact.spec.patch(artifact.tensors).items():
-                    module, attribute = places[name][0]
-                    parameter = module._parameters[attribute]
-                    assert parameter is not None
-                    parameter.copy_(added(artifact.spec, parameter, change.to(parameter.device)))
-        for use in uses:
-            _add(use)
-    return model
 
 
 def _add(use: SiteUse[SiteDelta]) -> None:

@@ -59,12 +59,7 @@ def split(
     layout = find_layout(model, TASKS[task], own_pooler=own_pooler)
     if layout is None:
         raise UserError(f"{TENSORS} has {shown}: {_instead(model, task)}")
-    if saved.keys() != set(layout.names.values()):
-        lacks = ", ".join(sorted(set(layout.names.values()) - saved.keys())) or "nothing"
-        raise UserError(
-            f"{TENSORS} has {shown}, and lacks {lacks}: what is not saved was drawn at random when the model was made, "
-            f"and is lost. Save it in peft: modules_to_save={layout.modules()}."
-        )
+    _check_whole(saved, layout, shown)
     params = {f"pooled:{part}": saved[name] for part, name in layout.names.items()}
     if not (n_labels := params["pooled:weight"].shape[:1]):
         raise UserError(f"{TENSORS}: {layout.names['weight']!r} is a number and no map: the file was altered.")
@@ -152,6 +147,18 @@ def _check_task(config: Mapping[str, Any], shown: str, model: PreTrainedModel) -
             f"{TENSORS} has {shown} behind a soft prompt, where peft's head reads {where} and not the text's own "
             "token. A head here reads the text: keep this in peft, or tune soft and head here."
         )
+
+
+def _check_whole(saved: Mapping[str, Tensor], layout: HeadLayout, shown: str) -> None:
+    """UserError for parts that the class has and the file has not, or the other way round."""
+    named = set(layout.names.values())
+    if lacks := ", ".join(sorted(named - saved.keys())):
+        raise UserError(
+            f"{TENSORS} has {shown}, and lacks {lacks}: what is not saved was drawn at random when the model was made, "
+            f"and is lost. Save it in peft: modules_to_save={layout.modules()}."
+        )
+    if extra := ", ".join(sorted(saved.keys() - named)):
+        raise UserError(f"{TENSORS} has {extra}, which {layout.auto} has not in this family: it is for another model.")
 
 
 def _notes(spec: Head, model: PreTrainedModel) -> list[str]:
