@@ -66,6 +66,13 @@ SETTINGS = {
         "adapter:bottleneck=3,sites=attn,ffn,source=stream,placement=parallel",
     ),
     "reweight": ("text:text=w5 w6 w7 w8+reweight:anchors=1/2,3,form=bias",),
+    "head": (
+        "head:n_labels=3,token=last,bias=false",
+        "head:n_labels=3,token=every",
+        "head:n_labels=3,dense=tanh",
+    ),
+    "full": ("full:only=*.1.*",),
+    "lora": ("lora:rank=2,gain=true,sites=attn.q,attn.v,ffn.out",),
 }
 KINDS = ("gpt2", "bert", "t5")
 SOME = (
@@ -284,6 +291,11 @@ def test_merged_it_equals_the_attached_or_is_refused_untouched(family: str, arm:
             ts.merge(model, *mergeable, *artifacts)
         assert_no_trace(model, before)
         return
+    if "gain" in arm and family in NO_BIAS:
+        with pytest.raises(ts.UserError, match=r"cannot be merged .* has no bias for its shift: keep it attached"):
+            ts.merge(model, *artifacts)
+        assert_no_trace(model, before)
+        return
     given = tiny.batch(model)
     with torch.no_grad():
         with ts.attach(model, *artifacts):
@@ -456,7 +468,7 @@ def test_what_is_attached_says_what_it_is_and_how_many_parameters_it_has() -> No
     tuned = ts.attach(model, ts.LoRA(rank=2), ts.Full())
     own = sum(value.numel() for value in tuned.parameters())
     lora = repr(ts.LoRA(rank=2))
-    told = f"LlamaForCausalLM: {lora}, Full(); {own:,} parameters to tune beside the model's {beside:,}>"
+    told = f"LlamaForCausalLM: {lora}, {ts.Full()}; {own:,} parameters to tune beside the model's {beside:,}>"
     assert repr(tuned) == f"<Attached to {told}"
     values = own - beside
     assert (

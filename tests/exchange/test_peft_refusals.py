@@ -51,9 +51,6 @@ def refused(folder: Path, told: str, family: str = "llama") -> None:
 
 
 PEFT_HAS = {
-    "use_dora": ({"use_dora": True}, r"use_dora=True is DoRA, which also .* Merge it in peft \(model.merge_and_unload"),
-    "bias": ({"bias": "all"}, "bias='all' is trained biases beside LoRA"),
-    "lora_bias": ({"lora_bias": True}, "lora_bias=True is a bias in LoRA's second map"),
     "alora": (
         {"alora_invocation_tokens": [5, 6]},
         r"alora_invocation_tokens=\[5, 6\] is aLoRA, which acts from certain",
@@ -62,8 +59,12 @@ PEFT_HAS = {
         {"layer_replication": [[0, 2], [1, 2]]},
         r"layer_replication=\[\[0, 2\], \[1, 2\]\] is layers",
     ),
-    "pissa": ({"init_lora_weights": "pissa"}, "init_lora_weights='pissa' changed the base weights before training"),
-    "tokens": ({"trainable_token_indices": [3]}, r"trainable_token_indices=\{?.*\[3\]\}? is trained token embeddings"),
+    "pissa": (
+        {"init_lora_weights": "pissa_niter_2"},
+        r"init_lora_weights='pissa_niter_2' changed the base weights before training by what is not in the file.*"
+        r"save_pretrained\(OUT, path_initial_model_for_weight_conversion=START\)",
+    ),
+    "lora_bias": ({"lora_bias": True}, r"second map \(lora_bias\), and the map in this model has none that it could"),
 }
 
 
@@ -75,33 +76,36 @@ def test_what_peft_has_and_we_have_not_is_refused_by_name(which: str, tmp_path: 
     refused(peftly.written(made, tmp_path / "peft"), told)
 
 
-@pytest.mark.parametrize("target", ["embed_tokens", "lm_head"])
-def test_lora_outside_the_layers_is_refused_by_name(target: str, tmp_path: Path) -> None:
+def test_dora_on_an_embedding_or_beside_a_start_of_its_own_is_refused(tmp_path: Path) -> None:
     model = tiny.make("llama")
-    made = peftly.wrapped(model, peftly.lora(model, r=2, target_modules=["q_proj", target]))
-    folder = peftly.written(made, tmp_path / "peft")  # peft saves the embedding or the head itself too
-    refused(
-        folder, "base_layer.weight' is of LoRA on an embedding or on the head over the vocabulary, which has no place"
-    )
-    peftly.retensored(folder, {name: None for name in load_file(folder / TENSORS) if "base_layer" in name})
-    told = "LoRA on 'lm_head', a module outside the layers' linear maps. Here LoRA acts on: ffn.gate, ffn.in"
-    refused(folder, told if target == "lm_head" else "embed_tokens.lora_embedding_A' is of LoRA on an embedding")
+    made = peftly.wrapped(model, peftly.lora(model, r=2, target_modules=["embed_tokens"], use_dora=True))
+    folder = peftly.written(made, tmp_path / "peft")
+    refused(folder, "DoRA on an embedding has no place here. Merge it in peft")
+    refused(peftly.configured(folder, init_lora_weights="olora"), "init_lora_weights='olora' under DoRA has no place")
 
 
-def test_an_embedding_saved_beside_lora_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_whole_weight_that_nothing_says_was_trained_is_refused_unless_it_is_the_base_s(tmp_path: Path) -> None:
     model = tiny.make("llama")
     made = peftly.wrapped(model, peftly.lora(model, r=2, target_modules=["q_proj"]))
     with peftly.quiet():
         made.save_pretrained(tmp_path / "peft", save_embedding_layers=True)
-    told = "'base_model.model.*weight' is a whole weight beside LoRA, .* save again with save_embedding_layers=False"
-    refused(tmp_path / "peft", told)
+    found = read(tmp_path / "peft")
+    assert len(found.artifacts) == 1
+    assert "model.embed_tokens is saved as it is in the base: it is left out" in found.notes
+    name = "base_model.model.model.embed_tokens.weight"
+    changed = load_file(tmp_path / "peft" / TENSORS)[name] + 1e-3
+    peftly.retensored(tmp_path / "peft", {name: changed})
+    refused(
+        tmp_path / "peft",
+        "'model.embed_tokens.weight' is a whole weight beside LoRA that its configuration does not say was trained",
+    )
 
 
 def test_other_methods_are_refused_by_name(tmp_path: Path, lora: Path) -> None:
-    model = tiny.make("llama")
-    config = peft.IA3Config(task_type="CAUSAL_LM", target_modules=["q_proj"], feedforward_modules=[])
-    folder = peftly.written(peftly.wrapped(model, config), tmp_path / "ia3")
-    refused(folder, "peft's 'IA3' has no place here; these have: LORA, PREFIX_TUNING, PROMPT_TUNING, P_TUNING. If it")
+    config = peft.VeraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"], r=2)
+    folder = peftly.written(peftly.wrapped(tiny.make("llama", dtype=torch.float32), config), tmp_path / "vera")
+    told = "peft's 'VERA' has no place here; these have: LORA, IA3, TRAINABLE_TOKENS, PREFIX_TUNING, PROMPT_TUNING, P_T"
+    refused(folder, told)
     for kind in ("NEW_METHOD", None, ["LORA"]):
         refused(peftly.configured(lora, peft_type=kind), rf"peft's {re.escape(repr(kind))} has no place here")
 
@@ -228,6 +232,10 @@ ALTERED_FIELDS = [
     ({"target_modules": 3}, "target_modules is 3, which it cannot be"),
     ({"lora_dropout": "x"}, "lora_dropout is 'x', which it cannot be"),
     ({"lora_dropout": 1.5}, "lora_dropout is 1.5 and should be from 0 to below 1"),
+    ({"bias": "some"}, "bias is 'some', and none, all and lora_only are known here. Merge it in peft"),
+    ({"bias": ["all"]}, r"bias is \['all'\], which it cannot be"),
+    ({"use_dora": 1}, "use_dora is 1, which it cannot be"),
+    ({"task_type": ["SEQ_CLS"]}, r"task_type is \['SEQ_CLS'\], which it cannot be"),
     ({"modules_to_save": "head"}, "modules_to_save is 'head', which it cannot be"),
 ]
 
@@ -269,7 +277,7 @@ def test_what_peft_cannot_say_is_not_written(tmp_path: Path) -> None:
         ),
         (
             (ts.Full(),),
-            r"peft has no full \(Full\(\)\): merge it into the weights \(tunescope.merge\) and save the model",
+            r"peft has no full \(Full\(.*\)\): merge it into the weights \(tunescope.merge\) and save the model",
         ),
         ((ts.Infix(length=2),), "peft has no infix"),
         (

@@ -20,8 +20,9 @@ from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked
 from tunescope.attachment.guards.processes import alike
+from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
-from tunescope.attachment.site_hooks import acting, frozen, pooled
+from tunescope.attachment.site_hooks import acting, frozen
 from tunescope.attachment.weights import patched
 from tunescope.errors import UserError
 from tunescope.methods.artifact import (

@@ -16,6 +16,7 @@ from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inpu
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.guards.processes import check_in_one_piece
+from tunescope.attachment.head_hooks import EVERY, TOKENS, classifier
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.sites.choice import check_places, sites_for
 from tunescope.attachment.weights import named_parameters
@@ -113,8 +114,10 @@ def fresh(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase
 def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]:
     """The sites that a delta asks for, and the widths it meets there."""
     if spec.sites == ("pooled",):
-        if anatomy(model).kind != "encoder":
-            raise UserError(f"{spec} reads an encoder; this model is a {anatomy(model).kind}: use label words instead.")
+        kind = anatomy(model).kind
+        if kind != "encoder" and not (kind == "decoder" and spec.reads in TOKENS):
+            last = ", or Head(token='last')" if kind == "decoder" else ""
+            raise UserError(f"{spec} reads an encoder; this model is a {kind}: use label words instead{last}.")
         _check_classifier(model, spec)
         if spec.reads == "pooler" and getattr(model.base_model, "pooler", None) is None:
             raise UserError(
@@ -131,10 +134,11 @@ def _check_classifier(model: PreTrainedModel, spec: SiteDelta) -> None:
     if model.base_model is model:
         return
     name = type(model).__name__
-    if not name.endswith("ForSequenceClassification") or not hasattr(model, "classifier"):
+    own = "ForTokenClassification" if spec.reads == EVERY else "ForSequenceClassification"
+    if not name.endswith(own) or classifier(model) is None:
         raise UserError(
             f"{spec}: a {name} makes something else of its states than classes: load the model as AutoModel, or as "
-            "AutoModelForSequenceClassification."
+            f"AutoModel{own}."
         )
     if model.config.num_labels != getattr(spec, "n_labels", model.config.num_labels):
         raise UserError(

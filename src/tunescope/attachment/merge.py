@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,8 @@ import torch
 from tunescope.attachment.fit import check_fits, site_uses
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
-from tunescope.attachment.weights import named_parameters
+from tunescope.attachment.site_hooks import SiteUse
+from tunescope.attachment.weights import added, named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
 from tunescope.models.quantised import is_quantised
@@ -36,13 +38,30 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")
         check_fits(model, artifact)
     uses = site_uses(model, artifacts)
+    _check(model, uses)
+    places = named_parameters(model)
+    with torch.no_grad():
+        for artifact in artifacts:  # first, for attached they stand in the map whose rows a delta may scale
+            if isinstance(artifact.spec, PatchDelta):
+                for name, change in artifact.spec.patch(artifact.tensors).items():
+                    module, attribute = places[name][0]
+                    parameter = module._parameters[attribute]
+                    assert parameter is not None
+                    parameter.copy_(added(artifact.spec, parameter, change.to(parameter.device)))
+        for use in uses:
+            _add(use)
+    return model
+
+
+def _check(model: PreTrainedModel, uses: Sequence[SiteUse[SiteDelta]]) -> None:
+    """UserError for a site whose weight cannot take its change."""
     for use in uses:
         if not use.site.is_linear:
             raise UserError(
                 f"{use.spec} acts on the whole block {use.site.name!r}, and no one weight takes what enters it to what "
                 "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
             )
-    places = named_parameters(model)
+        _check_shift(use)
     holders = Counter(id(value) for module in model.modules() for value in module._parameters.values())
     for use in uses:
         if holders[id(use.site.h.module.get_parameter("weight"))] > 1:
@@ -55,23 +74,30 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                 f"{use.spec} cannot be merged into {use.site.name!r}, whose weight is quantised: keep it attached, or "
                 "merge it into the model as it was before."
             )
-    with torch.no_grad():
-        for use in uses:
-            change = use.spec.weight_change(use.tensors)
-            assert change is not None
-            weight = use.site.h.module.get_parameter("weight")
-            target = weight.T if is_transposed(use.site.h.module) else weight
-            columns = use.site.h.columns
-            rows = slice(None) if columns is None else columns
-            target[rows] = (target[rows] + change.to(weight.device)).to(weight.dtype)
-        for artifact in artifacts:
-            if isinstance(artifact.spec, PatchDelta):
-                for name, change in artifact.spec.patch(artifact.tensors).items():
-                    module, attribute = places[name][0]
-                    parameter = module._parameters[attribute]
-                    assert parameter is not None
-                    parameter.copy_(parameter + change.to(parameter.device))
-    return model
+
+
+def _add(use: SiteUse[SiteDelta]) -> None:
+    """Adds a delta to the weight of its map, and to its bias where rows are scaled and shifted first."""
+    change, module = use.spec.weight_change(use.tensors), use.site.h.module
+    assert change is not None
+    weight = module.get_parameter("weight")
+    target = weight.T if is_transposed(module) else weight
+    rows = slice(None) if use.site.h.columns is None else use.site.h.columns
+    own, by_row = target[rows], use.spec.row_change(use.tensors)
+    if by_row is not None:
+        gain, shift = (value.to(weight.device) for value in by_row)
+        own = own * gain[:, None]
+        if (bias := module._parameters.get("bias")) is not None:
+            bias[rows] = (bias[rows] * gain + shift).to(bias.dtype)
+    target[rows] = (own + change.to(weight.device)).to(weight.dtype)
+
+
+def _check_shift(use: SiteUse[SiteDelta]) -> None:
+    by_row = use.spec.row_change(use.tensors)
+    if by_row is not None and bool(by_row[1].any()) and use.site.h.module._parameters.get("bias") is None:
+        raise UserError(
+            f"{use.spec} cannot be merged into {use.site.name!r}, which has no bias for its shift: keep it attached."
+        )
 
 
 def can_merge(spec: Spec) -> bool:

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Params
-from tunescope.models.anatomy import argument_names
 from tunescope.models.fingerprint import REGISTERED
 from tunescope.models.sites import Site, Tap
 
@@ -158,70 +157,6 @@ def refuse_tuple(output: object) -> None:
     """UserError for the output of a call with return_dict=False, whose parts have no names."""
     if isinstance(output, tuple):
         raise UserError("What is attached reads the output by name: leave return_dict=False out, and take outputs[0].")
-
-
-@contextmanager
-def pooled(model: PreTrainedModel, spec: Acting, tensors: Params) -> Iterator[None]:
-    """The base model's output gets `.logits`, made by the head from the first real token of each row, or its pooler.
-
-    In a model with a classifier of its own, the head's logits stand in for what that gives.
-    """
-    names = argument_names(model.base_model)
-    made = _Made() if model.base_model is not model else None
-
-    def add(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        refuse_tuple(output)
-        states = output.last_hidden_state
-        mask = (dict(zip(names, args, strict=False)) | kwargs).get("attention_mask")
-        mask = module.__dict__.get(TEXT_MASK, mask)
-        if mask is None:
-            first = torch.zeros(len(states), dtype=torch.long, device=states.device)
-        else:
-            first = mask[:, -states.shape[1] :].to(torch.long).argmax(1)  # a context's ones stand in front
-        x = states[torch.arange(len(states), device=states.device), first]
-        x = output.pooler_output if spec.reads == "pooler" else x
-        output["logits"] = spec.apply(as_computed(tensors, x), x, x)
-        if made is not None:
-            made.put(output["logits"])
-        return output
-
-    handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
-    if made is not None:
-        handles.append(model.register_forward_pre_hook(made.begin))
-        handles.append(model.classifier.register_forward_hook(made.instead))
-        handles.append(model.register_forward_hook(made.end, always_call=True))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-class _Made:
-    """A head's logits on their way from the base model to the classifier, in whose place they come out.
-
-    Nothing holds them on where no classifier follows, for the base model was called by itself, or a call was cut short.
-    """
-
-    def __init__(self) -> None:
-        self.is_on = False  # whether a call of the whole model is on; its `forward` may be called past that, too
-        self.logits: Tensor | weakref.ref[Tensor] | None = None
-
-    def begin(self, *_: object) -> None:
-        self.is_on, self.logits = True, None
-
-    def put(self, logits: Tensor) -> None:
-        # torch compiles no weak reference; a call of the base model by itself is over before its output is gone
-        self.logits = logits if self.is_on or torch.compiler.is_compiling() else weakref.ref(logits)
-
-    def instead(self, _module: nn.Module, _args: object, _output: Tensor) -> Tensor:
-        logits, self.logits = self.logits, None
-        found = logits() if isinstance(logits, weakref.ref) else logits
-        assert found is not None
-        return found
-
-    def end(self, *_: object) -> None:
-        self.is_on, self.logits = False, None
 
 
 @contextmanager

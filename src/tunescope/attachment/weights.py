@@ -98,5 +98,13 @@ def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -
     values = dict(base)
     for spec, tensors in changes:
         for name, change in spec.patch(tensors).items():
-            values[name] = (values[name] + change).to(values[name].dtype)
+            values[name] = added(spec, values[name], change)
     return values
+
+
+def added(spec: PatchDelta, value: Tensor, change: Tensor) -> Tensor:
+    """A parameter with a change added, in all of its rows or in those that the spec names."""
+    if not spec.rows:
+        return (value + change).to(value.dtype)
+    rows = torch.tensor(spec.rows, device=value.device)
+    return value.index_copy(0, rows, (value[rows] + change).to(value.dtype))

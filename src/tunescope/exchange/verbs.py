@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 from tunescope.attachment import artifact_folder
@@ -10,9 +11,15 @@ from tunescope.attachment.manifest import read_manifest
 from tunescope.errors import UserError
 from tunescope.exchange import convert
 from tunescope.exchange.format import find_format
+from tunescope.exchange.site_names import ranges
+from tunescope.methods.artifact import Artifact, SiteDelta
+from tunescope.methods.deltas.head import Head
 from tunescope.methods.text_form import show
+from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.system import files
+
+FEW = 5  # names that are read at a glance
 
 
 def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
@@ -26,6 +33,8 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     about = read_manifest(Path(artifact)).get("about") or {}
     answers = (about.get("task") or {}).get("by")
     base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
+    if anatomy(base).kind == "decoder" and any(isinstance(artifact.spec, Head) for artifact in artifacts):
+        base = base.base_model  # its logits are the head's, and no words
     with files.errors_told(out):
         done = convert.export(out, artifacts, to=to, model=base, tokenizer=tokenizer, about=about)
     yield f"written: {done.path}"
@@ -41,14 +50,27 @@ def imported(folder: str, form: str, model: str, out: str) -> Iterator[str]:
     Raises:
         UserError: as `tunescope.exchange.convert.read` and `save`, and where the model cannot be read.
     """
-    find_format(form, "read")
+    reader = find_format(form, "read")
     if Path(out).exists():
         raise UserError(f"{out} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     base, tokenizer = load_model(model)
+    if hasattr(reader, "model_for"):
+        base = reader.model_for(Path(folder), base)
     found = convert.read(folder, form=form, model=base, tokenizer=tokenizer)
     about = {"imported": {"from": form, "notes": found.notes}}
     with files.errors_told(out):
         artifact_folder.save(out, found.artifacts, model=base, tokenizer=tokenizer, about=about)
-    yield f"read: {show([artifact.spec for artifact in found.artifacts])}"
+    yield f"read: {' + '.join(map(_read, found.artifacts))}"
     yield from (f"note: {note}" for note in found.notes)
     yield f"written: {out}"
+
+
+def _read(artifact: Artifact) -> str:
+    """The method as it is typed; where it acts by ranges of layers, where that were a name for each."""
+    spec = artifact.spec
+    field = "sites" if isinstance(spec, SiteDelta) else "only"
+    names = getattr(spec, field, ())
+    if len(names) < FEW or (isinstance(spec, SiteDelta) and not any(map(str.isdigit, ".".join(names)))):
+        return show([spec])
+    default = next(one.default for one in fields(spec) if one.name == field)  # type: ignore[arg-type]
+    return f"{show([replace(spec, **{field: default})])} at {ranges(names)}"  # type: ignore[type-var]

@@ -99,7 +99,8 @@ class SiteDelta(Spec):
     def reads(self) -> str:
         """Which tensor is handed to `apply` as x.
 
-        "input" of the site; the layer's "query"; the model's "pooler"; the residual "stream", as the block's residual
+        "input" of the site; the layer's "query"; of a head the model's "pooler", the text's "last token" or "every
+        token"; the residual "stream", as the block's residual
         connection adds it to h, or the "stream behind" that connection, normed where the model has a norm there.
         """
         return "input"
@@ -128,9 +129,15 @@ class SiteDelta(Spec):
         """(d_out, d_in) to add to the frozen weight for the same map; None where no such matrix exists."""
         return None
 
+    def row_change(self, p: Params) -> tuple[Tensor, Tensor] | None:
+        """(d_out,) to multiply the frozen weight's rows and its bias with first, and (d_out,) to add to the bias."""
+        return None
+
 
 class PatchDelta(Spec):
     """A delta that changes parameters by name, for what has no site."""
+
+    rows: tuple[int, ...] = ()  # of each parameter these rows alone, which its tensors then are; none: all
 
     @abstractmethod
     def selects(self, name: str) -> bool:

@@ -23,8 +23,9 @@ from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.marks import attached_to, marked, standing_in
 from tunescope.attachment.guards.processes import alike
+from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
-from tunescope.attachment.site_hooks import SiteUse, acting, frozen, pooled
+from tunescope.attachment.site_hooks import SiteUse, acting, frozen
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact

@@ -1,4 +1,4 @@
-"""peft's folders: LoRA, prefix tuning, prompt tuning and p-tuning in; LoRA, prefixes and soft prompts out."""
+"""peft's folders: LoRA and its kin, (IA)3, prefixes, prompts and heads in; LoRA, DoRA, prefixes, prompts, heads out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.outgoing import Incoming, Outgoing
-from tunescope.exchange.peft import heads, lora, lora_out, prompts, prompts_out
-from tunescope.exchange.peft.config import CONFIG, TENSORS, opened
+from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, prompts, prompts_out, whole
+from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
 from tunescope.exchange.peft.modules import TASKS
-from tunescope.methods.artifact import Artifact
+from tunescope.exchange.peft.patches import Patches
+from tunescope.methods.artifact import Artifact, PatchDelta
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
 from tunescope.methods.deltas.head import Head
@@ -29,14 +30,13 @@ from tunescope.system import files
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-ABOUT = "Hugging Face peft: LoRA, prefix tuning, prompt tuning; p-tuning to read"
+ABOUT = "Hugging Face peft: LoRA, DoRA, prefix tuning, prompt tuning, heads; p-tuning and (IA)3 to read"
 SERVES = (
     "peft; LoRA also in vLLM (--enable-lora), SGLang (--lora-paths) and llama.cpp (convert_lora_to_gguf.py), for the "
     "model families that each of them has"
 )
 OWN = "keep tunescope's own folder (tunescope.save)"
 READERS = {
-    "LORA": lora.read,
     "PREFIX_TUNING": prompts.read_prefix,
     "PROMPT_TUNING": prompts.read_prompt,
     "P_TUNING": prompts.read_prompt,
@@ -75,6 +75,12 @@ def _class(model: PreTrainedModel, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"task_type": None, "auto_mapping": {"base_model_class": own.__name__, "parent_library": own.__module__}}
 
 
+def model_for(folder: Path, model: PreTrainedModel) -> PreTrainedModel:
+    """The model without its head over words, where the folder has a head for classes that takes its place."""
+    is_headed = task(folder) in heads.TASKS
+    return model.base_model if is_headed and anatomy(model).kind == "decoder" else model
+
+
 def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Incoming:
     """The artifacts of a folder that peft's save_pretrained wrote, and notes.
 
@@ -82,9 +88,35 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
+    whole.check_there(config, tensors)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
-    made, more = READERS[config["peft_type"]](config, tensors, model)
+    if config["peft_type"] in READERS:
+        made, more = READERS[config["peft_type"]](config, tensors, model)
+    else:
+        made, more = _of_weights(config, tensors, model)
     return Incoming([*made, *own_heads], [*notes, *more, *of_head])
+
+
+def _of_weights(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
+) -> tuple[list[Artifact], list[str]]:
+    """LoRA or (IA)3 with all that was trained beside it: changes of whole parameters first, then LoRA at its sites."""
+    changes = Patches(model)
+    rest, notes = whole.split(config, tensors, changes)
+    made: list[Artifact] = []
+    if config["peft_type"] == "IA3":
+        notes += dense.add_ia3(config, rest, changes)
+    elif config["peft_type"] == "LORA" or rest:
+        plain = dense.split(config, rest, changes)
+        if plain or changes.is_empty():
+            made, more = lora.read(config, plain, changes)
+            notes += more
+    if n := changes.n_values():
+        held = sum(value.numel() for value in tensors.values())
+        notes.append(
+            f"{n:,} values of changed parameters, for {held:,} in the file: to keep few, merge and save the model"
+        )
+    return [*changes.artifacts(headed=config.get("task_type") in heads.TASKS), *made], notes
 
 
 def check(given: Outgoing, folder: Path) -> float:
@@ -95,9 +127,15 @@ def check(given: Outgoing, folder: Path) -> float:
 
 def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:
     own_heads = [artifact for artifact in given.artifacts if isinstance(artifact.spec, Head)]
-    rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head)]
+    patched = [artifact for artifact in given.artifacts if isinstance(artifact.spec, PatchDelta)]
+    rest = [artifact for artifact in given.artifacts if not isinstance(artifact.spec, Head | PatchDelta)]
     kinds = {type(artifact.spec) for artifact in rest}
-    if len(own_heads) > 1 or kinds not in ({LoRA}, {Prefix}, {Soft}) or (kinds == {Prefix} and len(rest) > 1):
+    if (
+        len(own_heads) > 1
+        or (patched and kinds != {LoRA})
+        or kinds not in ({LoRA}, {Prefix}, {Soft})
+        or (kinds == {Prefix} and len(rest) > 1)
+    ):
         raise UserError(_refusal(given.artifacts))
     if kinds == {Soft}:
         if own_heads:
@@ -107,11 +145,15 @@ def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], lis
         fields, tensors, notes = prompts_out.write_prefix(rest[0], given.model)
     else:
         fields, tensors, notes = lora_out.write(rest, given.model, headed=bool(own_heads))
+        if patched:
+            more, its, of_them = patches_out.write(patched, given.model, tensors, headed=bool(own_heads))
+            fields, tensors, notes = fields | more, {**tensors, **its}, notes + of_them
     for head in own_heads:
         prefix = "base_model" if kinds == {Prefix} else "base_model.model"
-        more, its = heads.write(head, prefix, given.model)
-        fields, tensors = fields | more, tensors | its
-        notes.append("for AutoModelForSequenceClassification, whose classifier is in the file")
+        more, its, auto = heads.write(head, prefix, given.model)
+        saved = [*fields.get("modules_to_save", []), *more["modules_to_save"]]
+        fields, tensors = fields | more | {"modules_to_save": saved}, {**tensors, **its}
+        notes.append(f"for {auto}, whose classifier is in the file")
     return fields, tensors, notes
 
 

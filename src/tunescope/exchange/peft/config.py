@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ COMMON = {
 }
 LORA = COMMON | {
     "alpha_pattern",
+    "bias",
     "corda_config",
     "ensure_weight_tying",
     "eva_config",
@@ -35,6 +37,7 @@ LORA = COMMON | {
     "layers_to_transform",
     "loftq_config",
     "lora_alpha",
+    "lora_bias",
     "lora_dropout",
     "lora_ga_config",
     "megatron_core",
@@ -42,8 +45,11 @@ LORA = COMMON | {
     "r",
     "rank_pattern",
     "target_modules",
+    "trainable_token_indices",
+    "use_dora",
     "use_rslora",
 }
+IA3 = COMMON | {"exclude_modules", "fan_in_fan_out", "feedforward_modules", "init_ia3_weights", "target_modules"}
 PROMPTS = COMMON | {
     "encoder_dropout",
     "encoder_hidden_size",
@@ -64,30 +70,50 @@ PROMPTS = COMMON | {
 REFUSED = {
     "alora_invocation_tokens": "aLoRA, which acts from certain tokens on",
     "arrow_config": "Arrow, a router of several LoRAs",
-    "bias": "trained biases beside LoRA",
     "kasa_config": "KaSA, which changes the base weights",
     "layer_replication": "layers that stand in the model several times",
-    "lora_bias": "a bias in LoRA's second map",
     "megatron_config": "Megatron's own layers",
     "monteclora_config": "MonteCLoRA",
     "target_parameters": "LoRA on parameters that are no linear maps",
-    "trainable_token_indices": "trained token embeddings",
     "use_bdlora": "block-diagonal LoRA",
-    "use_dora": "DoRA, which also trains the length of each weight's rows",
     "use_qalora": "QA-LoRA",
     "velora_config": "VeLoRA",
 }
 NOTHING = type(None)
+DOUBLE = re.compile(r"\.(modules_to_save|original_module)\.bias$")  # with bias="all" peft saves these once more
 TYPES = {
     "alpha_pattern": (dict, NOTHING),
+    "bias": (str, NOTHING),
+    "lora_bias": (bool, NOTHING),
     "lora_dropout": (int, float, NOTHING),
     "modules_to_save": (list, NOTHING),
     "rank_pattern": (dict, NOTHING),
     "target_modules": (list, str, NOTHING),
+    "task_type": (str, NOTHING),
+    "token_indices": (list, NOTHING),
+    "trainable_token_indices": (list, dict, NOTHING),
+    "use_dora": (bool, NOTHING),
 }
-HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal")  # the others change the base weights
-KINDS = {"LORA": LORA, "PREFIX_TUNING": PROMPTS, "PROMPT_TUNING": PROMPTS, "P_TUNING": PROMPTS}
-MERGE = "Merge it in peft (model.merge_and_unload()), save that model, and use it as the base."
+HARMLESS_STARTS = (True, False, None, "gaussian", "eva", "orthogonal", "mica")  # the others change the base weights
+KNOWN_STARTS = ("pissa", "olora")  # as a function of the base weights alone, so that it can be done again
+TOKENS = COMMON | {"init_weights", "target_modules", "token_indices"}
+KINDS = {
+    "LORA": LORA,
+    "IA3": IA3,
+    "TRAINABLE_TOKENS": TOKENS,
+    "PREFIX_TUNING": PROMPTS,
+    "PROMPT_TUNING": PROMPTS,
+    "P_TUNING": PROMPTS,
+}
+MERGE = (
+    "Merge it in peft (model.merge_and_unload().save_pretrained(OUT), where model = PeftModel.from_pretrained(BASE, "
+    "FOLDER)) and use OUT as the base."
+)
+
+CONVERT = (
+    "Save it as plain LoRA in peft: peft_model.save_pretrained(OUT, path_initial_model_for_weight_conversion=START), "
+    "START being the adapter as it was saved before training, after peft_config.init_lora_weights = True."
+)
 
 
 def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
@@ -103,7 +129,14 @@ def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
             f"{folder / PICKLE} is a pickle, which can run code and is not opened here. Convert it where you trust it: "
             "load it with peft and call save_pretrained(folder, safe_serialization=True)."
         )
-    return config, read_tensors(folder / TENSORS), notes
+    tensors = read_tensors(folder / TENSORS)
+    return config, {key: value for key, value in tensors.items() if not DOUBLE.search(key)}, notes
+
+
+def task(folder: Path) -> str | None:
+    """The task that a folder's artifact was trained for, in peft's word; None where it says none."""
+    found = read_json(folder / CONFIG).get("task_type")
+    return found if isinstance(found, str) else None
 
 
 def checked(config: dict[str, Any]) -> list[str]:
@@ -112,19 +145,24 @@ def checked(config: dict[str, Any]) -> list[str]:
     if not isinstance(kind, str) or kind not in KINDS:
         either = f"If it changes weights: {MERGE[0].lower()}{MERGE[1:]} Else keep it in peft."
         raise UserError(f"peft's {kind!r} has no place here; these have: {', '.join(KINDS)}. {either}")
-    hint = MERGE if kind == "LORA" else "Keep it in peft."
+    hint = MERGE if kind in ("LORA", "IA3", "TRAINABLE_TOKENS") else "Keep it in peft."
     for field in sorted(config.keys() & REFUSED.keys()):
         if not _rests(config[field]):
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {REFUSED[field]}, which has no place here. {hint}")
     for field, types in TYPES.items():
         if not isinstance(config.get(field), types):
             raise UserError(f"{CONFIG}: {field} is {config[field]!r}, which it cannot be: the file was altered.")
+    if config.get("bias") not in (None, "none", "all", "lora_only"):
+        raise UserError(f"{CONFIG}: bias is {config['bias']!r}, and none, all and lora_only are known here. {hint}")
     start = config.get("init_lora_weights", True)
-    if start not in HARMLESS_STARTS:
+    if start not in HARMLESS_STARTS + KNOWN_STARTS:
+        again = MERGE if start == "loftq" else CONVERT
         raise UserError(
-            f"{CONFIG}: init_lora_weights={start!r} changed the base weights before training, so this LoRA belongs to "
-            "other weights. In peft, save it with path_initial_model_for_weight_conversion=..., as plain LoRA."
+            f"{CONFIG}: init_lora_weights={start!r} changed the base weights before training by what is not in the "
+            f"file, so this LoRA belongs to other weights. {again}"
         )
+    if start in KNOWN_STARTS and config.get("use_dora"):
+        raise UserError(f"{CONFIG}: init_lora_weights={start!r} under DoRA has no place here. {MERGE}")
     unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
     counting = {field: config[field] for field in unknown if not _rests(config[field])}
     if counting:

@@ -6,20 +6,22 @@ scale is alpha / r, or alpha / sqrt(r) with use_rslora; r and alpha are a module
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import regex
 import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.sites.choice import every_site, parts_of_maps
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
-from tunescope.exchange.peft.config import CONFIG, MERGE, TENSORS, number
+from tunescope.exchange.peft import dora
+from tunescope.exchange.peft.config import CONFIG, KNOWN_STARTS, MERGE, TENSORS
+from tunescope.exchange.peft.lora_fields import check_shapes, check_target, is_target, scale_of
 from tunescope.exchange.peft.modules import find, paths
+from tunescope.exchange.peft.patches import Patches
+from tunescope.exchange.peft.starts import without_start
 from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
@@ -29,37 +31,66 @@ from tunescope.models.sites import Site, weight_shape
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-PATIENCE = 1.0  # seconds: a pattern of a foreign file may never end
 KEY = re.compile(r"base_model\.model\.(.+)\.lora_(A|B)\.weight")
+
+MAGNITUDE = re.compile(r"base_model\.model\.(.+)\.lora_magnitude_vector")
 
 Factors = tuple[Tensor, Tensor]  # a (rank, in), b (out, rank)
 
 
 def read(
-    config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Patches
 ) -> tuple[list[Artifact], list[str]]:
     """One LoRA for every rank and scale that occurs, at exactly the sites that the keys name, with notes.
+
+    patches: what else of the file changes the model.
 
     Raises:
         UserError: a key that names no linear map of the model, or that target_modules does not; shapes that fit neither
             the model nor the configuration.
     """
+    model = patches.model
     modules = parts_of_maps(model)
     given: dict[nn.Module, str] = {}
-    groups: dict[tuple[int, float], dict[str, Factors]] = {}
+    groups: dict[tuple[int, float], dict[str, Params]] = {}
+    magnitudes, tensors = _magnitudes(config, tensors)
     for path, (a, b) in _factors(tensors).items():
         sites = _sites(model, modules, path, config)
-        _check_shapes(config, path, sites[0], a, b)
+        check_shapes(config, path, weight_shape(sites[0].h.module), a, b)
         if sites[0].h.module in given:
             raise UserError(f"{TENSORS}: {given[sites[0].h.module]!r} and {path!r} are one map: the file was altered.")
         given[sites[0].h.module] = path
-        scale = _scale(config, path, len(a))
+        scale = scale_of(config, path, len(a))
+        if config.get("init_lora_weights") in KNOWN_STARTS:
+            a, b = without_start(config, sites[0].h.module, scale, a, b)
+        rows: Params = {}
+        if magnitudes is not None:
+            rows = dora.rows_of(patches, sites[0].h.module, path, _magnitude(magnitudes, path), scale * (b @ a))
+            b = rows["gain"].to(torch.promote_types(b.dtype, torch.float32))[:, None] * b
         for site in sites:
-            part = within(a, b if site.h.columns is None else b[site.h.columns])
-            groups.setdefault((len(part[0]), scale), {})[site.name] = part
+            columns = slice(None) if site.h.columns is None else site.h.columns
+            part = dict(zip("ab", within(a, b[columns]), strict=True))
+            part |= {name: value[columns] for name, value in rows.items()}
+            groups.setdefault((len(part["a"]), scale), {})[site.name] = part
     known = list(sites_of(model))
     made = [_artifact(config, *key, groups[key], known, model) for key in sorted(groups)]
     return made, _notes(config, modules, given, len(made), model)
+
+
+def _magnitudes(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor] | None, dict[str, Tensor]]:
+    """DoRA's magnitudes by module, None where the file is none of DoRA; and the other tensors."""
+    if not config.get("use_dora"):
+        return None, dict(tensors)
+    found = {match[1]: value for key, value in tensors.items() if (match := MAGNITUDE.fullmatch(key))}
+    return found, {key: value for key, value in tensors.items() if not MAGNITUDE.fullmatch(key)}
+
+
+def _magnitude(magnitudes: Mapping[str, Tensor], path: str) -> Tensor:
+    if path not in magnitudes:
+        raise UserError(f"{TENSORS}: {path!r} lacks lora_magnitude_vector: the file was altered or cut.")
+    return magnitudes[path]
 
 
 def _notes(
@@ -69,24 +100,27 @@ def _notes(
     n_made: int,
     model: PreTrainedModel,
 ) -> list[str]:
-    notes = []
+    notes = _start_notes(config)
     fused = [path for module, path in given.items() if len(modules[module]) > 1]
     if fused:
         notes.append(f"{fused[0]} and its like are fused maps: their LoRA stands at the sites of their parts")
     if n_made > 1:
         notes.append(f"{n_made} combinations of rank and scale: one LoRA for each")
     names = paths(model, headed=False)
-    absent = [names[module] for module in modules if module not in given and _is_target(config, names[module])]
+    absent = [names[module] for module in modules if module not in given and is_target(config, names[module])]
     if absent and not config.get("layers_to_transform") and not config.get("exclude_modules"):
         others = f" and {len(absent) - 1} more" if len(absent) > 1 else ""
         notes.append(f"the file has no LoRA for {absent[0]}{others}, which target_modules names")
     return notes
 
 
-def _is_target(config: Mapping[str, Any], path: str) -> bool:
-    """Whether target_modules, as a list, names the module or the end of its name."""
-    targets = config.get("target_modules")
-    return isinstance(targets, list) and any(path == one or path.endswith(f".{one}") for one in targets)
+def _start_notes(config: Mapping[str, Any]) -> list[str]:
+    start = config.get("init_lora_weights")
+    if start not in KNOWN_STARTS:
+        return []
+    return [
+        f"init_lora_weights={start!r} took a product out of the base: the LoRA here, of twice the rank, does it too"
+    ]
 
 
 def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
@@ -95,7 +129,10 @@ def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
     for key, value in tensors.items():
         match = KEY.fullmatch(key)
         if match is None:
-            raise UserError(f"{TENSORS}: {key!r} {_foreign(key)}")
+            raise UserError(
+                f"{TENSORS}: {key!r} does not belong to LoRA on linear maps: the file was altered, or holds more than "
+                "its configuration says."
+            )
         found.setdefault(match[1], {})[match[2]] = value
     for path, pair in found.items():
         if len(pair) < 2:
@@ -105,24 +142,10 @@ def _factors(tensors: Mapping[str, Tensor]) -> dict[str, Factors]:
     return {path: (pair["A"], pair["B"]) for path, pair in found.items()}
 
 
-def _foreign(key: str) -> str:
-    if ".lora_embedding_" in key or ".base_layer." in key:
-        return f"is of LoRA on an embedding or on the head over the vocabulary, which has no place here. {MERGE}"
-    if key.startswith("base_model.model.") and ".lora_" not in key:
-        return (
-            "is a whole weight beside LoRA, which has no place here. Is it as in the base, an embedding say, then save "
-            f"again with save_embedding_layers=False. Else: {MERGE}"
-        )
-    return "does not belong to LoRA on linear maps: the file was altered, or holds more than its configuration says."
-
-
 def _sites(
     model: PreTrainedModel, modules: Mapping[nn.Module, list[Site]], path: str, config: Mapping[str, Any]
 ) -> list[Site]:
-    targets = config.get("target_modules")
-    if isinstance(targets, list) and not _is_target(config, path):
-        named = ", ".join(sorted(map(str, targets)))
-        raise UserError(f"{TENSORS}: {path!r} does not belong: target_modules names {named or 'nothing'}.")
+    check_target(config, path)
     module = find(model, path)
     if module is None or module not in modules:
         is_there = module is not None or path in dict(model.named_modules())
@@ -136,44 +159,6 @@ def _sites(
 
 def _shown(sites: Iterable[list[Site]]) -> list[str]:
     return sorted({site.name.split(".", 2)[-1] for group in sites for site in group})
-
-
-def _check_shapes(config: Mapping[str, Any], path: str, site: Site, a: Tensor, b: Tensor) -> None:
-    d_out, d_in = weight_shape(site.h.module)
-    rank = _by_pattern(config, "rank_pattern", path, "r")
-    if a.shape != (rank, d_in) or b.shape != (d_out, rank):
-        raise UserError(
-            f"{TENSORS}: {path!r} has lora_A {tuple(a.shape)} and lora_B {tuple(b.shape)}, and should have "
-            f"({rank}, {d_in}) and ({d_out}, {rank}): the file was altered, or made for a model of another shape."
-        )
-
-
-def _scale(config: Mapping[str, Any], path: str, rank: int) -> float:
-    alpha = float(_by_pattern(config, "alpha_pattern", path, "lora_alpha"))
-    return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
-
-
-def _by_pattern(config: Mapping[str, Any], patterns: str, path: str, default: str) -> Any:
-    """The value of the first pattern that names the module or the end of its name, else the default field's."""
-    for pattern, value in (config.get(patterns) or {}).items():
-        try:
-            named = regex.fullmatch(rf"(.*\.)?({pattern})", path, timeout=PATIENCE)
-        except regex.error as problem:
-            raise UserError(f"{CONFIG}: {patterns} has {pattern!r}, which is no pattern ({problem}).") from None
-        except TimeoutError:
-            raise UserError(
-                f"{CONFIG}: {patterns} has {pattern!r}, which takes more than {PATIENCE} s to compare with a name: the "
-                "file was altered."
-            ) from None
-        if named:
-            return _positive(value, patterns)
-    return number(config, "r") if default == "r" else _positive(config.get(default), default)
-
-
-def _positive(value: Any, field: str) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise UserError(f"{CONFIG}: {field} has {value!r} and should have a positive number: the file was altered.")
-    return value
 
 
 def within(a: Tensor, b: Tensor) -> Factors:
@@ -191,7 +176,7 @@ def _artifact(
     config: Mapping[str, Any],
     rank: int,
     scale: float,
-    parts: Mapping[str, Factors],
+    parts: Mapping[str, Params],
     known: list[str],
     model: PreTrainedModel,
 ) -> Artifact:
@@ -199,10 +184,12 @@ def _artifact(
     params: Params = {}
     for name in every_site(model):
         if name in parts:
-            a, b = parts[name]
-            params |= {f"{name}:a": a.to(dtype, copy=True), f"{name}:b": b.to(dtype, copy=True)}  # none shared
+            params |= {f"{name}:{key}": value.to(dtype, copy=True) for key, value in parts[name].items()}  # none shared
     alpha = None if scale == 1 else scale * rank
     dropout = float(config.get("lora_dropout") or 0.0)
     if not 0 <= dropout < 1:
         raise UserError(f"{CONFIG}: lora_dropout is {dropout} and should be from 0 to below 1: the file was altered.")
-    return Artifact(LoRA(rank=rank, alpha=alpha, dropout=dropout, sites=selectors(known, parts)), params)
+    spec = LoRA(
+        rank=rank, alpha=alpha, dropout=dropout, sites=selectors(known, parts), gain=bool(config.get("use_dora"))
+    )
+    return Artifact(spec, params)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from tunescope.attachment.fit import at_site, site_shapes
 from tunescope.attachment.sites.choice import every_site
 from tunescope.errors import UserError
+from tunescope.exchange.peft import dora
 from tunescope.exchange.peft.modules import paths
-from tunescope.methods.artifact import Artifact
+from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.models.anatomy import anatomy
 from tunescope.models.sites import Site, is_transposed, weight_shape
@@ -38,12 +39,15 @@ def write(
 
     Raises UserError for a LoRA on a whole block.
     """
-    parts = _parts(artifacts, model)
+    parts, scaled = _parts(artifacts, model), _scaled(artifacts, model)
     joined = {module: _joined(factors) for module, factors in parts.items()}
     needed = max(len(a) for a, _ in joined.values())
     rank = next((allowed for allowed in RANKS if allowed >= needed), needed)
     names, tensors = paths(model, headed=headed), dict[str, Tensor]()
     for module, (a, b) in joined.items():
+        if scaled:
+            b, magnitude = dora.magnitude(module, a, b, scaled.get(module, {}), names[module])
+            tensors[f"base_model.model.{names[module]}.lora_magnitude_vector"] = magnitude
         tensors[f"base_model.model.{names[module]}.lora_A.weight"] = _padded(a, rank, 0)
         tensors[f"base_model.model.{names[module]}.lora_B.weight"] = _padded(b, rank, 1)
     fields = {
@@ -54,8 +58,10 @@ def write(
         "lora_dropout": 0.0,
         "fan_in_fan_out": any(is_transposed(module) for module in joined),
         "bias": "none",
-    }
-    return fields, tensors, _notes(artifacts, len(parts), needed, rank, is_served=anatomy(model).kind == "decoder")
+    } | ({"use_dora": True} if scaled else {})
+    notes = ["DoRA, which peft takes and of servers few"] if scaled else []
+    is_served = anatomy(model).kind == "decoder" and not scaled
+    return fields, tensors, notes + _notes(artifacts, len(parts), needed, rank, is_served=is_served)
 
 
 def _parts(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Module, list[Factors]]:
@@ -63,8 +69,7 @@ def _parts(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Mod
     found: dict[nn.Module, list[Factors]] = {}
     sites = every_site(model)
     for artifact in artifacts:
-        spec = artifact.spec
-        assert isinstance(spec, LoRA)
+        spec = _lora(artifact)
         for name in site_shapes(model, spec):
             if not sites[name].is_linear:
                 raise UserError(
@@ -75,6 +80,34 @@ def _parts(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Mod
             whole = _whole(sites[name], spec.scale * own["b"])
             found.setdefault(sites[name].h.module, []).append((own["a"], whole))
     return found
+
+
+def _scaled(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Module, Params]:
+    """Linear map -> gain and shift of all its rows, where a LoRA has them.
+
+    Raises UserError where another LoRA acts on the same map: which of the two acts first, peft has no word for.
+    """
+    found: dict[nn.Module, Params] = {}
+    sites = every_site(model)
+    acting = [(artifact, sites[name]) for artifact in artifacts for name in site_shapes(model, _lora(artifact))]
+    for artifact, site in acting:
+        module = site.h.module
+        if not _lora(artifact).gain:
+            continue
+        if any(other is not artifact and its.h.module is module for other, its in acting):
+            raise UserError(f"{artifact.spec} and another LoRA act at {site.name!r}: {dora.OWN}.")
+        own = at_site(artifact, site.name)
+        rows = slice(None) if site.h.columns is None else site.h.columns
+        d_out = weight_shape(module)[0]
+        whole = found.setdefault(module, {"gain": own["gain"].new_ones(d_out), "shift": own["gain"].new_zeros(d_out)})
+        for name, value in whole.items():
+            value[rows] = own[name].detach()
+    return found
+
+
+def _lora(artifact: Artifact) -> LoRA:
+    assert isinstance(artifact.spec, LoRA)
+    return artifact.spec
 
 
 def _whole(site: Site, b: Tensor) -> Tensor:

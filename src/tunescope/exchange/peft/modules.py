@@ -22,6 +22,12 @@ def find(model: PreTrainedModel, path: str) -> nn.Module | None:
     return found if inside else None
 
 
+def find_anywhere(model: PreTrainedModel, path: str) -> nn.Module | None:
+    """The module inside the base model, or beside it, as the head over the vocabulary; None where there is none."""
+    inside = find(model, path)
+    return dict(model.named_modules()).get(path) if inside is None else inside
+
+
 def paths(model: PreTrainedModel, *, headed: bool) -> dict[nn.Module, str]:
     """Module -> its name in the given model, or, headed, in the same model with a head around it."""
     around = f"{model.base_model_prefix}." if headed and model.base_model is model else ""

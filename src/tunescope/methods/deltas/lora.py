@@ -33,9 +33,11 @@ class LoRA(SiteDelta):
     rank: of the update. alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
     dropout: share of x that is zeroed while training. sites: the linear maps that are changed. At all-linear a map
     narrower than the rank, a gate say, gets as much of it as it has.
+    gain: gain * h + shift takes the place of h, a number each for every row of the map, from 1 and 0. DoRA (Liu et al.
+    2024, arXiv:2402.09353) is this once it is trained: gain is its magnitude over the norm of the changed row.
 
     Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
-    (d_out, rank).
+    (d_out, rank); with gain ":gain" and ":shift" (d_out,).
 
     Raises UserError, once it meets a model, for a rank that the map does not take, and for a dropout that is no share.
 
@@ -50,6 +52,7 @@ class LoRA(SiteDelta):
     alpha: float | None = None
     dropout: float = 0.0
     sites: tuple[str, ...] = ("attn.q", "attn.v")
+    gain: bool = False
 
     @property
     def scale(self) -> float:
@@ -63,34 +66,41 @@ class LoRA(SiteDelta):
         if not 1 <= rank <= most:
             raise UserError(f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in [1, {most}].")
         a = (2 * torch.rand(rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
-        return {"a": a, "b": torch.zeros(shape.d_out, rank)}
+        rows = {"gain": torch.ones(shape.d_out), "shift": torch.zeros(shape.d_out)} if self.gain else {}
+        return {"a": a, "b": torch.zeros(shape.d_out, rank), **rows}
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
+        h = h * p["gain"] + p["shift"] if self.gain else h
         return h + F.linear(self.scale * F.linear(x, p["a"]), p["b"])
 
     def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
+        h = h * p["gain"][:, None] + p["shift"][:, None] if self.gain else h
         low = x @ p["a"].mT
         if torch.is_autocast_enabled(x.device.type) or h.dtype != low.dtype:
             return h + (self.scale * low) @ p["b"].mT
         return torch.baddbmm(h, low, p["b"].mT, alpha=self.scale)
 
     @property
-    def counted(self) -> Counted:
-        return Counted("lora", self.rank, self.sites)
+    def counted(self) -> Counted | None:
+        return None if self.gain else Counted("lora", self.rank, self.sites)
 
     @property
     def formula(self) -> Form:
         scaled = "change" if self.scale == 1 else f"{self.scale} * change"
-        return Form("x @ a.T @ b.T", "parallel", ", ".join(self.sites), f"h + {scaled}")
+        own = "gain * h + shift" if self.gain else "h"
+        return Form("x @ a.T @ b.T", "parallel", ", ".join(self.sites), f"{own} + {scaled}")
 
     def padded(self, p: Params, size: int) -> tuple[SiteDelta, Params]:
         more = size - len(p["a"])
         tensors = {"a": F.pad(p["a"], (0, 0, 0, more)), "b": F.pad(self.scale * p["b"], (0, more))}
-        return replace(self, rank=size, alpha=None), tensors
+        return replace(self, rank=size, alpha=None), {**p, **tensors}
 
     def weight_change(self, p: Params) -> Tensor:
         return self.scale * (p["b"] @ p["a"])
+
+    def row_change(self, p: Params) -> tuple[Tensor, Tensor] | None:
+        return (p["gain"], p["shift"]) if self.gain else None

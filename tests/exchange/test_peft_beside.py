@@ -1,0 +1,465 @@
+"""What peft trains beside or instead of plain LoRA, on files that it wrote: the same outputs, merged too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import peft
+import peftly
+import pytest
+import tiny
+import torch
+from safetensors.torch import load_file
+
+import tunescope as ts
+from tunescope.attachment.fit import initialised
+from tunescope.exchange import convert
+from tunescope.exchange.peft.config import CONFIG, TENSORS
+from tunescope.exchange.site_names import ranges
+from tunescope.exchange.verbs import exported, imported
+
+
+def lora(model: Any, *targets: str, **fields: Any) -> Any:
+    return peftly.lora(model, r=3, lora_alpha=5, target_modules=list(targets), **fields)
+
+
+def ia3(model: Any, **fields: Any) -> Any:
+    return peft.IA3Config(task_type=peftly.TASKS[ts.models.anatomy.kind(model)], **fields)
+
+
+READ = sorted(set(tiny.ids()[0].tolist()), reverse=True)[:3]  # tokens of the texts below, in falling order
+WAYS = {
+    "biases": ("gpt2", lambda m: lora(m, "c_attn", bias="all"), [ts.Bias()]),
+    "biases of LoRA's maps": (
+        "gpt2",
+        lambda m: lora(m, "c_attn", bias="lora_only"),
+        [ts.Full(only=("h.*.attn.c_attn.bias",))],
+    ),
+    "biases of a family without": ("llama", lambda m: lora(m, "q_proj", bias="all"), []),
+    "norms and the whole vocabulary": (
+        "llama",
+        lambda m: lora(m, "q_proj", modules_to_save=["norm", "embed_tokens", "lm_head"]),
+        None,
+    ),
+    "norms": (
+        "gpt2",
+        lambda m: lora(m, "c_fc", modules_to_save=["ln_f"]),
+        [ts.Full(only=("ln_f.bias", "ln_f.weight"))],
+    ),
+    "a tied embedding": (
+        "gemma2",
+        lambda m: lora(m, "q_proj", modules_to_save=["embed_tokens"], ensure_weight_tying=True),
+        [ts.Full(only=("embed_tokens.weight",))],
+    ),
+    "tokens": (
+        "llama",
+        lambda m: lora(m, "q_proj", trainable_token_indices=READ),
+        [ts.Full(only=("embed_tokens.weight",), rows=tuple(READ))],
+    ),
+    "tokens alone": (
+        "llama",
+        lambda m: peft.TrainableTokensConfig(
+            task_type="CAUSAL_LM", token_indices=READ, target_modules=["embed_tokens"]
+        ),
+        [ts.Full(only=("embed_tokens.weight",), rows=tuple(READ))],
+    ),
+    "tokens of a tied embedding": (
+        "gpt2",
+        lambda m: lora(m, "c_attn", trainable_token_indices={"wte": READ}),
+        [ts.Full(only=("wte.weight",), rows=tuple(READ))],
+    ),
+    "a bias of the second factor": (
+        "gpt2",
+        lambda m: lora(m, "c_attn", lora_bias=True, use_rslora=True),
+        [ts.Full(only=("h.*.attn.c_attn.bias",))],
+    ),
+    "LoRA on the vocabulary": ("llama", lambda m: lora(m, "q_proj", "embed_tokens", "lm_head"), None),
+    "DoRA": ("llama", lambda m: lora(m, "q_proj", "down_proj", use_dora=True), None),
+    "DoRA, rank-stabilised, on transposed maps with biases": (
+        "gpt2",
+        lambda m: lora(m, "c_attn", "c_proj", use_dora=True, use_rslora=True, fan_in_fan_out=True, bias="all"),
+        None,
+    ),
+    "DoRA on transposed maps": ("gpt2", lambda m: lora(m, "c_attn", use_dora=True, fan_in_fan_out=True), None),
+    "DoRA of an encoder-decoder": ("t5", lambda m: lora(m, "q", "wo", use_dora=True), None),
+    "DoRA with a rank of its own": (
+        "bert",
+        lambda m: lora(m, "query", "value", use_dora=True, rank_pattern={"query": 2}),
+        None,
+    ),
+    "IA3": ("llama", ia3, None),
+    "IA3 on transposed maps": ("gpt2", lambda m: ia3(m, modules_to_save=["ln_f"]), None),
+    "IA3 of an encoder-decoder": ("t5", ia3, None),
+}
+
+
+@pytest.mark.parametrize("which", WAYS)
+def test_what_peft_trains_beside_lora_gives_peft_s_outputs(which: str, tmp_path: Path) -> None:
+    family, config, expected = WAYS[which]
+    model = tiny.make(family)
+    made = peftly.wrapped(model, config(model))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    if expected is not None:
+        assert [one.spec for one in found.artifacts if not isinstance(one.spec, ts.LoRA)] == expected
+    peftly.assert_own_memory(found.artifacts)
+    artifacts = ts.load(ts.save(tmp_path / "own", found.artifacts, model=model))
+    merged = ts.merge(tiny.make(family), *artifacts)
+    for padding in ("none", "left", "right"):
+        given = tiny.batch(model, padding)
+        theirs = tiny.real(given, peftly.outputs(made, given))
+        assert (theirs - tiny.real(given, peftly.outputs(model, given))).abs().max() > 1e-3
+        with ts.attach(model, *artifacts):
+            got = peftly.outputs(model, given)
+        for ours in (got, peftly.outputs(merged, given)):
+            torch.testing.assert_close(tiny.real(given, ours), theirs, rtol=0, atol=1e-12)
+
+
+GO_BACK = (
+    "DoRA",
+    "DoRA of an encoder-decoder",
+    "DoRA with a rank of its own",
+    "DoRA on transposed maps",
+    "biases",
+    "norms",
+    "norms and the whole vocabulary",
+    "tokens",
+    "tokens of a tied embedding",
+)
+
+
+@pytest.mark.parametrize("which", GO_BACK)
+def test_what_stands_beside_lora_goes_back_to_peft(which: str, tmp_path: Path) -> None:
+    family, config, _ = WAYS[which]
+    model = tiny.make(family)
+    made = peftly.wrapped(model, config(model))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    done = convert.export(tmp_path / "out", found.artifacts, to="peft", model=model)
+    assert done.difference is not None and done.difference < 1e-12
+    again = peftly.loaded(model, tmp_path / "out")
+    for padding in ("none", "right"):
+        given = tiny.batch(model, padding)
+        got, theirs = peftly.outputs(again, given), peftly.outputs(made, given)
+        torch.testing.assert_close(tiny.real(given, got), tiny.real(given, theirs), rtol=0, atol=1e-12)
+
+
+def test_what_peft_cannot_say_beside_lora_is_not_written(tmp_path: Path) -> None:
+    for family, which, told in (
+        ("gemma2", "a tied embedding", r"which is tied, and peft's whole modules are not: merge all of it into the we"),
+        (
+            "gpt2",
+            "DoRA, rank-stabilised, on transposed maps with biases",
+            r"is none that DoRA has over the base's own bi",
+        ),
+    ):
+        model = tiny.make(family)
+        folder = peftly.written(peftly.wrapped(model, WAYS[which][1](model)), tmp_path / family)
+        found = convert.read(folder, form="peft", model=model)
+        with pytest.raises(ts.UserError, match=told):
+            convert.export(tmp_path / "out", found.artifacts, to="peft", model=model)
+    model = tiny.make("llama")
+    given = initialised(model, [ts.LoRA(rank=2), ts.Full(only=("*.q_proj.weight",))], None, 0)
+    with pytest.raises(ts.UserError, match=r"'layers.0.self_attn.q_proj.weight', whose map has LoRA, and peft has one"):
+        convert.export(tmp_path / "out", given, to="peft", model=model)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("which", ["biases", "tokens", "DoRA", "DoRA on transposed maps", "IA3"])
+def test_the_same_in_float32(which: str, tmp_path: Path) -> None:
+    family, config, _ = WAYS[which]
+    model = tiny.make(family, dtype=torch.float32)
+    made = peftly.wrapped(model, config(model))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    given = tiny.batch(model)
+    with ts.attach(model, *found.artifacts):
+        got, expected = peftly.outputs(model, given), peftly.outputs(made, given)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(tiny.real(given, got), tiny.real(given, expected), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "start"), [("llama", "pissa"), ("gpt2", "pissa"), ("llama", "olora")])
+def test_a_start_that_changed_the_base_is_undone(family: str, start: str, tmp_path: Path) -> None:
+    model = tiny.make(family, dtype=torch.float32)  # peft has them in float32 alone
+    targets = ("c_attn", "c_proj") if family == "gpt2" else ("q_proj", "k_proj", "down_proj")
+    made = peftly.wrapped(model, lora(model, *targets, init_lora_weights=start, fan_in_fan_out=family == "gpt2"))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    assert f"init_lora_weights={start!r} took a product out of the base" in found.notes[0]
+    given = tiny.batch(model)
+    expected = peftly.outputs(made, given)
+    with ts.attach(model, *found.artifacts):
+        torch.testing.assert_close(peftly.outputs(model, given), expected, rtol=0, atol=1e-5)
+    plain = convert.read(peftly.configured(tmp_path / "peft", init_lora_weights=True), form="peft", model=model)
+    with ts.attach(model, *plain.artifacts):
+        assert (peftly.outputs(model, given) - expected).abs().max() > 0.1
+
+
+def test_a_pissa_that_peft_converted_is_plain_lora(tmp_path: Path) -> None:
+    model = tiny.make("llama", dtype=torch.float32)
+    with peftly.quiet():
+        made = peft.get_peft_model(
+            tiny.make("llama", dtype=torch.float32), lora(model, "q_proj", init_lora_weights="pissa")
+        )
+        made.peft_config["default"].init_lora_weights = True
+        made.save_pretrained(tmp_path / "start")
+        with torch.no_grad():
+            for name, value in made.named_parameters():
+                if ".lora_" in name:
+                    value += 0.3 * torch.randn(value.shape, generator=torch.Generator().manual_seed(2))
+        made.peft_config["default"].init_lora_weights = "pissa"
+        made.save_pretrained(tmp_path / "out", path_initial_model_for_weight_conversion=str(tmp_path / "start"))
+    assert json.loads((tmp_path / "out" / CONFIG).read_text())["init_lora_weights"] is True
+    found = convert.read(tmp_path / "out", form="peft", model=model)
+    assert [one.spec.rank for one in found.artifacts] == [6]
+    given = tiny.batch(model)
+    with ts.attach(model, *found.artifacts):
+        got = peftly.outputs(model, given)
+    torch.testing.assert_close(got, peftly.outputs(made.eval(), given), rtol=0, atol=1e-5)
+
+
+Q = "base_model.model.model.layers.0.self_attn.q_proj"
+FAULTS = {
+    "no magnitude": ("DoRA", {f"{Q}.lora_magnitude_vector": None}, "q_proj' lacks lora_magnitude_vector"),
+    "magnitudes": ("DoRA", {f"{Q}.lora_magnitude_vector": torch.ones(23)}, "another number of magnitudes than rows"),
+    "one factor": ("DoRA", {f"{Q}.lora_A.weight": None}, r"q_proj' has lora_B alone"),
+    "no second bias": (
+        "a bias of the second factor",
+        {"base_model.model.transformer.h.0.attn.c_attn.lora_B.bias": None},
+        "c_attn' has no bias in LoRA's second map, and lora_bias is True",
+    ),
+    "a second bias": (
+        "DoRA",
+        {f"{Q}.lora_B.bias": torch.ones(24)},
+        "q_proj' has a bias in LoRA's second map, and lora_b",
+    ),
+    "a vector": (
+        "IA3",
+        {"base_model.model.model.layers.0.self_attn.k_proj.ia3_l": torch.ones(24, 1)},
+        r"k_proj' has ia3_l \(24, 1\) and should have \(12, 1\) or, of a feed-forward, \(1, 24\)",
+    ),
+    "not IA3's": ("IA3", {"extra": torch.ones(1)}, r"'extra' does not belong to \(IA\)3"),
+    "fewer tokens": (
+        "tokens",
+        {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": torch.ones(1, 24)},
+        r"3 tokens of 'model.embed_tokens' are \(1, 24\) and should be \(3, 24\), of 97",
+    ),
+    "no tokens": (
+        "tokens",
+        {"base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta": None},
+        "lacks trained tokens, which its configuration says",
+    ),
+    "a bias": (
+        "biases of LoRA's maps",
+        {"base_model.model.transformer.h.0.attn.c_attn.base_layer.bias": None},
+        r"has no bias of 'transformer.h.0.attn.c_attn', which its configuration says was trained \(bias='lora_only'",
+    ),
+    "a module": (
+        "norms",
+        {f"base_model.model.transformer.ln_f.{end}": None for end in ("weight", "bias")},
+        "lacks ln_f,",
+    ),
+    "a wider vocabulary": (
+        "norms and the whole vocabulary",
+        {"base_model.model.model.embed_tokens.weight": torch.ones(99, 24)},
+        r"embed_tokens.weight is \(99, 24\) and here \(97, 24\). Was the vocabulary resized, then: Merge it in peft",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", FAULTS)
+def test_a_part_that_is_missing_or_altered_is_refused(which: str, tmp_path: Path) -> None:
+    of, change, told = FAULTS[which]
+    family, config, _ = WAYS[of]
+    model = tiny.make(family)
+    folder = peftly.written(peftly.wrapped(model, config(model)), tmp_path / "peft")
+    peftly.retensored(folder, change)
+    with pytest.raises(ts.UserError, match=told) as caught:
+        convert.read(folder, form="peft", model=model)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("which", ["DoRA", "IA3", "tokens", "biases"])
+def test_a_number_changed_in_the_file_is_seen_in_the_outputs(which: str, tmp_path: Path) -> None:
+    """What the tests above compare hangs on every kind of tensor that the file has."""
+    family, config, _ = WAYS[which]
+    model = tiny.make(family)
+    folder = peftly.written(peftly.wrapped(model, config(model)), tmp_path / "peft")
+    given = {"input_ids": torch.tensor([[*READ, 9]])}
+    before = convert.read(folder, form="peft", model=model)
+    with ts.attach(model, *before.artifacts):
+        expected = peftly.outputs(model, given)
+    for name, value in load_file(folder / TENSORS).items():
+        peftly.retensored(folder, {name: value * 1.01})
+        found = convert.read(folder, form="peft", model=model)
+        with ts.attach(model, *found.artifacts):
+            apart = (peftly.outputs(model, given) - expected).abs().max()
+        assert apart > 1e-6, name
+        peftly.retensored(folder, {name: value})
+
+
+def test_an_ia3_that_is_not_there_is_told_and_none_at_all_is_refused(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    folder = peftly.written(peftly.wrapped(model, ia3(model)), tmp_path / "peft")
+    assert not any("has no (IA)3" in note for note in convert.read(folder, form="peft", model=model).notes)
+    peftly.retensored(folder, {"base_model.model.model.layers.1.self_attn.k_proj.ia3_l": None})
+    told = "the file has no (IA)3 for model.layers.1.self_attn.k_proj, which target_modules names"
+    assert told in convert.read(folder, form="peft", model=model).notes
+    peftly.retensored(folder, dict.fromkeys(load_file(folder / TENSORS)))
+    with pytest.raises(ts.UserError, match=r"holds no ia3_l: it is no \(IA\)3 checkpoint of peft"):
+        convert.read(folder, form="peft", model=model)
+
+
+def test_an_embedding_trained_apart_from_what_it_is_tied_to_is_refused(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    of_wte = {"modules_to_save": ["wte"]}
+    configs = (
+        lora(model, "c_attn", **of_wte),
+        lora(model, "c_attn", **of_wte, ensure_weight_tying=True),
+        lora(model, "wte"),
+    )
+    for index, config in enumerate(configs):  # the second too: peft ties what is called embed_tokens alone
+        folder = peftly.written(peftly.wrapped(model, config), tmp_path / str(index))
+        with pytest.raises(
+            ts.UserError, match=r"'transformer.wte' was trained apart .* ensure_weight_tying=True trains both"
+        ):
+            convert.read(folder, form="peft", model=model)
+
+
+def test_tokens_that_the_configuration_does_not_name_are_refused(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    folder = peftly.written(peftly.wrapped(model, WAYS["tokens"][1](model)), tmp_path / "peft")
+    for indices in ({"other": READ}, [3, 3, 5], [True, 5, 7], {"embed_tokens": "3"}):
+        with pytest.raises(ts.UserError, match="and its configuration does not say which"):
+            convert.read(peftly.configured(folder, trainable_token_indices=indices), form="peft", model=model)
+    with pytest.raises(ts.UserError, match=r"3 tokens of 'model.embed_tokens' are .* of 97"):
+        convert.read(peftly.configured(folder, trainable_token_indices=[3, 5, 97]), form="peft", model=model)
+
+
+def test_a_head_over_words_that_the_model_lacks_is_asked_for(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    folder = peftly.written(
+        peftly.wrapped(model, lora(model, "q_proj", modules_to_save=["lm_head"])), tmp_path / "peft"
+    )
+    with pytest.raises(ts.UserError, match=r"lm_head.weight, which this model does not have: load it with the head"):
+        convert.read(folder, form="peft", model=model.model)
+
+
+def test_full_tuning_of_some_parameters_changes_them_alone() -> None:
+    model = tiny.make("gpt2")
+    given = tiny.batch(model)
+    for spec, names in (
+        (
+            ts.Full(only=("h.0.ln_*", "wpe.*")),
+            {"h.0.ln_1.weight", "h.0.ln_1.bias", "h.0.ln_2.weight", "h.0.ln_2.bias", "wpe.weight"},
+        ),
+        (ts.Full(only=("wte.weight",), rows=tuple(READ)), {"wte.weight"}),
+    ):
+        itself = tiny.make("gpt2")
+        with ts.attach(model, spec) as tuned:
+            tuned.train()
+            leaves = {name.partition(".")[2]: leaf for name, leaf in tuned.named_parameters().items()}
+            assert leaves.keys() == names
+            with torch.no_grad():
+                own = dict(itself.transformer.named_parameters())
+                for name, leaf in leaves.items():
+                    leaf += torch.arange(len(leaf)).view(-1, *[1] * (leaf.dim() - 1)) / 10
+                    own[name][list(spec.rows) or slice(None)] += leaf
+            tiny.output(model, given).square().mean().backward()
+            tiny.output(itself, given).square().mean().backward()
+            for name, leaf in leaves.items():
+                grad = own[name].grad[list(spec.rows) or slice(None)]
+                torch.testing.assert_close(leaf.grad, grad, rtol=0, atol=1e-12)
+            assert torch.equal(tiny.output(model, given), tiny.output(itself, given))
+    for rows in ((97,), (-1,), (2, 2)):
+        with pytest.raises(ts.UserError, match=r"'wte.weight' has rows 0 to 96, to be named once each"):
+            ts.attach(model, ts.Full(only=("wte.weight",), rows=rows))
+    with pytest.raises(ts.UserError, match=r"'anna' holds a full tuning, which is a model of its own: merge it"):
+        ts.Bank({"anna": ts.Full(only=("h.0.*",))})
+
+
+def test_each_row_of_a_bank_has_its_own_dora(tmp_path: Path) -> None:
+    model, bank, made = tiny.make("gpt2"), ts.Bank(), {}
+    for seed, (name, rank) in enumerate((("anna", 2), ("ben", 3))):
+        config = peftly.lora(model, r=rank, target_modules=["c_attn"], use_dora=True, fan_in_fan_out=True)
+        made[name] = peftly.wrapped(model, config, seed=seed)
+        bank.add(name, convert.read(peftly.written(made[name], tmp_path / name), form="peft", model=model).artifacts)
+    given = {"input_ids": tiny.ids(3, 7)}
+    with ts.attach(model, bank) as tuned, peftly.quiet(), torch.no_grad(), tiny.Float64():
+        got = tuned.model(**given, rows=["ben", None, "anna"]).logits
+    alone = [peftly.outputs(one, given) for one in (made["ben"], model, made["anna"])]
+    expected = torch.stack([one[row] for row, one in enumerate(alone)])
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+def test_a_shift_without_a_bias_to_take_it_is_not_merged_and_no_dora(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    (made,) = initialised(model, [ts.LoRA(rank=2, gain=True)], None, 0)
+    given = {"input_ids": tiny.ids(2, 7)}
+    plain = peftly.outputs(model, given)
+    with ts.attach(model, made):
+        assert torch.equal(peftly.outputs(model, given), plain)  # fresh, it changes nothing
+    made.tensors["decoder.0.self.q:shift"] += 1.0
+    with pytest.raises(
+        ts.UserError, match=r"cannot be merged into 'decoder.0.self.q', which has no bias for its shift"
+    ):
+        ts.merge(model, made)
+    with pytest.raises(ts.UserError, match=r"gain or shift at 'model.layers.0.self_attn.q_proj' is none that DoRA has"):
+        convert.export(tmp_path / "out", [made], to="peft", model=model)
+    other = initialised(model, [ts.LoRA(rank=2)], None, 0)
+    with pytest.raises(ts.UserError, match=r"and another LoRA act at 'decoder.0.self.q': keep tunescope's own folder"):
+        convert.export(tmp_path / "out", [made, *other], to="peft", model=model)
+
+
+def test_names_are_shown_in_ranges() -> None:
+    names = [f"decoder.{layer}.self.{part}" for layer in (0, 1, 2, 5) for part in ("q", "v")]
+    assert ranges(names) == "decoder 0-2,5: self.q, self.v"
+    assert ranges([*names[:-1], "encoder.0.ffn"]) == "decoder 0-2,5: self.q; decoder 0-2: self.v; encoder 0: ffn"
+    assert ranges(["h.*.ln_1.bias", "wte.weight"]) == "h.*.ln_1.bias, wte.weight"
+    experts = [f"layers.{layer}.experts.{expert}.up" for layer in (0, 1) for expert in (0, 1, 2)]
+    assert ranges(experts) == "layers 0-1: experts.0-2.up"
+    assert ranges([*experts[:-1]]).startswith("layers 0: experts.0.up, experts.1.up")
+
+
+def test_import_is_short_and_takes_a_decoder_s_head(tmp_path: Path) -> None:
+    import transformers as tf
+
+    base = tiny.make("llama", dtype=torch.float32)
+    base.save_pretrained(tmp_path / "model")
+    tiny.tokenizer().save_pretrained(tmp_path / "model")
+    whole = tf.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model", num_labels=3).eval()
+    config = peft.LoraConfig(
+        task_type="SEQ_CLS",
+        r=2,
+        target_modules=["q_proj", "k_proj", "v_proj", "o_proj", "up_proj"],
+        layers_to_transform=[1],
+    )
+    made = peftly.wrapped(whole, config)
+    peftly.written(made, tmp_path / "theirs")
+    name = str(tmp_path / "model")
+    out = list(imported(str(tmp_path / "theirs"), "peft", name, str(tmp_path / "mine")))
+    assert out[0] == (
+        "read: lora:rank=2,alpha=8.0 at decoder 1: self.q, self.k, self.v, self.o, ffn.in"
+        " + head:n_labels=3,token=last,bias=False"
+    )
+    bare = tf.AutoModel.from_pretrained(tmp_path / "model").eval()
+    given = tiny.batch(base)
+    given.pop("position_ids")
+    with ts.attach(bare, *ts.load(tmp_path / "mine")):
+        torch.testing.assert_close(peftly.outputs(bare, given), peftly.outputs(made, given), rtol=0, atol=1e-5)
+    list(exported(str(tmp_path / "mine"), "peft", name, str(tmp_path / "back")))
+    again = peftly.loaded(whole, tmp_path / "back")
+    torch.testing.assert_close(peftly.outputs(again, given), peftly.outputs(made, given), rtol=0, atol=1e-5)
+
+
+def test_what_docs_say_of_peft_itself_is_so(tmp_path: Path) -> None:
+    """A random decomposition is another one when peft loads the file, and of GPT-2's tied pair it trains one alone."""
+    model = tiny.make("llama", dtype=torch.float32)
+    made = peftly.wrapped(model, lora(model, "q_proj", init_lora_weights="pissa_niter_4"))
+    given = tiny.batch(model)
+    again = peftly.loaded(model, peftly.written(made, tmp_path / "pissa"))
+    assert (peftly.outputs(again, given) - peftly.outputs(made, given)).abs().max() > 0.1
+    tied = tiny.make("gpt2")
+    assert tied.lm_head.weight is tied.transformer.wte.weight
+    both = peftly.wrapped(
+        tied, lora(tied, "c_attn", modules_to_save=["wte"], ensure_weight_tying=True)
+    ).get_base_model()
+    assert both.lm_head.weight is both.transformer.wte.original_module.weight
+    assert not torch.equal(both.lm_head.weight, both.transformer.wte.modules_to_save["default"].weight)
