@@ -27,6 +27,7 @@ OTHER = {
     "halving": True,
     "beyond": 2,
     "k_shot": 8,
+    "dev_share": 0.5,
     "longest_field": 2000,
     "max_seeds": 12,
     "margin": 0.03,

@@ -15,6 +15,7 @@ from tunescope.system import machine, run_folder
 from tunescope.trial import rates
 from tunescope.trial.bench import Bench
 from tunescope.trial.command import command
+from tunescope.trial.dev_rows import rule as early_rows_rule
 from tunescope.trial.facts import data_of, model_of
 from tunescope.trial.train.loop import early_stopping
 
@@ -63,7 +64,7 @@ def assemble(
             "looks": looks,
             "margin": plan.margin,
             "selection": OF_A_PILOT if plan.trial_steps else SELECTION,
-            "early_stopping": early_stopping(plan.settings),
+            "early_stopping": "; ".join(filter(None, (early_stopping(plan.settings), early_rows_rule(bench)))),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
         },
         "arms": [_arm(standing, score, dev_rows, pool, inputs) for standing in standings],

@@ -65,7 +65,8 @@ def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) ->
     name = f"{load.model_name(question.model)}-{Path(question.data['train']).name.partition('.')[0]}"
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
     fields = {name: value for name, value in plan.to_json(question).items() if name not in plan.AFTERWARDS}
-    if not question.load:
-        fields.pop("load")  # which earlier versions did not have
+    for name in ("load", "dev_share"):
+        if not getattr(question, name):
+            fields.pop(name)  # which earlier versions did not have
     known = fields | ({"asked": [kind, *asked]} if kind else {})
     return Path("runs") / f"{f'{kind}-' if kind else ''}{safe[:60]}-{run_folder.identity(known)[:8]}"

@@ -29,6 +29,7 @@ SEEDS = (0, 1, 2)
 MAX_SEEDS = 12
 MOST = 1000  # more seeds, or learning rates, are a slip of the hand
 BEYOND = 3
+DEV_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Plan:
     halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`. None
         beyond is 3, or 0 where a single rate is tried.
     k_shot: rows of each label that every seed draws to train on; None takes all.
+    dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows each time.
     together: runs that share a pass of the model; 0 takes what is quickest.
     max_seeds, margin, minutes: of the verdict's looks: the most seeds of the two arms that decide, added while there is
         no verdict (None: none are, or 12 where no seeds are given either); what counts as no worse; and how long the
@@ -118,6 +120,14 @@ class Plan:
     k_shot: Annotated[
         int | None,
         Option("train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test."),
+    ] = None
+    dev_share: Annotated[
+        float | None,
+        Option(
+            "the share of a run's passes that its development scores may take; where all rows would take more, some of "
+            f"them tell when to stop, and all are scored at the end (default: {DEV_SHARE}; 1: all, each time).",
+            command="always",
+        ),
     ] = None
     together: Annotated[
         int,
@@ -226,6 +236,8 @@ def check(plan: Plan) -> Plan:
     _within("beyond", plan.past, 0, MOST)
     if plan.beyond:
         check_beyond(plan.race)
+    if plan.dev_share is not None and not 0 < plan.dev_share <= 1:
+        raise UserError(f"--dev-share {plan.dev_share:g} is a share of a run's passes above 0, at most 1, such as 0.2.")
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
