@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import events, far_jobs, inside_attention, other_text
+from tunescope.comparison import events, far_jobs, in_time, inside_attention, other_text
 from tunescope.comparison.board import Board
 from tunescope.comparison.logger import stream
 from tunescope.comparison.looks import Clock, looked
+from tunescope.comparison.pace import Pace
 from tunescope.comparison.place import Place
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
@@ -74,14 +75,22 @@ def carried_out(
 ) -> None:
     """All runs of the question, its verdict, results.json and the page.
 
+    A comparison that is begun with minutes is cut to fit them; one that is gone on with is what it was cut to.
+
     Raises Submitted where the executor has a queue that is not waited for.
     """
-    folder, clock = place.folder, Clock(time.monotonic(), max(1, place.workers))
+    folder, start = place.folder, time.monotonic()
+    question, fits = in_time.before(question, folder)
     with machine.threads(question.threads):
-        config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
-        run_folder.check_config(folder, config, UNASKED)
+        run_folder.check_config(folder, _config(question, by_name), UNASKED)
         bench = opened()
+        bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
+        pace, clock = Pace(question), Clock(start, max(1, place.workers))
+        if fits:
+            pace, clock = in_time.paced(bench, place, start)
+        config = _config(bench.plan, by_name)
+        run_folder.check_config(folder, config, UNASKED)
         entries = entered(bench)
         check_folder(bench, folder, read := as_read(bench))
         run_folder.write_config(folder, config | {"read": read}, UNASKED)
@@ -90,7 +99,7 @@ def carried_out(
             try:
                 if place.executor.waits:
                     far_jobs.begin_anew(folder)
-                standings = tried(bench, entries, place)
+                standings = tried(bench, entries, place, pace)
                 best = best_on_dev(standings)
                 results = looked(bench, entries, best, partial(more, place=place), clock)
             except KeyboardInterrupt:
@@ -102,6 +111,10 @@ def carried_out(
             heard.concluded(events.concluded(folder, results))
         far_jobs.begin_anew(folder)
         place.board.write("finished")
+
+
+def _config(question: Plan, by_name: bool) -> dict[str, Any]:
+    return {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
 
 
 def finish(folder: Path, results: dict[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """Which development rows are scored while a run trains, so that scores take no more than a stated share of it.
 
 Counted in passes of the model, before anything is timed: a trained row takes two, forward and back through the
-activations of a frozen model, a scored row one, and a written answer two. Where the scores of all development rows would
-take more than their share, those while it trains are of fewer rows, each label in its share and the same in every run,
-and the tensors that are kept are scored on all of them at the end.
+activations of a frozen model, a scored row one, and a written answer two. Where the scores of all development rows
+would take more than their share, those while it trains are of fewer rows, each label in its share and the same in
+every run, and the tensors that are kept are scored on all of them at the end.
 """
 
 from __future__ import annotations

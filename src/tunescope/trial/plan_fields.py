@@ -14,7 +14,7 @@ from tunescope.system.option import options_of
 from tunescope.trial.plan import DEV_SHARE, MOST, Plan, check_seeds, data_paths, text_path
 from tunescope.trial.train.settings import Settings
 
-ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps")  # fields that are not given as such
+ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps", "fit")  # fields that are not given as such
 MANY = ("arms", "budgets", "rates")
 
 

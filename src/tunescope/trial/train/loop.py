@@ -33,9 +33,10 @@ class Problem:
     """What is trained, on which rows.
 
     `loss(rows)` is the mean over the labelled tokens of those rows; `score()` is on the development set,
-    higher is better; `whole()` is that of the tensors that are kept, where `score` is of fewer rows. `labelled` counts each row's labelled tokens: it weights the parts of an accumulated
-    batch. `share`: which part of them is this process's. `parts`: given where a batch that memory ends for is
-    to go through in more of them; that is none for the caller to see to.
+    higher is better; `whole()` is that of the tensors that are kept, where `score` is of fewer rows. `labelled`
+    counts each row's labelled tokens: it weights the parts of an accumulated batch. `share`: which part of them is
+    this process's. `parts`: given where a batch that memory ends for is to go through in more of them; that is none
+    for the caller to see to.
     """
 
     parameters: Mapping[str, Tensor]
