@@ -26,7 +26,9 @@ ARMS = {"zero-shot": [ZERO], "soft": [SOFT], "lora": [LORA], "full": [FULL]}
 
 def asked(**fields: Any) -> Plan:
     settings = Settings(steps=60, batch_size=8, eval_every=20)
-    return Plan(**({"minutes": 8.0, "settings": settings, "seeds": (0, 1, 2), "dev_share": 1.0} | fields))
+    return Plan(
+        **({"minutes": 8.0, "settings": settings, "seeds": (0, 1, 2), "dev_share": 1.0, "forgetting": "none"} | fields)
+    )
 
 
 def test_what_a_plan_takes_is_what_its_runs_take_counted_by_hand() -> None:
@@ -47,14 +49,16 @@ def test_side_by_side_the_longest_come_first(workers: int, seconds: float) -> No
 
 
 def test_what_is_cut_is_cut_in_the_order_that_is_told_and_each_takes_less() -> None:
-    plan = asked(beyond=3, seeds=(0, 1, 2, 3, 4), settings=Settings(steps=60, batch_size=8, eval_every=6))
+    plan = asked(
+        beyond=3, seeds=(0, 1, 2, 3, 4), forgetting="", settings=Settings(steps=60, batch_size=8, eval_every=6)
+    )
     steps = list(fit.ladder(plan))
     kinds = list(dict.fromkeys(kind for _, told in steps for kind in told))
-    assert kinds == ["past", "seeds", "halving", "share", "scores", "steps"]
+    assert kinds == ["other text", "past", "seeds", "halving", "share", "scores", "steps"]
     taken = [costs.rounds(one, [ZERO, SOFT, LORA, FULL], SIZES).total() for one, _ in steps]
     assert all(less <= more + 1e-9 for more, less in pairwise(taken))
     last = steps[-1][0]
-    assert (last.past, len(last.seeds), last.halving, last.settings.steps) == (0, 2, True, 20)
+    assert (last.past, len(last.seeds), last.halving, last.settings.steps) == (0, 1, True, 20)
     assert steps[-1][1]["scores"] == "3 development scores a run" and last.settings.eval_every == 7
     assert steps[0] == (plan, {})
 
@@ -84,9 +88,7 @@ def test_arms_go_from_the_end_but_what_trains_nothing_and_a_context_and_a_delta_
     found = fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(150.0, 1))
     assert found.arms == ("zero-shot", "soft", "lora")
     assert found.fit is not None and found.fit.left_out[-1] == "left out of the arms: full"
-    with pytest.raises(
-        UserError, match=r"^--minutes 8: with everything cut that may be, the runs take about 2.2 min"
-    ):
+    with pytest.raises(UserError, match=r"^--minutes 8: with everything cut that may be, the runs take about 1.4 min"):
         fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(30.0, 1))
 
 

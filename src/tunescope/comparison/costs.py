@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tunescope.trial.dev_rows import early_count
-from tunescope.trial.plan import Plan
+from tunescope.trial.plan import NO_TEXT, Plan
 from tunescope.trial.rates import trial_steps
 
 
@@ -61,9 +61,9 @@ def rounds(plan: Plan, every: Iterable[Costs], sizes: Sizes) -> Rounds:
     found = Rounds([], [[] for _ in range(plan.past)], [])
     for own in every:
         if not own.trained:
-            found.seeds.extend([untrained(own, sizes)] * (len(plan.seeds) if own.varies else 1))
+            found.seeds.extend([untrained(own, plan, sizes)] * (len(plan.seeds) if own.varies else 1))
             continue
-        whole, tested = run(own, plan, sizes, plan.settings.steps), test(own, sizes)
+        whole, tested = run(own, plan, sizes, plan.settings.steps), test(own, plan, sizes)
         found.trials.extend(run(own, plan, sizes, steps) for steps in _trials(plan))
         past = whole if plan.trial_steps is None else run(own, plan, sizes, plan.trial_steps)
         for some in found.past:
@@ -89,12 +89,14 @@ def run(own: Costs, plan: Plan, sizes: Sizes, steps: int) -> float:
     return own.begin + steps * own.step + (-(-steps // every) * count + at_end) * own.row
 
 
-def untrained(own: Costs, sizes: Sizes) -> float:
-    return own.begin + own.choice + sizes.dev * own.row + test(own, sizes)
+def untrained(own: Costs, plan: Plan, sizes: Sizes) -> float:
+    """A run of an arm that trains nothing, development and test rows."""
+    return own.begin + own.choice + sizes.dev * own.row + test(own, plan, sizes)
 
 
-def test(own: Costs, sizes: Sizes) -> float:
-    return own.begin + sizes.test * own.row + own.other
+def test(own: Costs, plan: Plan, sizes: Sizes) -> float:
+    """The test rows of a run, and other text where it is asked for."""
+    return own.begin + sizes.test * own.row + (own.other if plan.forgetting != NO_TEXT else 0.0)
 
 
 def side_by_side(runs: Sequence[float], workers: int) -> float:

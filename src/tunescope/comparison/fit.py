@@ -3,13 +3,15 @@
 Seeds that looks add come on top: they are begun while they will be over in time. All else is counted before the first
 step, and the first of these that fits is taken:
 
-1. at most one learning rate past an end of its grid;
-2. fewer seeds, but three;
-3. learning rates raced at successive halving;
-4. development scores of a fifth of the passes, then five of them a run, then three;
-5. two seeds;
-6. fewer steps, by twentieths, but a quarter of those asked, and 20;
-7. no learning rate past an end.
+1. no figure of what an artifact costs other text, on which no verdict hangs;
+2. at most one learning rate past an end of its grid;
+3. fewer seeds, but three;
+4. learning rates raced at successive halving;
+5. development scores of a fifth of the passes, then five of them a run, then three;
+6. two seeds;
+7. fewer steps, by twentieths, but a quarter of those asked, and 20;
+8. no learning rate past an end;
+9. one seed.
 
 Where not even that fits, arms are left out from the end of the list, and the order is gone through again. What trains
 nothing stays, and so does the first context and the first delta: without them there is nothing to compare.
@@ -23,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.errors import UserError
-from tunescope.trial.plan import DEV_SHARE, Fit, Plan, check
+from tunescope.trial.plan import DEV_SHARE, NO_TEXT, Fit, Plan, check
 from tunescope.trial.rates import rungs
 
 SCORES = (5, 3)  # of a run
@@ -108,13 +110,18 @@ def ladder(plan: Plan) -> Iterator[tuple[Plan, dict[str, str]]]:
     """The plan, and what it becomes cut by cut, each with what was cut until then, in words."""
     told: dict[str, str] = {}
     yield plan, told
-    for cut in (_one_past, _three_seeds, _halved, _scores, _two_seeds, _steps, _none_past):
+    for cut in (_other_text, _one_past, _three_seeds, _halved, _scores, _two_seeds, _steps, _none_past, _one_seed):
         for less, kind, words in cut(plan):
             plan, told = less, told | {kind: words}
             yield plan, told
 
 
 Cut = Iterator[tuple[Plan, str, str]]
+
+
+def _other_text(plan: Plan) -> Cut:
+    if plan.forgetting != NO_TEXT:
+        yield replace(plan, forgetting=NO_TEXT), "other text", "no figure of what an artifact costs other text"
 
 
 def _one_past(plan: Plan) -> Cut:
@@ -135,9 +142,13 @@ def _two_seeds(plan: Plan) -> Cut:
     yield from _seeds(plan, LEAST_SEEDS)
 
 
+def _one_seed(plan: Plan) -> Cut:
+    yield from _seeds(plan, 1)
+
+
 def _seeds(plan: Plan, least: int) -> Cut:
     for count in range(len(plan.seeds) - 1, least - 1, -1):
-        yield replace(plan, seeds=plan.seeds[:count]), "seeds", f"{count} seeds"
+        yield replace(plan, seeds=plan.seeds[:count]), "seeds", f"{count} seed{'s' * (count > 1)}"
 
 
 def _halved(plan: Plan) -> Cut:

@@ -31,7 +31,7 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
     kept = run_folder.read_config(folder)
     fit = kept.get("fit")
     if isinstance(fit, dict) and (question.fit is not None or fit.get("question") == digest(question)):
-        known = {name: getattr(question, name) for name in AFTERWARDS}
+        known = {name: getattr(question, name) for name in AFTERWARDS if name != "forgetting"}
         question = replace(from_json(kept, path), model=question.model, data=question.data, **known)
     return question, question.minutes is not None and question.fit is not None
 
@@ -42,14 +42,15 @@ def digest(question: Plan) -> str:
     return run_folder.identity({name: value for name, value in to_json(question).items() if name not in apart})
 
 
-def paced(bench: Bench, place: Place, start: float) -> tuple[Pace, Clock]:
-    """The bench's plan timed and, where it was not before, cut to fit; and when all of it is to be over.
+def paced(bench: Bench, place: Place, start: float, fits: bool) -> tuple[Pace, Clock]:
+    """When all of it is to be over; where it is to fit, it is timed, and the bench's plan cut if it was not before.
 
     Raises:
         UserError: it does not fit, or is to run on other machines, which cannot be timed from here.
     """
     question, workers = bench.plan, max(1, place.workers)
-    assert question.minutes is not None
+    if not fits or question.minutes is None:
+        return Pace(question), Clock(start, workers)
     if place.executor.is_remote:
         raise UserError(
             f"--minutes times this machine, and --executor {executor_name.show(place.executor)} runs on others; "

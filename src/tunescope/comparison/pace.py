@@ -66,10 +66,10 @@ class Pace:
         """A job's seconds, without the steps that are done."""
         own, went = self.costs[todo.arm.arm.name], self.went.get(todo.id)
         if not own.trained:
-            return counted.untrained(own, self.sizes) if went is None else 0.0
+            return counted.untrained(own, self.plan, self.sizes) if went is None else 0.0
         steps, seconds = todo.until or todo.steps, 0.0
         if went is None or went < steps:
             seconds = counted.run(own, self.plan, self.sizes, steps) - (
                 counted.run(own, self.plan, self.sizes, went) if went else 0.0
             )
-        return seconds + (counted.test(own, self.sizes) if todo.test else 0.0)
+        return seconds + (counted.test(own, self.plan, self.sizes) if todo.test else 0.0)

@@ -14,8 +14,7 @@ from tunescope import report
 from tunescope.comparison import events, far_jobs, in_time, inside_attention, other_text
 from tunescope.comparison.board import Board
 from tunescope.comparison.logger import stream
-from tunescope.comparison.looks import Clock, looked
-from tunescope.comparison.pace import Pace
+from tunescope.comparison.looks import looked
 from tunescope.comparison.place import Place
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
@@ -86,14 +85,10 @@ def carried_out(
         bench = opened()
         bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
-        pace, clock = Pace(question), Clock(start, max(1, place.workers))
-        if fits:
-            pace, clock = in_time.paced(bench, place, start)
-        config = _config(bench.plan, by_name)
-        run_folder.check_config(folder, config, UNASKED)
+        pace, clock = in_time.paced(bench, place, start, fits)
         entries = entered(bench)
         check_folder(bench, folder, read := as_read(bench))
-        run_folder.write_config(folder, config | {"read": read}, UNASKED)
+        run_folder.write_config(folder, _config(bench.plan, by_name) | {"read": read}, UNASKED)
         with stream(report_to, events.begun(folder, bench), _warn) as heard:
             place = place.heard_by(heard)
             try:

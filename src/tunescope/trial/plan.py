@@ -162,8 +162,8 @@ class Plan:
     minutes: Annotated[
         float | None,
         Option(
-            "the comparison that fits: steps are timed here, then less is asked, in a stated order, until all is done "
-            "in so many minutes.",
+            "the comparison that fits: steps are timed here, then less is asked, in a stated order, until all is "
+            "done in so many minutes.",
             command="never",
         ),
     ] = None
