@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+from tunescope.cli import side_by_side
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import command_line, print_findings
 from tunescope.errors import UserError
 from tunescope.probes import names
+from tunescope.system.executor import HERE
 from tunescope.system.say import say
 
 
@@ -24,6 +26,7 @@ def reproduce(
     accumulate: int | None = None,
     out: str | None = None,
     workers: int = 0,
+    executor: str = HERE,
 ) -> None:
     """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
 
@@ -39,6 +42,7 @@ def reproduce(
         accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
+        executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
     from tunescope.reproduce import run as running
     from tunescope.reproduce.recipe import Ask, listing
@@ -48,8 +52,9 @@ def reproduce(
         return
     ask = Ask(name, protocol, quick, seeds, next(iter(model), None), data, model[1:], steps, precision, accumulate)
     folder = Path(out) if out else running.default_folder(ask)
-    running.reproduce(ask, folder, workers, say)
-    say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
+    with side_by_side.submitted_told():
+        running.reproduce(ask, folder, workers, say, executor)
+        say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
 
 
 def probe(

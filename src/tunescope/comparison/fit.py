@@ -11,7 +11,7 @@ step, and the first of these that fits is taken:
 6. two seeds;
 7. fewer steps, by twentieths, but a quarter of those asked, and 20;
 8. no learning rate past an end;
-9. one seed.
+9. one seed, with as many of the steps as fit.
 
 Where not even that fits, arms are left out from the end of the list, and the order is gone through again. What trains
 nothing stays, and so does the first context and the first delta: without them there is nothing to compare.
@@ -110,10 +110,19 @@ def ladder(plan: Plan) -> Iterator[tuple[Plan, dict[str, str]]]:
     """The plan, and what it becomes cut by cut, each with what was cut until then, in words."""
     told: dict[str, str] = {}
     yield plan, told
-    for cut in (_other_text, _one_past, _three_seeds, _halved, _scores, _two_seeds, _steps, _none_past, _one_seed):
+    whole = plan, told
+    for cut in (_other_text, _one_past, _three_seeds, _halved, _scores, _two_seeds, _steps, _none_past):
+        if cut is _steps:
+            whole = plan, told
         for less, kind, words in cut(plan):
             plan, told = less, told | {kind: words}
             yield plan, told
+    plan, told = whole
+    for cut in (_none_past, _one_seed, _steps):
+        for less, kind, words in cut(plan):
+            plan, told = less, told | {kind: words}
+            if cut is not _none_past:
+                yield plan, told
 
 
 Cut = Iterator[tuple[Plan, str, str]]

@@ -12,6 +12,7 @@ from tunescope.comparison.costs import Costs, Sizes
 from tunescope.comparison.job import Job
 from tunescope.trial.plan import Plan
 
+NONE = Sizes(0, 0, labelled=True)
 Run = Callable[[Sequence[Job], int], dict[str, Any]]
 
 
@@ -27,7 +28,7 @@ class Pace:
     end: float | None = None
     workers: int = 1
     costs: Mapping[str, Costs] = field(default_factory=dict)
-    sizes: Sizes = Sizes(0, 0, True)
+    sizes: Sizes = NONE
     agreed: Callable[[bool], bool] = lambda answer: answer
     went: dict[str, int] = field(default_factory=dict)
     took: float = 0.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import events, far_jobs, in_time, inside_attention, other_text
+from tunescope.comparison import events, in_time, inside_attention, other_text
 from tunescope.comparison.board import Board
 from tunescope.comparison.logger import stream
 from tunescope.comparison.looks import looked
@@ -20,7 +20,7 @@ from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import machine, ranks, run_folder, sealed_json
+from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.trial import executor_name
