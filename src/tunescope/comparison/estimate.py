@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import torch
@@ -98,7 +98,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
         choice=_choice_seconds(bench, todo, row),
         other=other,
     )
-    total = rounds(plan, [costs], sizes_of(bench)).total()
+    total = rounds(plan, [replace(costs, begin=0.0)], sizes_of(bench)).total()
     return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter(), costs=costs)
 
 
