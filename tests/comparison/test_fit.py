@@ -56,13 +56,15 @@ def test_what_is_cut_is_cut_in_the_order_that_is_told_and_each_takes_less() -> N
     kinds = list(dict.fromkeys(kind for _, told in steps for kind in told))
     assert kinds == ["other text", "past", "seeds", "halving", "share", "scores", "steps"]
     taken = [costs.rounds(one, [ZERO, SOFT, LORA, FULL], SIZES).total() for one, _ in steps]
-    at = next(number for number, (one, _) in enumerate(steps) if len(one.seeds) == 1)  # it has all steps again
-    assert all(less <= more + 1e-9 for more, less in [*pairwise(taken[:at]), *pairwise(taken[at:])])
-    assert (steps[at - 1][0].settings.steps, steps[at][0].settings.steps) == (20, 60) and taken[-1] == min(taken)
+    assert all(less <= more + 1e-9 for more, less in pairwise(taken))
     last = steps[-1][0]
-    assert (last.past, len(last.seeds), last.halving, last.settings.steps) == (0, 1, True, 20)
+    assert (last.past, len(last.seeds), last.halving, last.settings.steps) == (0, 3, True, 20)
     assert steps[-1][1]["scores"] == "3 development scores a run" and last.settings.eval_every == 7
     assert steps[0] == (plan, {})
+    few = list(fit.one_seed(plan))
+    assert {len(one.seeds) for one, _ in few} == {1} and {one.past for one, _ in few} == {0}
+    assert [one.settings.steps for one, _ in few] == [*range(60, 20, -3), 20, 20]
+    assert few[0][1]["seeds"] == "1 seed, which is too few for a verdict"
 
 
 def test_the_first_that_fits_is_taken_and_nothing_is_cut_without_need() -> None:

@@ -5,16 +5,16 @@ step, and the first of these that fits is taken:
 
 1. no figure of what an artifact costs other text, on which no verdict hangs;
 2. at most one learning rate past an end of its grid;
-3. fewer seeds, but three;
+3. fewer seeds, but three, below which no verdict is given;
 4. learning rates raced at successive halving;
 5. development scores of a fifth of the passes, then five of them a run, then three;
-6. two seeds;
-7. fewer steps, by twentieths, but a quarter of those asked, and 20;
-8. no learning rate past an end;
-9. one seed, with as many of the steps as fit.
+6. fewer steps, by twentieths, but a quarter of those asked, and 20;
+7. no learning rate past an end.
 
 Where not even that fits, arms are left out from the end of the list, and the order is gone through again. What trains
-nothing stays, and so does the first context and the first delta: without them there is nothing to compare.
+nothing stays, and so does the first context and the first delta: without them there is nothing to compare. Where these
+do not fit either, it is one seed of all arms, with all of the above but as many steps as fit, and then of fewer arms:
+scores without a verdict.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.errors import UserError
+from tunescope.report.verdict.looks import LEAST
 from tunescope.trial.plan import DEV_SHARE, NO_TEXT, Fit, Plan, check
 from tunescope.trial.rates import rungs
 
 SCORES = (5, 3)  # of a run
-FEW_SEEDS = 3
-LEAST_SEEDS = 2
 LEAST_STEPS = 20
 PARTS, LEAST_PARTS = 20, 5  # of the steps
 PAIR = ("context", "delta")
-SHARE, LEAST = 0.1, 15.0  # of the time, and seconds, that are kept for loading, the page and what was measured wrongly
+SHARE, SECONDS = (
+    0.1,
+    15.0,
+)  # of the time, and seconds, that are kept for loading, the page and what was measured wrongly
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,13 @@ class TooShort(UserError):  # noqa: N818
         self.minutes = minutes
 
 
+Cuts = Iterator[tuple[Plan, dict[str, str]]]
+Cut = Iterator[tuple[Plan, str, str]]
+
+
 def reserve(minutes: float) -> float:
     """Seconds of the time that no run is planned in."""
-    return max(LEAST, SHARE * 60 * minutes)
+    return max(SECONDS, SHARE * 60 * minutes)
 
 
 def fitted(plan: Plan, arms: Mapping[str, Sequence[Costs]], sizes: Sizes, time: Time) -> Plan:
@@ -69,10 +76,10 @@ def fitted(plan: Plan, arms: Mapping[str, Sequence[Costs]], sizes: Sizes, time: 
     """
     assert plan.minutes is not None
     least = math.inf
-    for texts in shorter(arms):
+    for cuts, texts in product((ladder, one_seed), shorter(arms)):
         costs = [one for text in texts for one in arms[text]]
         gone = [text for text in arms if text not in texts]
-        for found, told in ladder(replace(plan, arms=tuple(texts)) if gone else plan):
+        for found, told in cuts(replace(plan, arms=tuple(texts)) if gone else plan):
             seconds = rounds(found, costs, sizes).at(time.workers)
             least = min(least, seconds)
             if seconds <= time.left:
@@ -106,26 +113,27 @@ def shorter(arms: Mapping[str, Sequence[Costs]]) -> Iterator[list[str]]:
             yield list(left)
 
 
-def ladder(plan: Plan) -> Iterator[tuple[Plan, dict[str, str]]]:
+def ladder(plan: Plan) -> Cuts:
     """The plan, and what it becomes cut by cut, each with what was cut until then, in words."""
     told: dict[str, str] = {}
     yield plan, told
-    whole = plan, told
-    for cut in (_other_text, _one_past, _three_seeds, _halved, _scores, _two_seeds, _steps, _none_past):
-        if cut is _steps:
-            whole = plan, told
+    for cut in (_other_text, _one_past, _seeds, _halved, _scores, _steps, _none_past):
         for less, kind, words in cut(plan):
             plan, told = less, told | {kind: words}
             yield plan, told
-    plan, told = whole
-    for cut in (_none_past, _one_seed, _steps):
+
+
+def one_seed(plan: Plan) -> Cuts:
+    """One seed with all else cut but the steps; then fewer of them."""
+    told: dict[str, str] = {}
+    for cut in (_other_text, _none_past, _halved, _scores):
         for less, kind, words in cut(plan):
             plan, told = less, told | {kind: words}
-            if cut is not _none_past:
-                yield plan, told
-
-
-Cut = Iterator[tuple[Plan, str, str]]
+    if len(plan.seeds) > 1:
+        plan, told = replace(plan, seeds=plan.seeds[:1]), told | {"seeds": "1 seed, which is too few for a verdict"}
+    yield plan, told
+    for less, kind, words in _steps(plan):
+        yield less, told | {kind: words}
 
 
 def _other_text(plan: Plan) -> Cut:
@@ -143,21 +151,9 @@ def _none_past(plan: Plan) -> Cut:
         yield replace(plan, beyond=0), "past", "no learning rate past an end of its grid"
 
 
-def _three_seeds(plan: Plan) -> Cut:
-    yield from _seeds(plan, FEW_SEEDS)
-
-
-def _two_seeds(plan: Plan) -> Cut:
-    yield from _seeds(plan, LEAST_SEEDS)
-
-
-def _one_seed(plan: Plan) -> Cut:
-    yield from _seeds(plan, 1)
-
-
-def _seeds(plan: Plan, least: int) -> Cut:
-    for count in range(len(plan.seeds) - 1, least - 1, -1):
-        yield replace(plan, seeds=plan.seeds[:count]), "seeds", f"{count} seed{'s' * (count > 1)}"
+def _seeds(plan: Plan) -> Cut:
+    for count in range(len(plan.seeds) - 1, LEAST - 1, -1):
+        yield replace(plan, seeds=plan.seeds[:count]), "seeds", f"{count} seeds"
 
 
 def _halved(plan: Plan) -> Cut:
