@@ -15,10 +15,11 @@ def work(run: str, /, *, job: str, token: str = "") -> None:
         job: its id.
         token: what the folder is known by.
     """
-    from tunescope.system import far_jobs, run_folder
+    from tunescope.system import far_jobs, job_folder, run_folder
 
     place = Path(run)
     try:
+        job_folder.shared(place, token)
         worker = _of_recipe() if "recipe" in run_folder.read_config(place) else _of_comparison()
         worker.begin(place, token)
     except UserError as problem:
