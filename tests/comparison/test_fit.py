@@ -41,6 +41,8 @@ def test_what_a_plan_takes_is_what_its_runs_take_counted_by_hand() -> None:
     assert fifth.trials == pytest.approx([60 + (3 * 46 + 100) * 0.01] * 3)
     raced = costs.rounds(asked(beyond=0, halving=True), [SOFT], SIZES)
     assert raced.trials == pytest.approx([20 + 1, 20 + 1, run])
+    both = costs.rounds(asked(beyond=0, halving=True, dev_share=0.2), [SOFT], SIZES)
+    assert both.trials == pytest.approx([20 + 0.46, 20 + 0.46, 60 + 3 * 0.46 + 1])
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(1, 10.0), (2, 5.0), (3, 4.0), (9, 4.0)])
@@ -92,7 +94,7 @@ def test_arms_go_from_the_end_but_what_trains_nothing_and_a_context_and_a_delta_
     found = fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(150.0, 1))
     assert found.arms == ("zero-shot", "soft", "lora")
     assert found.fit is not None and found.fit.left_out[-1] == "left out of the arms: full"
-    with pytest.raises(UserError, match=r"^--minutes 8: with everything cut that may be, the runs take about 1.4 min"):
+    with pytest.raises(UserError, match=r"^--minutes 8: with everything cut that may be, the runs take about 1.3 min"):
         fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(30.0, 1))
 
 

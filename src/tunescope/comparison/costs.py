@@ -85,7 +85,7 @@ def run(own: Costs, plan: Plan, sizes: Sizes, steps: int) -> float:
     if plan.dev_share is not None and plan.pilot_of is None:
         whole, batch = plan.settings.steps, plan.settings.batch_size
         count = early_count(sizes.dev, whole, batch, every, plan.dev_share, sizes.labelled)
-    at_end = sizes.dev if count < sizes.dev else 0
+    at_end = sizes.dev if count < sizes.dev and steps == plan.settings.steps else 0  # one that was paused has none
     return own.begin + steps * own.step + (-(-steps // every) * count + at_end) * own.row
 
 
