@@ -12,6 +12,7 @@ import pytest
 
 from tunescope.comparison import comparison, costs, estimate, fit, in_time, pace, preview
 from tunescope.comparison.costs import Costs, Sizes
+from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.settings import Settings
@@ -129,6 +130,8 @@ def test_what_would_be_over_too_late_at_the_pace_so_far_is_not_begun(monkeypatch
     found.timed(run)([job("a")], 1)
     assert found.slower == pytest.approx(84 / 63)
     assert found.allows([job("a")]) and not found.allows([job("b")])  # 46 s are left, and it is done
+    found.known = lambda todo: todo.id == "b"  # by an earlier go
+    assert found.allows([job("b")], [job("b")]) and not found.allows([job("b")], [job("c")])
     assert pace.Pace(asked()).allows([job("x")] * 1000)
 
 
@@ -181,6 +184,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(question: Plan,
     with pytest.raises(UserError, match=r"^--minutes 0\.01: with everything cut .* Type: --minutes \d+$"):
         comparison.ask(replace(question, minutes=0.01), tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "config.json").exists() and not (tmp_path / "run" / "arms").exists()
+    with pytest.raises(UserError, match=r"^--minutes and --pilot make a comparison shorter, each by a rule of its own"):
+        comparison.ask(piloted(replace(question, minutes=5.0)), tmp_path / "run", quiet=True)
     pytest.importorskip("submitit")
     with pytest.raises(
         UserError, match=r"^--minutes times this machine, and --executor slurm:cluster=local runs on oth"

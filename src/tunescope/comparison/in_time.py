@@ -15,6 +15,7 @@ from tunescope.comparison.fit import Time, fitted, reserve
 from tunescope.comparison.looks import Clock
 from tunescope.comparison.pace import Pace
 from tunescope.comparison.place import Place
+from tunescope.comparison.run import is_known
 from tunescope.errors import UserError
 from tunescope.system import run_folder
 from tunescope.system.say import say
@@ -24,10 +25,17 @@ from tunescope.trial.plan import AFTERWARDS, Plan, from_json, to_json
 
 
 def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
-    """What the folder's comparison was cut to, if it asks the same; and whether the question is to be over in time."""
+    """What the folder's comparison was cut to, if it asks the same; and whether the question is to be over in time.
+
+    Raises UserError for a pilot with minutes.
+    """
     path = folder / "config.json"
     if not path.exists():
-        return question, question.minutes is not None and question.pilot_of is None
+        if question.minutes is not None and question.pilot_of is not None:
+            raise UserError(
+                "--minutes and --pilot make a comparison shorter, each by a rule of its own: leave one out."
+            )
+        return question, question.minutes is not None
     kept = run_folder.read_config(folder)
     fit = kept.get("fit")
     if isinstance(fit, dict) and (question.fit is not None or fit.get("question") == digest(question)):
@@ -66,7 +74,9 @@ def paced(bench: Bench, place: Place, start: float, fits: bool) -> tuple[Pace, C
         told(bench.plan, place.quiet)
     agreed = partial(as_first, bench.model)
     end = start + 60 * question.minutes - kept
-    pace = Pace(bench.plan, end, workers, costs, estimate.sizes_of(bench), agreed)
+    pace = Pace(
+        bench.plan, end, workers, costs, estimate.sizes_of(bench), agreed, partial(is_known, bench, place.folder)
+    )
     return pace, Clock(start, workers, kept)
 
 

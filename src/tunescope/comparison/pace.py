@@ -21,7 +21,7 @@ class Pace:
     """Of a comparison that is to be over at `end`, as `time.monotonic` has it; None: whenever it is.
 
     costs: arm -> its seconds. went: steps that are done of each run. took, expected: of all that ran, in seconds.
-    agreed: makes the answer that of the first of several processes.
+    agreed: makes the answer that of the first of several processes. known: whether a job was done before.
     """
 
     plan: Plan
@@ -30,6 +30,7 @@ class Pace:
     costs: Mapping[str, Costs] = field(default_factory=dict)
     sizes: Sizes = NONE
     agreed: Callable[[bool], bool] = lambda answer: answer
+    known: Callable[[Job], bool] = lambda todo: False
     went: dict[str, int] = field(default_factory=dict)
     took: float = 0.0
     expected: float = 0.0
@@ -65,6 +66,8 @@ class Pace:
 
     def _of(self, todo: Job) -> float:
         """A job's seconds, without the steps that are done."""
+        if self.known(todo):
+            return 0.0
         own, went = self.costs[todo.arm.arm.name], self.went.get(todo.id)
         if not own.trained:
             return counted.untrained(own, self.plan, self.sizes) if went is None else 0.0
