@@ -34,10 +34,7 @@ SCORES = (5, 3)  # of a run
 LEAST_STEPS = 20
 PARTS, LEAST_PARTS = 20, 5  # of the steps
 PAIR = ("context", "delta")
-SHARE, SECONDS = (
-    0.1,
-    15.0,
-)  # of the time, and seconds, that are kept for loading, the page and what was measured wrongly
+SHARE, SECONDS = 0.15, 15.0  # of the time, for loading, the page and what was timed wrongly; and at least
 
 
 @dataclass(frozen=True)
