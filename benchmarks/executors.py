@@ -21,8 +21,8 @@ import psutil
 from benchmarks.tools.measuring import Check, Result
 from benchmarks.tools.models import Scale
 from tunescope.comparison.comparison import ask
-from tunescope.comparison.far_jobs import Submitted
 from tunescope.lab.demo import prepare
+from tunescope.system.far_jobs import Submitted
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.settings import Settings
 

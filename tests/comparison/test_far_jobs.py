@@ -15,10 +15,10 @@ from far_tools import DEBUG, Queue, numbers, question
 
 from tunescope.comparison import status
 from tunescope.comparison.comparison import ask, compare, resume
-from tunescope.comparison.far_jobs import Submitted
 from tunescope.errors import UserError
 from tunescope.system import job_folder, run_folder
 from tunescope.system.executors import slurm
+from tunescope.system.far_jobs import Submitted
 
 pytest.importorskip("submitit")
 pytestmark = [pytest.mark.filterwarnings("ignore")]

@@ -46,13 +46,14 @@ def test_seeds_are_added_while_their_end_lies_within_the_minutes(monkeypatch):
 
 def test_where_time_is_up_no_seeds_are_added_which_is_told_and_a_resume_goes_on(question, tmp_path, monkeypatch):
     folder = tmp_path / "run"
-    found = asked(replace(question, minutes=1e-9), folder, monkeypatch, [True, True])
+    asked(question, folder, monkeypatch, [False])
+    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": True})
+    found = comparison.resume(folder, minutes=1e-9, quiet=True).results
     assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 3, "deciding": [], "out_of_time": 1e-9}
     assert all(len(arm["runs"]) <= 3 for arm in found["arms"])
     if found["verdict"]["run"]:
         assert found["verdict"]["run"].endswith("no more seeds could be run: `tunescope resume RUN` goes on with them.")
 
-    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": True})
     more = comparison.resume(folder, quiet=True).results
     assert more["protocol"]["looks"]["at"] == 6
 

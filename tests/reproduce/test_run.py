@@ -8,7 +8,7 @@ from scipy.stats import ttest_1samp
 
 import tunescope as ts
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce import run
+from tunescope.reproduce import piece, run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder, sealed_json
@@ -148,7 +148,7 @@ def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_
     )
     with pytest.raises(ts.UserError, match="is not the folder of a run"):  # for nothing was done there
         run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
-    assert [piece[2] for piece in todo] == [{"seed": 0}]
+    assert [one[2] for one in todo] == [{"seed": 0}]
     todo[0][3].write_text('{"a": {"b": 0.25}}')
     (toy / "config.json").write_text('{"version": 1}')
     assert run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
@@ -156,19 +156,19 @@ def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
 def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, status, lasts):
-    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
+    monkeypatch.setattr(piece, "find", {"toy": Toy}.__getitem__)
     works = {"status": status, "a": {"b": 0.0}}
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(works), raising=False)
     path = tmp_path / "units" / f"{run_folder.identity({'seed': 0})}.json"
     path.parent.mkdir()
-    run._unit("toy", {"seeds": 1}, {"seed": 0}, path)
-    assert path.exists() == lasts and run._passing(path).exists() != lasts
+    piece.unit("toy", {"seeds": 1}, {"seed": 0}, path)
+    assert path.exists() == lasts and piece.passing(path).exists() != lasts
     read = run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
     assert read is None or read[0][1]["status"] == status
     works["status"] = "done"
     if not lasts:
-        run._unit("toy", {"seeds": 1}, {"seed": 0}, path)
-        assert not run._passing(path).exists()
+        piece.unit("toy", {"seeds": 1}, {"seed": 0}, path)
+        assert not piece.passing(path).exists()
         assert run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 
@@ -181,10 +181,10 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
     ],
 )
 def test_a_piece_that_ends_says_what_came_of_it(tmp_path, monkeypatch, outcome, says):
-    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
+    monkeypatch.setattr(piece, "find", {"toy": Toy}.__getitem__)
     monkeypatch.setattr(Toy, "work", lambda settings, unit: dict(outcome), raising=False)
     unit = {"base": None, "arm": "full", "share": 0.5, "part": ""}
-    assert re.fullmatch(says, run._unit("toy", {}, unit, tmp_path / "a.json"))
+    assert re.fullmatch(says, piece.unit("toy", {}, unit, tmp_path / "a.json"))
 
 
 def test_a_folder_with_another_configuration_is_refused(toy):

@@ -27,6 +27,7 @@ OTHER = {
     "halving": True,
     "beyond": 2,
     "k_shot": 8,
+    "dev_share": 0.5,
     "longest_field": 2000,
     "max_seeds": 12,
     "margin": 0.03,
@@ -148,7 +149,7 @@ def test_the_folders_of_runs_that_were_begun_before_are_found_again() -> None:
     assert default_folder(asked).name == "m-d-27228c03"
     assert command(asked) == (
         "tunescope compare m d.jsonl --task classification --text-field t --words 'neg=bad film' pos=good --trials 3 "
-        "--seeds 1 --halving --beyond 0 --steps 500 --batch-size 16  # in Python: seeds=[2]"
+        "--seeds 1 --halving --beyond 0 --dev-share 1 --steps 500 --batch-size 16  # in Python: seeds=[2]"
     )
 
 

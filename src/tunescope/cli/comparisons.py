@@ -91,7 +91,8 @@ def check(
     for line in memory.lines(asked, config_of(model)):
         say(line)
     with machine.threads(asked.threads):
-        for line in lines(open_bench(asked)):
+        workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE)
+        for line in lines(open_bench(asked), workers):
             say(line)
 
 

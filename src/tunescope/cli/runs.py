@@ -1,28 +1,43 @@
 """The verbs for a run that others lead or wait for: status, watch, and work, which does one job of it."""
 
 from pathlib import Path
+from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.say import say
 
 
 def work(run: str, /, *, job: str, token: str = "") -> None:
-    """Do one job of a comparison on another machine: what `compare --executor slurm` hands to each.
+    """Do one job of a comparison or a recipe on another machine: what `--executor slurm` hands to each.
 
     Args:
         run: the run's folder, on a disk that the machines share.
         job: its id.
         token: what the folder is known by.
     """
-    from tunescope.comparison import work as worker
+    from tunescope.system import far_jobs, job_folder, run_folder
 
     place = Path(run)
     try:
+        job_folder.shared(place, token)
+        worker = _of_recipe() if "recipe" in run_folder.read_config(place) else _of_comparison()
         worker.begin(place, token)
     except UserError as problem:
-        worker.refused(place, job, problem)
+        far_jobs.refused(place, job, problem)
         raise
     say(f"job {job}: {worker.do(job)}")
+
+
+def _of_comparison() -> Any:
+    from tunescope.comparison import work as worker
+
+    return worker
+
+
+def _of_recipe() -> Any:
+    from tunescope.reproduce import far_pieces
+
+    return far_pieces
 
 
 def status(run: str, /) -> None:

@@ -42,7 +42,7 @@ def at_once(model: str, device: str, processes: int, workers: int, executor: str
 @contextmanager
 def submitted_told() -> Iterator[None]:
     """That jobs are with a queue is no error: what to type next is told."""
-    from tunescope.comparison.far_jobs import Submitted
+    from tunescope.system.far_jobs import Submitted
 
     try:
         yield

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
+from tunescope.cli import side_by_side
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import command_line, print_findings
 from tunescope.errors import UserError
 from tunescope.probes import names
+from tunescope.system.executor import HERE
 from tunescope.system.say import say
 
 
@@ -29,6 +31,7 @@ def reproduce(
     test: str | None = None,
     out: str | None = None,
     workers: int = 0,
+    executor: str = HERE,
 ) -> None:
     """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
 
@@ -49,6 +52,7 @@ def reproduce(
         test: for `anchors` on given data: test rows (default: a tenth of the rows).
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
+        executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
     from tunescope.reproduce import run as running
     from tunescope.reproduce.recipe import Ask, listing
@@ -60,8 +64,9 @@ def reproduce(
     usual = (name, protocol, quick, seeds, one, data, others, steps, precision, accumulate)
     ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test)
     folder = Path(out) if out else running.default_folder(ask)
-    running.reproduce(ask, folder, workers, say)
-    say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
+    with side_by_side.submitted_told():
+        running.reproduce(ask, folder, workers, say, executor)
+        say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
 
 
 def probe(

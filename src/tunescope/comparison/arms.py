@@ -39,8 +39,13 @@ HOW = "Type `tunescope arms` for the methods and their fields."
 
 def asked(bench: "Bench") -> list[Arm]:
     """The arms of the bench's plan; UserError as `listed`."""
+    return listed(typed(bench), bench.plan.budgets, bench.kind)
+
+
+def typed(bench: "Bench") -> tuple[str, ...]:
+    """The arms as they are typed, or those that are usual for the model."""
     in_words = bench.kind == "encoder" and bench.task.needs_head is None
-    return listed(bench.plan.arms, bench.plan.budgets, "encoder in words" if in_words else bench.kind)
+    return bench.plan.arms or DEFAULT["encoder in words" if in_words else bench.kind]
 
 
 def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]:

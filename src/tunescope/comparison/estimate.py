@@ -1,27 +1,29 @@
 """What a comparison will take, from a few real steps of every arm on this machine."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import torch
 
+from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import arms, other_text
+from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.run import attached, problem_of
 from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter
+from tunescope.tasks.task import Labelled
 from tunescope.trial import questions
-from tunescope.trial.arm import ZERO_SHOT, Arm, seeds_of
+from tunescope.trial.arm import ZERO_SHOT, Arm, has_every_seed
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import own
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.order import most
-from tunescope.trial.plan import Plan
-from tunescope.trial.rates import grid, trial_steps
+from tunescope.trial.rates import grid
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import memory_errors_named, one_step
 from tunescope.trial.train.optimizers import make
@@ -46,11 +48,22 @@ class Estimate:
     total_seconds: float = 0.0
     memory_mb: float = 0.0
     problem: str = ""
+    costs: Costs | None = field(default=None, compare=False)
 
 
-def estimates(bench: Bench) -> list[Estimate]:
-    """One estimate an arm of the plan; the arms are tried, and nothing is kept."""
-    return [_estimate(bench, one) for one in arms.asked(bench)]
+def sizes_of(bench: Bench) -> Sizes:
+    """The rows that are scored, with --k-shot of the first seed."""
+    rows = bench.at(bench.plan.seeds[0]).splits
+    return Sizes(len(rows.dev), len(rows.test), isinstance(bench.task, Labelled))
+
+
+def estimates(bench: Bench, said: Callable[[str], None] = lambda name: None) -> list[Estimate]:
+    """One estimate an arm of the plan; the arms are tried, and nothing is kept. said: hears each arm as it begins."""
+    found = []
+    for one in arms.asked(bench):
+        said(one.name)
+        found.append(_estimate(bench, one))
+    return found
 
 
 def _estimate(bench: Bench, arm: Arm) -> Estimate:
@@ -64,54 +77,73 @@ def _estimate(bench: Bench, arm: Arm) -> Estimate:
 
 
 def _timed(bench: Bench, todo: Job) -> Estimate:
-    plan, prepared, settings = bench.plan, todo.arm, bench.plan.settings
+    plan, prepared = bench.plan, todo.arm
     meter = memory_meter(bench.device)
     shown = drawn(prepared.demos, bench, todo.seed) if prepared.demos else ()
+    start = time.perf_counter()
     with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown, todo.seed)) as tuned:
-        step_seconds = 0.0
-        if prepared.trained:
-            problem = problem_of(bench, todo, tuned.train())
-            by_length = sorted(range(len(problem.lengths)), key=problem.lengths.__getitem__)
-            middle = max(0, len(by_length) - settings.batch_size) // 2
-            rows = by_length[middle : middle + settings.batch_size]
-            optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
-            timed = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
-            step_seconds = median(timed[1:])
-            tuned.eval()
-        score_seconds = _score_seconds(bench, todo, tuned)
-        other_seconds = _other_seconds(bench, todo, tuned)
-    sizes = {part: len(rows) for part, rows in bench.splits.parts().items()}
-    score = sizes["dev"] * score_seconds
-    seeds = len(seeds_of(plan, prepared))
-    total = seeds * (sizes["test"] * score_seconds + other_seconds + (0 if prepared.trained else score))
-    if prepared.demos and prepared.demos.tries:
-        total += seeds * score * most(prepared.demos, bench.task)
-    if prepared.search is not None:  # a row forward takes about what it takes to score it
-        total += seeds * arms.passes(bench) * score_seconds
-    for steps in _runs(plan) if prepared.trained else ():
-        total += steps * step_seconds + -(-steps // settings.eval_every) * score
-    return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter())
+        begin = time.perf_counter() - start
+        step_seconds = _step_seconds(bench, todo, tuned.train()) if prepared.trained else 0.0
+        tuned.eval()
+        row = _score_seconds(bench, todo, tuned)
+        other = _other_seconds(bench, todo, tuned)
+    costs = Costs(
+        arm=prepared.arm.name,
+        group=prepared.group,
+        trained=prepared.trained,
+        varies=has_every_seed(plan, prepared),
+        step=step_seconds,
+        row=row,
+        begin=begin,
+        choice=_choice_seconds(bench, todo, row),
+        other=other,
+    )
+    total = rounds(plan, [replace(costs, begin=0.0)], sizes_of(bench)).total()
+    return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter(), costs=costs)
 
 
-def _runs(plan: Plan) -> list[int]:
-    """The steps of every run of a trained arm: a trial at the first seed is that seed's run, unless it is shorter."""
-    rates, steps = (len(plan.rates) or plan.trials) + plan.past, plan.settings.steps
-    if plan.halving:
-        return trial_steps(plan.race) + [steps] * (plan.past + len(plan.seeds) - 1)
-    if plan.trial_steps is None:
-        return [steps] * (rates + len(plan.seeds) - 1)
-    return [plan.trial_steps] * rates + [steps] * len(plan.seeds)
+def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
+    """Of one update, on rows of the middle length, for as many tokens as rows have on average."""
+    settings, problem = bench.plan.settings, problem_of(bench, todo, tuned)
+    rows = _middle(problem.lengths, settings.batch_size)
+    optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
+    with quick_to_train(bench.model, settings.precision):
+        timed = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
+    return fmean(timed[1:]) * _longer(problem.lengths, rows)
+
+
+def _choice_seconds(bench: Bench, todo: Job, row: float) -> float:
+    """What is tried at each seed before anything is scored: orders of demonstrations, the words of a search."""
+    demos, seconds = todo.arm.demos, 0.0
+    if demos and demos.tries:
+        seconds += sizes_of(bench).dev * row * most(demos, bench.task)
+    if todo.arm.search is not None:  # a row forward takes about what it takes to score it
+        seconds += arms.passes(bench) * row
+    return seconds
 
 
 def _score_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
-    """Of one row, from `SCORED` rows of the middle length."""
-    rows = sorted(rows_of(bench, todo, tuned, "dev"), key=lambda row: len(row.input_ids))
+    """Of one row, from `SCORED` rows of the middle length, for as many tokens as rows have on average."""
+    rows = rows_of(bench, todo, tuned, "dev")
+    lengths = [len(row.input_ids) for row in rows]
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
-    middle = max(0, len(rows) - SCORED) // 2
-    some = rows[middle : middle + SCORED]
+    some = _middle(lengths, SCORED)
     demos = todo.arm.demos
     times = own.passes(demos) if demos and demos.each else 1
-    return times * _seconds(lambda: task.predict(bench.model, some, bench.tokenizer)) / len(some)
+    seconds = _seconds(lambda: task.predict(bench.model, [rows[row] for row in some], bench.tokenizer))
+    return times * seconds / len(some) * _longer(lengths, some)
+
+
+def _middle(lengths: Sequence[int], count: int) -> list[int]:
+    """So many rows of the middle length."""
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    start = max(0, len(by_length) - count) // 2
+    return by_length[start : start + count]
+
+
+def _longer(lengths: Sequence[int], some: Sequence[int]) -> float:
+    """How much longer rows are on average than these."""
+    return fmean(lengths) / max(1.0, fmean(lengths[row] for row in some))
 
 
 def _other_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from tunescope.system import run_folder
 from tunescope.trial.arm import Ready
 from tunescope.trial.bench import Bench
+from tunescope.trial.dev_rows import early_size
 from tunescope.trial.identity import asked_with, encoder_print
 
 
@@ -50,6 +51,8 @@ def job(
         "threads": bench.plan.threads,
         "tunescope": version("tunescope"),
     } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
+    if arm.trained and (early := early_size(bench.at(seed), settings.steps)) is not None:
+        depends_on["early_rows"] = early
     if arm.demos and arm.demos.encoder:
         depends_on["encoder"] = encoder_print(bench, arm.demos.encoder)
     return Job(run_folder.identity(depends_on), arm, rates, seed, settings.steps, test)

@@ -21,17 +21,19 @@ Run = Callable[[Bench, list[Entry], tuple[int, ...]], None]  # arms, at these se
 
 @dataclass(frozen=True)
 class Clock:
-    """When the comparison was begun, as `time.monotonic` has it, and how many runs go on side by side."""
+    """When the comparison was begun, as `time.monotonic` has it, how many runs go on side by side, and the seconds that
+    are kept for what comes behind them."""
 
     start: float
     workers: int
+    kept: float = 0.0
 
     def allows(self, minutes: float | None, arms: Sequence[Standing], seeds: int) -> bool:
         """Whether so many more seeds of these arms would be done within the minutes, at the pace of those they had."""
         if minutes is None:
             return True
         a_seed: float = sum(sum(run["seconds"] for run in arm.runs) / len(arm.runs) for arm in arms if arm.runs)
-        return time.monotonic() + seeds * a_seed / self.workers <= self.start + 60 * minutes
+        return time.monotonic() + seeds * a_seed / self.workers + self.kept <= self.start + 60 * minutes
 
 
 def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, clock: Clock) -> dict[str, Any]:

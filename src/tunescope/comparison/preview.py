@@ -1,17 +1,25 @@
 """`tunescope check` in words: what is in the data, and what a comparison would take."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from tunescope.comparison import other_text
+from tunescope.comparison import in_time, other_text
+from tunescope.comparison.costs import Costs
 from tunescope.comparison.estimate import HOW, Estimate, estimates
+from tunescope.comparison.fit import Time, TooShort, reserve
 from tunescope.comparison.progress import duration
 from tunescope.trial.bench import Bench
+from tunescope.trial.command import command
 from tunescope.trial.facts import facts_of, notes_of
+from tunescope.trial.plan import Plan
+
+USUAL = 20.0  # minutes, where none are given
 
 
-def lines(bench: Bench) -> Iterator[str]:
-    """Line by line, since the estimates take a while."""
+def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
+    """Line by line, since the estimates take a while. workers: that a comparison would have."""
     other_text.windows(bench)
     facts = facts_of(bench)
     yield from (f"note: {note}" for note in bench.splits.notes)
@@ -26,15 +34,15 @@ def lines(bench: Bench) -> Iterator[str]:
     for label, tokens in (facts.words or {}).items():
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
     yield from (f"note: {note}" for note in notes_of(bench) if note not in bench.splits.notes)
-    yield from _estimated(bench)
+    yield from _estimated(bench, workers)
 
 
 def _lengths(found: Any) -> str:
     return f"{found.min} to {found.max} (middle {found.median}, 95 % up to {found.p95})"
 
 
-def _estimated(bench: Bench) -> Iterator[str]:
-    plan, whole = bench.plan, 0.0
+def _estimated(bench: Bench, workers: int) -> Iterator[str]:
+    plan, whole, costs, start = bench.plan, 0.0, dict[str, Costs](), time.monotonic()
     past = f" and up to {plan.past} past their ends" if plan.past else ""
     yield (
         f"a comparison of {len(plan.seeds)} seeds, {len(plan.rates) or plan.trials} learning rates{past} and "
@@ -43,8 +51,29 @@ def _estimated(bench: Bench) -> Iterator[str]:
     for one in estimates(bench):
         yield f"  {_line(one)}"
         whole += one.total_seconds
+        costs[one.arm] = one.costs or Costs(one.arm)
     yield f"  together at most {duration(whole)}{', before seeds that are added' if plan.max_seeds else ''}"
     yield HOW
+    yield from _fitting(bench, costs, workers, time.monotonic() - start)
+
+
+def _fitting(bench: Bench, costs: Mapping[str, Costs], workers: int, spent: float) -> Iterator[str]:
+    """What is done in the minutes, and the command for it."""
+    minutes = bench.plan.minutes or USUAL
+    try:
+        found = _cut(bench, costs, minutes, workers, spent)
+    except TooShort as problem:
+        minutes = problem.minutes
+        found = _cut(bench, costs, minutes, workers, spent)
+    assert found.fit is not None
+    cut = "; ".join(found.fit.left_out) or "all of it"
+    yield f"in {minutes:g} minutes, with {workers} worker{'s' * (workers > 1)}: {cut}"
+    yield f"for that on this machine, type: {command(bench.plan)} --minutes {minutes:g}"
+
+
+def _cut(bench: Bench, costs: Mapping[str, Costs], minutes: float, workers: int, spent: float) -> Plan:
+    asked = replace(bench, plan=replace(bench.plan, minutes=minutes))
+    return in_time.cut(asked, costs, Time(60 * minutes - reserve(minutes) - spent, workers, spent))
 
 
 def _line(one: Estimate) -> str:

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import events, far_jobs, inside_attention, other_text
+from tunescope.comparison import events, in_time, inside_attention, other_text
 from tunescope.comparison.board import Board
 from tunescope.comparison.logger import stream
-from tunescope.comparison.looks import Clock, looked
+from tunescope.comparison.looks import looked
 from tunescope.comparison.place import Place
 from tunescope.comparison.protocol import entered, keep_best, more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import machine, ranks, run_folder, sealed_json
+from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.trial import executor_name
@@ -74,23 +74,27 @@ def carried_out(
 ) -> None:
     """All runs of the question, its verdict, results.json and the page.
 
+    A comparison that is begun with minutes is cut to fit them; one that is gone on with is what it was cut to.
+
     Raises Submitted where the executor has a queue that is not waited for.
     """
-    folder, clock = place.folder, Clock(time.monotonic(), max(1, place.workers))
+    folder, start = place.folder, time.monotonic()
+    question, fits = in_time.before(question, folder)
     with machine.threads(question.threads):
-        config = {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
-        run_folder.check_config(folder, config, UNASKED)
+        run_folder.check_config(folder, _config(question, by_name), UNASKED)
         bench = opened()
+        bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
+        pace, clock = in_time.paced(bench, place, start, fits)
         entries = entered(bench)
         check_folder(bench, folder, read := as_read(bench))
-        run_folder.write_config(folder, config | {"read": read}, UNASKED)
+        run_folder.write_config(folder, _config(bench.plan, by_name) | {"read": read}, UNASKED)
         with stream(report_to, events.begun(folder, bench), _warn) as heard:
             place = place.heard_by(heard)
             try:
                 if place.executor.waits:
                     far_jobs.begin_anew(folder)
-                standings = tried(bench, entries, place)
+                standings = tried(bench, entries, place, pace)
                 best = best_on_dev(standings)
                 results = looked(bench, entries, best, partial(more, place=place), clock)
             except KeyboardInterrupt:
@@ -102,6 +106,10 @@ def carried_out(
             heard.concluded(events.concluded(folder, results))
         far_jobs.begin_anew(folder)
         place.board.write("finished")
+
+
+def _config(question: Plan, by_name: bool) -> dict[str, Any]:
+    return {"version": run_folder.VERSION, "by_name": by_name, **to_json(question)}
 
 
 def finish(folder: Path, results: dict[str, Any]) -> None:

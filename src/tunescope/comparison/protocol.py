@@ -9,6 +9,7 @@ from tunescope.attachment.share import is_shared
 from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.made_of import methods_of, served_as
+from tunescope.comparison.pace import Pace
 from tunescope.comparison.place import Place, at_work
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.run import Outcome
@@ -47,13 +48,13 @@ def entered(bench: Bench) -> list[Entry]:
     return _not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
 
 
-def tried(bench: Bench, entries: list[Entry], place: Place) -> list[Standing]:
-    """Every arm's standing after all its runs.
+def tried(bench: Bench, entries: list[Entry], place: Place, pace: Pace | None = None) -> list[Standing]:
+    """Every arm's standing after all its runs; those that would be over too late for the pace are not begun.
 
     Raises:
         UserError: every arm was refused.
     """
-    folder = place.folder
+    folder, pace = place.folder, pace or Pace(bench.plan)
     with display([entry.standing.name for entry in entries], quiet=place.quiet) as shown:
         for note in notes_of(bench):  # a test row that is also in train is known before the first step
             shown.say(f"note: {note}")
@@ -63,16 +64,18 @@ def tried(bench: Bench, entries: list[Entry], place: Place) -> list[Standing]:
         run_folder.drop_damaged(folder, shown.say)
         wanted = {todo.id for entry in entries for todo in _possible(bench, entry)}
         run_folder.sweep(folder, wanted, job_folder.leased(folder))
-        with at_work(bench, place, shown, lambda: _expected(bench, entries)) as run:
+        with at_work(bench, place, shown, lambda: _expected(bench, entries)) as any_run:
+            run = pace.timed(any_run)
             trials = _distinct(todo for entry in entries for todo in entry.trials)
             together = _together(bench, trials, shown)
             if bench.plan.halving:
                 halving.race(bench.plan, [entry.trials for entry in entries], run, folder, together)
             outcomes = run(trials, together)
             for _ in range(bench.plan.past):
-                outcomes |= run(_distinct(_past_the_end(bench, entries, outcomes)), together)
+                outcomes |= run(_distinct(_past_the_end(bench, entries, outcomes, pace, shown)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
+            _seeds_in_time(bench, entries, pace, shown)
             outcomes = run(_distinct(todo for entry in entries for todo in entry.runs), together)
         for entry in entries:
             _conclude(entry, outcomes)
@@ -198,16 +201,42 @@ def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
     return max(done, key=lambda todo: (outcomes[todo.id]["dev"] or 0.0, -_last_loss(outcomes[todo.id])), default=None)
 
 
-def _past_the_end(bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome]) -> list[Job]:
-    """Of every arm whose best trial is at an end of its rates one trial more, which is added to them."""
-    found = []
+def _past_the_end(
+    bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome], pace: Pace, shown: Display
+) -> list[Job]:
+    """Of every arm whose best trial is at an end of its rates one trial more, which is added to them.
+
+    None where the seeds behind them would then be over too late.
+    """
+    found, later = [], []
     for entry in entries:
         best = _best(entry, outcomes)
         more = best and following([todo.rates for todo in entry.trials], best.rates)
         if entry.arm is not None and more:
-            found.append(trial_of(bench, entry.arm, more, bench.plan.seeds[0]))
-            entry.trials.append(found[-1])
-    return found
+            found.append((entry, trial_of(bench, entry.arm, more, bench.plan.seeds[0])))
+        if entry.arm is not None and (best or not entry.arm.trained):
+            rates = best.rates if best else ()
+            later += [job(bench, entry.arm, rates, seed, test=True) for seed in seeds_of(bench.plan, entry.arm)]
+    if found and not pace.allows(_distinct(todo for _, todo in found), _distinct(later)):
+        shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates past an end of their grid")
+        return []
+    for entry, todo in found:
+        entry.trials.append(todo)
+    return [todo for _, todo in found]
+
+
+def _seeds_in_time(bench: Bench, entries: list[Entry], pace: Pace, shown: Display) -> None:
+    """Fewer seeds, the same of every arm, where all would be over too late; one is always run."""
+    plan, count = bench.plan, len(bench.plan.seeds)
+    while count > 1 and not pace.allows(_distinct(todo for entry in entries for todo in entry.runs[:count])):
+        count -= 1
+    if count < len(plan.seeds):
+        told = f"it went {pace.slower:.1f} times slower than timed before: {count} of {len(plan.seeds)} seeds"
+        shown.say(f"note: {told}")
+        fit = plan.fit and replace(plan.fit, left_out=(*plan.fit.left_out, told))
+        bench.plan = replace(plan, seeds=plan.seeds[:count], fit=fit)
+        for entry in entries:
+            entry.runs = entry.runs[:count]
 
 
 def _trial(outcome: Outcome) -> dict[str, Any]:

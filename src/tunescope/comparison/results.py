@@ -15,7 +15,9 @@ from tunescope.system import machine, run_folder
 from tunescope.trial import rates
 from tunescope.trial.bench import Bench
 from tunescope.trial.command import command
+from tunescope.trial.dev_rows import rule as early_rows_rule
 from tunescope.trial.facts import data_of, model_of
+from tunescope.trial.plan import Plan
 from tunescope.trial.train.loop import early_stopping
 
 SELECTION = (
@@ -63,7 +65,8 @@ def assemble(
             "looks": looks,
             "margin": plan.margin,
             "selection": OF_A_PILOT if plan.trial_steps else SELECTION,
-            "early_stopping": early_stopping(plan.settings),
+            "early_stopping": "; ".join(filter(None, (early_stopping(plan.settings), early_rows_rule(bench)))),
+            "fit": _fit(plan),
             "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
         },
         "arms": [_arm(standing, score, dev_rows, pool, inputs) for standing in standings],
@@ -72,6 +75,15 @@ def assemble(
         "examples": examples.side_by_side(bench, standings),
         "forgetting": other_text.told(bench),
     }
+
+
+def _fit(plan: Plan) -> dict[str, Any] | None:
+    """What a comparison was cut to, with all that was chosen."""
+    if plan.fit is None:
+        return None
+    chosen = {"steps": plan.settings.steps, "eval_every": plan.settings.eval_every, "seeds": list(plan.seeds)}
+    chosen |= {"halving": plan.halving, "beyond": plan.past, "dev_share": plan.dev_share, "arms": list(plan.arms)}
+    return {**asdict(plan.fit), "chosen": chosen}
 
 
 def _arm(

@@ -31,6 +31,7 @@ from tunescope.system.say import say
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.demos import draw
+from tunescope.trial.dev_rows import early_rows
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import (
     Diverged,
@@ -241,19 +242,23 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
     rows = score.rows_of(bench, todo, tuned, "train")
     drawn = questions.drawn_rows(todo.arm, bench, tuned, todo.seed)
     parameters = dict(tuned.named_parameters())
-    first = todo.arm.in_front
+    first, early = todo.arm.in_front, early_rows(bench, todo.steps)
     return Problem(
         parameters=parameters,
         rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
         loss=lambda chosen: _loss(bench, drawn(chosen)),
-        score=(lambda: as_first(bench.model, score.score(bench, todo, tuned, "dev").value))
-        if todo.scored
-        else lambda: 0.0,
+        score=partial(_dev, bench, todo, tuned, early),
+        whole=None if early is None else partial(_dev, bench, todo, tuned),
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
         parts=Parts(bench.plan.settings.accumulate, partial(_tell, todo)) if bench.plan.halve_batches else None,
         share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
     )
+
+
+def _dev(bench: Bench, todo: Job, tuned: Tuned, only: Sequence[int] | None = None) -> float:
+    """The development score, where the run has one."""
+    return as_first(bench.model, score.score(bench, todo, tuned, "dev", only).value) if todo.scored else 0.0
 
 
 def _tell(todo: Job, line: str) -> None:

@@ -28,11 +28,12 @@ class Scored:
     figures: dict[str, float]
 
 
-def score(bench: Bench, todo: Job, tuned: Tuned, part: str) -> Scored:
+def score(bench: Bench, todo: Job, tuned: Tuned, part: str, only: Sequence[int] | None = None) -> Scored:
+    """What it scores on the rows of a part; only: on those of these numbers."""
     training = tuned.training
     if training:
         tuned.eval()
-    predictions = questions.predictions(todo.arm, bench, tuned, part, todo.seed)
+    predictions = questions.predictions(todo.arm, bench, tuned, part, todo.seed, only)
     if training:
         tuned.train()
     stats = [list(prediction.stats) for prediction in predictions]

@@ -32,6 +32,7 @@ from tunescope.system import files, run_folder
 from tunescope.system.machine import memory_meter
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
+from tunescope.trial.dev_rows import early_rows
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import Diverged, Problem, Saving, is_paused, memory_errors_named, training
 from tunescope.trial.train.together import train_together
@@ -131,7 +132,9 @@ def _problems(bench: Bench, jobs: Sequence[Job], tuned: Banked) -> tuple[dict[st
     for todo in jobs:
         member = members[todo.id]
         problem = run_arm.problem_of(bench, todo, member)
-        problems[todo.id] = replace(problem, score=partial(_score, bench, todo, member))
+        early = early_rows(bench, todo.steps)
+        whole = partial(_score, bench, todo, member) if problem.whole else None
+        problems[todo.id] = replace(problem, score=partial(_score, bench, todo, member, early), whole=whole)
         drawn[todo.id] = questions.drawn_rows(todo.arm, bench, member, todo.seed)
 
     def losses(asked: Mapping[str, list[int]]) -> dict[str, Tensor]:
@@ -149,9 +152,9 @@ def _count(rows: Sequence[Any]) -> int:
     return sum(len(row.target_ids) if row.target_ids and row.slot is None else 1 for row in rows)
 
 
-def _score(bench: Bench, todo: Job, member: Member) -> float:
+def _score(bench: Bench, todo: Job, member: Member, only: Sequence[int] | None = None) -> float:
     with member.acting():
-        return score.score(bench, todo, member, "dev").value if todo.scored else 0.0
+        return score.score(bench, todo, member, "dev", only).value if todo.scored else 0.0
 
 
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:
@@ -214,5 +217,5 @@ def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
 def _one_step(bench: Bench, jobs: Sequence[Job], problems: Mapping[str, Problem]) -> dict[str, Any]:
     """Each run as a single step, without a score."""
     once = replace(bench.plan.settings, steps=1)
-    still = {name: replace(problem, score=lambda: 0.0) for name, problem in problems.items()}
+    still = {name: replace(problem, score=lambda: 0.0, whole=None) for name, problem in problems.items()}
     return {todo.id: training(still[todo.id], once, todo.seed) for todo in jobs}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,9 +15,8 @@ from tunescope.comparison.job import Job, job
 from tunescope.comparison.progress import at_most_every
 from tunescope.comparison.run import Report
 from tunescope.errors import UserError
-from tunescope.system import job_folder, lease, run_folder
+from tunescope.system import far_jobs, job_folder, run_folder
 from tunescope.system.job_folder import JobFolder
-from tunescope.system.say import say
 from tunescope.trial.arm import Ready
 from tunescope.trial.as_read import as_read, check_worker
 from tunescope.trial.bench import Bench
@@ -29,7 +25,6 @@ from tunescope.trial.plan import Plan, from_json
 from tunescope.trial.train.loop import Progress
 
 TOLD_EVERY = 2.0  # seconds
-LOST = 75  # the exit code of a worker whose lease another has put away
 
 
 @dataclass
@@ -83,37 +78,13 @@ def ask_of(todo: Job) -> dict[str, Any]:
 def do(name: str) -> str:
     """The job done, if nobody else is at it: "done", or "held" by another. What came of it lies in its folder."""
     assert _site is not None
-    folder = JobFolder(_site.run, name)
-    with folder.log():
-        asked = folder.asked()
-        with lease.held(folder.lease, dead=folder.death, lost=lambda: os._exit(LOST)) as is_mine:
-            if not is_mine:
-                say(f"job {name}: another process works on it")
-                return "held"
-            if folder.outcome(asked) is None and folder.deaths() < job_folder.DEATHS:
-                say(f"job {name} on {socket.gethostname()}: {asked['arm']}, seed {asked['seed']}")
-                _done(_site, folder, asked)
-    return "done"
+    site, folder = _site, JobFolder(_site.run, name)
 
-
-def refused(run: Path, name: str, problem: Exception) -> None:
-    """Leave word of what keeps a worker from being ready, for whoever looks for what came of the job."""
-    folder = JobFolder(run, name)
-    if (run / "jobs" / "run.json").exists():
-        folder.put_outcome(folder.asked(), {"error": str(problem)})
-
-
-def _done(site: Site, folder: JobFolder, asked: Mapping[str, Any]) -> None:
-    """What is done, and what came of it in the folder; a fault of ours is told in the log, and counts as a death."""
-    try:
+    def work(asked: dict[str, Any]) -> Mapping[str, Any]:
         todo = _job(site, asked)
-        outcome = shared_passes.run(site.bench, [todo], site.run, lambda _: _report(folder))[todo.id]
-        folder.put_outcome(asked, outcome)
-    except UserError as problem:
-        folder.put_outcome(asked, {"error": str(problem)})
-    except Exception:
-        traceback.print_exc(file=sys.stdout)
-        folder.died()
+        return shared_passes.run(site.bench, [todo], site.run, lambda _: _report(folder))[todo.id]
+
+    return far_jobs.do(folder, work, lambda asked: f"{asked['arm']}, seed {asked['seed']}")
 
 
 def _report(folder: JobFolder) -> Report:
@@ -136,11 +107,6 @@ def _job(site: Site, asked: Mapping[str, Any]) -> Job:
             "installed there, or another device. Install the same on every machine."
         )
     return replace(made, until=asked["until"], scored=asked["scored"])
-
-
-def command(run: Path, token: str, name: str) -> list[str]:
-    """What does a job in a process of its own."""
-    return [sys.executable, "-m", "tunescope", "work", str(run), "--job", name, "--token", token]
 
 
 def share(run: Path, bench: Bench, executor: str) -> str:

@@ -11,14 +11,15 @@ from pathlib import Path
 import torch
 
 from tunescope.comparison import shared_passes, work
-from tunescope.comparison.far_jobs import FarJobs
+from tunescope.comparison.far_jobs import ArmJobs
 from tunescope.comparison.job import Job
 from tunescope.comparison.progress import at_most_every
 from tunescope.comparison.run import Outcome, Report, is_known
-from tunescope.system import crew
+from tunescope.system import crew, far_jobs
 from tunescope.system.crew import KILLED, tell
 from tunescope.system.executor import Executor, Needs, Work
 from tunescope.system.executors.local import Local
+from tunescope.system.far_jobs import FarJobs
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
@@ -66,8 +67,8 @@ class Runner:
         if left and not self.is_begun:
             self._begin()
         if left and self.executor.is_remote:
-            far = FarJobs(self.bench, self.folder, self.executor, self.on_progress, self.on_done)
-            return outcomes | far.run(left)
+            far = ArmJobs(self.bench, self.folder, left, self.on_progress, self.on_done)
+            return outcomes | FarJobs(far, self.executor).run()
         return outcomes | self._spread(shared_passes.groups(self.bench, left, together))
 
     def close(self) -> None:
@@ -100,7 +101,7 @@ class Runner:
             start=work.begin,
             given=(run, token, needs.gpus or 1.0),
             do=work.do,
-            command=partial(work.command, run, token),
+            command=partial(far_jobs.command, run, token),
             preload=PRELOAD,
         )
 

@@ -1,14 +1,12 @@
 """A recipe run: its pieces done in processes of one thread each, kept as they are done, then the table."""
 
 import multiprocessing
-import os
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from tunescope.data.corpus_name import shown
@@ -16,44 +14,49 @@ from tunescope.errors import UserError
 from tunescope.models.load import model_name
 from tunescope.report.cells import Table
 from tunescope.report.findings_page import standalone
-from tunescope.reproduce import page
+from tunescope.reproduce import far_pieces, page, piece
 from tunescope.reproduce.inputs import portable
 from tunescope.reproduce.recipe import Ask, Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.crew import KILLED, Crew, crew
+from tunescope.system.executor import HERE, Executor
 from tunescope.system.lock import locked
 from tunescope.system.say import say
+from tunescope.trial.executor_name import parse
 
 Say = Callable[[str], None]
-LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
 
 
-def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = say) -> dict[str, Any]:
+def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = say, executor: str = HERE) -> dict[str, Any]:
     """Run the recipe in the folder `out`, or go on with it there; writes report.html and result.json, and returns this.
 
-    workers: processes; 0 means as many as there is room for.
+    workers: processes; 0 means as many as there is room for. executor: where they are, as in `compare`.
 
     Raises:
+        Submitted: the executor has a queue that is not waited for; the same command goes on.
         UserError: no such recipe, an option it does not take, a folder that is in use or holds another configuration, a
             full disk, or a piece whose process was killed twice.
     """
-    recipe = find(ask.name)
+    recipe, place = find(ask.name), parse(executor)
     check(ask, recipe)
     settings = recipe.settings(ask)
     with files.disk_errors_named(out, files.SAME_COMMAND), locked(out, say):
-        return _held(ask, recipe, settings, out, workers, say)
+        return _held(ask, recipe, settings, out, workers, say, place)
 
 
-def _held(ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say) -> dict[str, Any]:
+def _held(
+    ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say, place: Executor
+) -> dict[str, Any]:
     """Everything between the question and the page, in a folder that this process holds alone."""
     config = {"version": run_folder.VERSION, "recipe": ask.name, "settings": settings}
     run_folder.check_config(out, config)
     run_folder.write_config(out, config)
     run_folder.sweep(out, ())
     started = time.monotonic()
-    workers = workers or default_workers(ask)  # now that the model is here, its size is known
-    found = _found(ask.name, recipe, settings, out, workers, say)
+    if not place.is_remote:
+        workers = workers or default_workers(ask)  # now that the model is here, its size is known
+    found = _found(ask.name, recipe, settings, out, workers, say, place)
     table = recipe.table(settings, found)
     result = _result(ask, recipe, settings, table, found) | {"workers": workers}
     for measure in ("seconds", "cpu_seconds"):
@@ -67,36 +70,40 @@ def _held(ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int,
     return result
 
 
-def _found(name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say) -> Found:
+def _found(
+    name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say, place: Executor | None = None
+) -> Found:
     units = recipe.units(settings)
-    paths = [out / "units" / f"{run_folder.identity(unit)}.json" for unit in units]
+    paths = [piece.path(out, run_folder.identity(unit)) for unit in units]
     files.make_folder(out / "units")
     missing = [i for i, path in enumerate(paths) if run_folder.kept(out, path) is None]
     for i in missing:
         files.remove(paths[i])  # it is damaged, if it is there
-    if missing:
-        with crew(workers, multiprocessing.get_context("spawn"), _single) as at_work:
-            _done(at_work, _world, [(world,) for world in recipe.worlds(settings)], "world", say)
+    if missing and place is not None and place.is_remote:
+        far_pieces.done(out, _asks(recipe, settings, missing), place, workers, _gpus(recipe), say)
+    elif missing:
+        with crew(workers, multiprocessing.get_context("spawn"), piece.single) as at_work:
+            _done(at_work, piece.world, [(world,) for world in recipe.worlds(settings)], "world", say)
             pieces = [(name, settings, units[i], paths[i]) for i in missing]
-            _done(at_work, _unit, pieces, "piece", say)
-    kept = [path if path.exists() else _passing(path) for path in paths]
+            _done(at_work, piece.unit, pieces, "piece", say)
+    kept = [path if path.exists() else piece.passing(path) for path in paths]
     may_lack = run_folder.is_unsealed(out)
     return [(unit, sealed_json.read(path, may_lack=may_lack)) for unit, path in zip(units, kept, strict=True)]
 
 
-def _passing(path: Path) -> Path:
-    """Where the outcome of a piece lies that failed, and is tried again by the next go."""
-    return path.with_suffix(".failed.json")
+def _asks(recipe: Recipe, settings: Settings, missing: Sequence[int]) -> list[dict[str, dict[str, Any]]]:
+    """Id -> what is asked of other machines: the worlds, and behind them the pieces."""
+    worlds, units = recipe.worlds(settings), recipe.units(settings)
+    made = {f"world-{i}": {"what": "world", "number": i, "named": str(one)} for i, one in enumerate(worlds)}
+    asked = {i: {"what": "piece", "number": i, "named": piece.named(units[i])} for i in missing}
+    return [made, {run_folder.identity(units[i]): one for i, one in asked.items()}]
 
 
-def _single() -> None:
-    """One thread a process: small models gain nothing from more."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
-    from transformers.utils import logging
+def _gpus(recipe: Recipe) -> float:
+    """How many a piece takes."""
+    from tunescope.system import machine
 
-    torch.set_num_threads(1)
-    logging.disable_progress_bar()
+    return float(piece.compares(recipe) and machine.default_device().type == "cuda")
 
 
 def _done(at_work: Crew, work: Callable[..., str], pieces: Sequence[tuple[Any, ...]], what: str, say: Say) -> None:
@@ -109,49 +116,12 @@ def _done(at_work: Crew, work: Callable[..., str], pieces: Sequence[tuple[Any, .
         partial(_with, work), pieces, lambda _, line: say(f"{what} {next(numbers)} of {len(pieces)}: {line}")
     )
     if killed:
-        which = "; ".join(_named(piece[2]) if what == "piece" else str(piece[0]) for piece in killed)
+        which = "; ".join(piece.named(one[2]) if what == "piece" else str(one[0]) for one in killed)
         raise UserError(f"{what} {which}: {KILLED}. What is done is kept: to go on, {files.SAME_COMMAND}.")
 
 
 def _with(work: Callable[..., str], given: tuple[Any, ...]) -> str:
     return work(*given)
-
-
-def _world(world: Any) -> str:
-    from tunescope.lab.worlds.world_cache import pretrained
-
-    started = time.monotonic()
-    pretrained(world)
-    return f"{world} ({time.monotonic() - started:.0f} s)"
-
-
-def _unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> str:
-    started, worked = time.monotonic(), time.process_time()
-    recipe = find(name)
-    own = (path.with_suffix(""),) if _compares(recipe) else ()
-    outcome = recipe.work(settings, unit, *own)
-    outcome["seconds"] = round(time.monotonic() - started, 1)
-    outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
-    lasts = outcome.get("status", "done") in LASTING
-    files.remove(_passing(path))  # of an earlier go
-    sealed_json.put(path if lasts else _passing(path), outcome)
-    return f"{_came_of(unit, outcome)} ({outcome['seconds']:.0f} s)"
-
-
-def _came_of(unit: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
-    """A piece by what distinguishes it, and of a comparison the mean of each score over seeds, or why there is none."""
-    means = [f"{metric} {fmean(values):.3f}" for metric, values in outcome.get("scores", {}).items() if values]
-    ending = ", ".join(means) or outcome.get("reason", "")
-    return f"{_named(unit)}: {ending}" if ending else _named(unit)
-
-
-def _named(unit: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in unit.items() if value not in (None, ""))
-
-
-def _compares(recipe: Recipe) -> bool:
-    """Whether its pieces are comparisons, each in a folder of its own, on the device that these take."""
-    return bool(getattr(recipe, "KEEPS", False))
 
 
 def _result(ask: Ask, recipe: Recipe, settings: Settings, table: Table, found: Found) -> dict[str, Any]:
@@ -169,7 +139,7 @@ def _result(ask: Ask, recipe: Recipe, settings: Settings, table: Table, found: F
         "table": as_json(table),
         "units": [{"unit": unit, "outcome": outcome} for unit, outcome in found],
         "versions": machine.versions(),
-        "machine": machine.describe(machine.default_device() if _compares(recipe) else torch.device("cpu"), 1),
+        "machine": machine.describe(machine.default_device() if piece.compares(recipe) else torch.device("cpu"), 1),
     }
 
 

@@ -67,5 +67,9 @@ class Ready:
 
 def seeds_of(plan: Plan, arm: Ready) -> tuple[int, ...]:
     """The seeds that the arm is run at: the first alone where another gives the same."""
-    drawn_from = plan.k_shot is not None and arm.demos is not None  # each seed has rows of its own to show
-    return tuple(plan.seeds if arm.varies or drawn_from else plan.seeds[:1])
+    return tuple(plan.seeds if has_every_seed(plan, arm) else plan.seeds[:1])
+
+
+def has_every_seed(plan: Plan, arm: Ready) -> bool:
+    """Whether each seed has a run of its own."""
+    return arm.varies or (plan.k_shot is not None and arm.demos is not None)  # each has rows of its own to show

@@ -11,7 +11,7 @@ from tunescope.data.corpus_name import shown
 from tunescope.models.load import model_name
 from tunescope.system.option import options_of
 from tunescope.tasks.make import USUAL, kind_of
-from tunescope.trial.plan import Plan, Whole
+from tunescope.trial.plan import DEV_SHARE, Plan, Whole
 from tunescope.trial.train.settings import Settings
 
 
@@ -39,6 +39,7 @@ def _command_words(plan: Plan) -> list[str]:
     words += _task_words(plan.task)
     typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "beyond": plan.past}
     typed |= {"forgetting": Path(plan.forgetting).name}
+    typed |= {"dev_share": {DEV_SHARE: "", None: 1}.get(plan.dev_share, plan.dev_share)}
     typed |= {"trials": ()} if plan.rates else {}  # rates stand for trials
     auto = {"batch_size": "auto"} if plan.halve_batches and plan.settings.batch_size == Settings().batch_size else {}
     return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, auto)]

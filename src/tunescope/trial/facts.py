@@ -9,6 +9,7 @@ from tunescope.data.splits import key_of
 from tunescope.models.load import model_name
 from tunescope.tasks.facts import Facts, facts
 from tunescope.trial.bench import Bench
+from tunescope.trial.plan import Fit
 
 
 def model_of(bench: Bench) -> dict[str, Any]:
@@ -56,7 +57,16 @@ def notes_of(bench: Bench) -> tuple[str, ...]:
     numbers = inputs_of(bench, "test")
     repeated = len(numbers) - len(set(numbers))
     told = f"{repeated:,} of {len(numbers):,} test rows repeat another's input: intervals count each input once."
-    return tuple(dict.fromkeys((*bench.splits.notes, *facts_of(bench).notes, *([told] if repeated else []))))
+    fit = _fit_told(bench.plan.fit)
+    return tuple(dict.fromkeys((*fit, *bench.splits.notes, *facts_of(bench).notes, *([told] if repeated else []))))
+
+
+def _fit_told(fit: Fit | None) -> list[str]:
+    """What was cut so that a comparison is done in time."""
+    if fit is None:
+        return []
+    cut = "; ".join(fit.left_out) or "nothing had to be cut"
+    return [f"To be done in {fit.minutes:g} minutes: {cut}."]
 
 
 def inputs_of(bench: Bench, part: str) -> list[int]:

@@ -65,7 +65,14 @@ def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) ->
     name = f"{load.model_name(question.model)}-{Path(question.data['train']).name.partition('.')[0]}"
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
     fields = {name: value for name, value in plan.to_json(question).items() if name not in plan.AFTERWARDS}
-    if not question.load:
-        fields.pop("load")  # which earlier versions did not have
+    for name in ("load", "dev_share", "fit"):
+        if not getattr(question, name):
+            fields.pop(name)  # which earlier versions did not have
+    kind = kind or in_minutes(question)
     known = fields | ({"asked": [kind, *asked]} if kind else {})
     return Path("runs") / f"{f'{kind}-' if kind else ''}{safe[:60]}-{run_folder.identity(known)[:8]}"
+
+
+def in_minutes(question: Plan) -> str:
+    """The kind of a question that is cut to fit its minutes; "" for others."""
+    return "" if question.minutes is None or question.pilot_of else f"{question.minutes:g}-minutes"

@@ -29,6 +29,7 @@ SEEDS = (0, 1, 2)
 MAX_SEEDS = 12
 MOST = 1000  # more seeds, or learning rates, are a slip of the hand
 BEYOND = 3
+DEV_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,16 @@ class Whole:
     patience: int
     trials: int
     rates: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a comparison was cut to, so as to be done in the minutes. seconds: that it was expected to take."""
+
+    minutes: float
+    seconds: float
+    left_out: tuple[str, ...]
+    question: str = ""  # the hash of what was asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +73,12 @@ class Plan:
     halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`. None
         beyond is 3, or 0 where a single rate is tried.
     k_shot: rows of each label that every seed draws to train on; None takes all.
+    dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows.
     together: runs that share a pass of the model; 0 takes what is quickest.
-    max_seeds, margin, minutes: of the verdict's looks: the most seeds of the two arms that decide, added while there is
-        no verdict (None: none are, or 12 where no seeds are given either); what counts as no worse; and how long the
-        comparison may have taken once those of a look are done (None: as long as it takes).
+    fit: what the question was cut to, so that it is done in the minutes; see `comparison.fit`.
+    max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
+        verdict (None: none are, or 12 where no seeds are given either); and what counts as no worse.
+    minutes: that the comparison may take, which is cut to fit before it begins (None: as long as it takes).
     forgetting: the file of other text that the model's own loss is measured on; "" takes the bundled prose.
     longest_field: characters of a row's field; None takes `data.row.LONGEST`.
     load, device_map, gradient_checkpointing: of a model that is large for its memory; see docs/scale.md.
@@ -100,6 +113,7 @@ class Plan:
     settings: Settings = field(default_factory=Settings)
     pilot_of: Whole | None = None
     trial_steps: int | None = None
+    fit: Fit | None = None
     halving: Annotated[
         bool,
         Option(
@@ -118,6 +132,14 @@ class Plan:
     k_shot: Annotated[
         int | None,
         Option("train on so many rows of each label, drawn by each seed, and choose by as many others; needs --test."),
+    ] = None
+    dev_share: Annotated[
+        float | None,
+        Option(
+            "the share of a run's passes that its development scores may take; where all rows would take more, some of "
+            f"them tell when to stop, and all are scored at the end (default: {DEV_SHARE}; 1: all, each time).",
+            command="always",
+        ),
     ] = None
     together: Annotated[
         int,
@@ -138,7 +160,12 @@ class Plan:
         float, Option("what counts as no worse, as a share of the metric's scale.", shows_default=True)
     ] = 0.02
     minutes: Annotated[
-        float | None, Option("add no seeds that would not be done so long after the start.", command="never")
+        float | None,
+        Option(
+            "the comparison that fits: steps are timed here, then less is asked, in a stated order, until all is "
+            "done in so many minutes.",
+            command="never",
+        ),
     ] = None
     forgetting: Annotated[
         str,
@@ -226,6 +253,8 @@ def check(plan: Plan) -> Plan:
     _within("beyond", plan.past, 0, MOST)
     if plan.beyond:
         check_beyond(plan.race)
+    if plan.dev_share is not None and not 0 < plan.dev_share <= 1:
+        raise UserError(f"--dev-share {plan.dev_share:g} is a share of a run's passes above 0, at most 1, such as 0.2.")
     for rate in plan.rates:
         if not 0 < rate < float("inf"):
             raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")

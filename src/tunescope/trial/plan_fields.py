@@ -11,10 +11,10 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
-from tunescope.trial.plan import MOST, Plan, check_seeds, data_paths, text_path
+from tunescope.trial.plan import DEV_SHARE, MOST, Plan, check_seeds, data_paths, text_path
 from tunescope.trial.train.settings import Settings
 
-ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps")  # fields that are not given as such
+ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps", "fit")  # fields that are not given as such
 MANY = ("arms", "budgets", "rates")
 
 
@@ -43,6 +43,8 @@ def planned(
         check_seeds(asked["seeds"])  # none is no word for the usual ones
     if "device" not in asked:
         asked["device"] = _device()
+    if settings is None:  # who says all of the training, says how it is scored
+        asked.setdefault("dev_share", DEV_SHARE)
     if "forgetting" in asked:
         asked["forgetting"] = text_path(asked["forgetting"])
     settings = settings or settings_of(of_settings)

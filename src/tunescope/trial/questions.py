@@ -103,16 +103,22 @@ def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[l
     return lambda chosen: [rows[index] for index in chosen]
 
 
-def predictions(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> Sequence[Prediction]:
-    """What the arm answers to the rows of a part."""
+def predictions(
+    arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int, only: Sequence[int] | None = None
+) -> Sequence[Prediction]:
+    """What the arm answers to the rows of a part; only: to those of these numbers."""
     from tunescope.tasks.answers import ensemble
 
     task, demos = task_of(arm, bench, tuned, seed), arm.demos
     if demos and demos.each and (demos.sets > 1 or demos.calibrate):
         own = _own(arm, bench, tuned)
         prior = own.priors(part, seed) if demos.calibrate else None
-        return ensemble.predicted(labelled(task), bench.model, own.rows(part, seed), bench.tokenizer, prior)
-    return task.predict(bench.model, rows_of(arm, bench, tuned, part, seed), bench.tokenizer)
+        sets = own.rows(part, seed)
+        if only is not None:
+            sets, prior = [[one[row] for row in only] for one in sets], None if prior is None else prior[:, list(only)]
+        return ensemble.predicted(labelled(task), bench.model, sets, bench.tokenizer, prior)
+    rows = rows_of(arm, bench, tuned, part, seed)
+    return task.predict(bench.model, rows if only is None else [rows[row] for row in only], bench.tokenizer)
 
 
 def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.Asking:

@@ -33,9 +33,10 @@ class Problem:
     """What is trained, on which rows.
 
     `loss(rows)` is the mean over the labelled tokens of those rows; `score()` is on the development set,
-    higher is better. `labelled` counts each row's labelled tokens: it weights the parts of an accumulated
-    batch. `share`: which part of them is this process's. `parts`: given where a batch that memory ends for is
-    to go through in more of them; that is none for the caller to see to.
+    higher is better; `whole()` is that of the tensors that are kept, where `score` is of fewer rows. `labelled`
+    counts each row's labelled tokens: it weights the parts of an accumulated batch. `share`: which part of them is
+    this process's. `parts`: given where a batch that memory ends for is to go through in more of them; that is none
+    for the caller to see to.
     """
 
     parameters: Mapping[str, Tensor]
@@ -46,6 +47,7 @@ class Problem:
     labelled: Sequence[int]
     share: Share = ALONE
     parts: Parts | None = None
+    whole: Callable[[], float] | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,8 @@ def training(
     with torch.no_grad():
         for name, leaf in parameters.items():
             leaf.copy_(state.best[name])
+    if problem.whole is not None:
+        state.best_score = problem.whole()
     return state
 
 
