@@ -10,8 +10,8 @@ from pathlib import Path
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import Scale
 from tunescope.comparison import shared_passes
+from tunescope.comparison.entry import entered
 from tunescope.comparison.job import Job
-from tunescope.comparison.protocol import entered
 from tunescope.lab.demo import prepare
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 import tunescope as ts
 from tunescope.comparison import arms, comparison, protocol, run
 from tunescope.comparison.comparison import ask, compare, resume
+from tunescope.comparison.entry import _entry as made_ready
 from tunescope.comparison.standing import Standing, best_on_dev
 from tunescope.errors import UserError
 from tunescope.methods.deltas.lora import LoRA
@@ -120,7 +121,7 @@ def test_the_chosen_rate_is_the_best_on_dev_and_only_chosen_runs_saw_the_test_se
 
 
 def test_ties_go_to_the_smaller_rate_the_smaller_arm_and_the_earlier_one(bench, material):
-    entry = protocol._entry(bench, Arm("lora", "lora", None))
+    entry = made_ready(bench, Arm("lora", "lora", None))
     outcomes = {
         todo.id: {"id": todo.id, "status": "done", "dev": 0.5, "learning_rate": todo.rate, "seed": 0}
         | {"curve": [{"step": 12, "loss": 1.0, "dev": 0.5}]}

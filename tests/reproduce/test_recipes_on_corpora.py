@@ -14,7 +14,7 @@ import transformers
 
 import tunescope as ts
 from tunescope.attachment import attached
-from tunescope.comparison.protocol import AllRefused
+from tunescope.comparison.entry import AllRefused
 from tunescope.errors import UserError
 from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model

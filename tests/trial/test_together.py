@@ -208,7 +208,7 @@ def test_the_size_is_measured_and_told_where_it_is_asked_for(
 
 
 def test_steps_are_really_timed(folder: Path) -> None:
-    from tunescope.comparison.protocol import entered
+    from tunescope.comparison.entry import entered
     from tunescope.tasks.make import task_json
     from tunescope.trial.open import open_bench
     from tunescope.trial.plan import Plan

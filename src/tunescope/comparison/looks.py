@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunescope.attachment.share import as_first
-from tunescope.comparison.protocol import Entry
+from tunescope.comparison.entry import Entry
 from tunescope.comparison.results import assemble
 from tunescope.comparison.standing import Standing
 from tunescope.report.verdict.looks import planned

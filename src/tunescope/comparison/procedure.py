@@ -13,10 +13,12 @@ from typing import Any
 from tunescope import report
 from tunescope.comparison import events, in_time, inside_attention, other_text
 from tunescope.comparison.board import Board
+from tunescope.comparison.conclusion import keep_best
+from tunescope.comparison.entry import entered
 from tunescope.comparison.logger import stream
 from tunescope.comparison.looks import looked
 from tunescope.comparison.place import Place
-from tunescope.comparison.protocol import entered, keep_best, more, tried
+from tunescope.comparison.protocol import more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report.verdict.verdict import decide

@@ -1,51 +1,25 @@
 """The protocol, the same for every arm: try its learning rates at one seed, choose on dev, then all seeds on test."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from tunescope.attachment.share import is_shared
-from tunescope.comparison import arms, examples, halving, saved_artifact, shared_passes
+from tunescope.comparison import halving, shared_passes
+from tunescope.comparison.conclusion import conclude, drop_losers, fail
+from tunescope.comparison.entry import Entry, distinct, not_all_refused, possible_jobs, trial_of
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.made_of import methods_of, served_as
 from tunescope.comparison.pace import Pace
 from tunescope.comparison.place import Place, at_work
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
-from tunescope.errors import UserError
-from tunescope.report.verdict.remarks import rate_remarks, remarks
-from tunescope.system import files, job_folder, run_folder
-from tunescope.trial.arm import Arm, Ready, seeds_of
+from tunescope.system import job_folder, run_folder
+from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.facts import notes_of
-from tunescope.trial.rates import following, grid, possible, start, unless_far_off
+from tunescope.trial.rates import following, unless_far_off
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
-NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "forgetting")
-RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
-
-
-@dataclass
-class Entry:
-    """An arm in the running: what is known of it, and the jobs that are to tell more."""
-
-    standing: Standing
-    arm: Ready | None = None
-    trials: list[Job] = field(default_factory=list)
-    start: tuple[float, ...] = ()  # the middle of the rates that are tried at first
-    chosen: tuple[float, ...] | None = None  # the rates that won
-    runs: list[Job] = field(default_factory=list)
-
-
-def entered(bench: Bench) -> list[Entry]:
-    """Every arm of the plan, ready or refused; nothing is written yet.
-
-    Raises:
-        UserError: every arm was refused.
-    """
-    return _not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
 
 
 def tried(bench: Bench, entries: list[Entry], place: Place, pace: Pace | None = None) -> list[Standing]:
@@ -62,25 +36,25 @@ def tried(bench: Bench, entries: list[Entry], place: Place, pace: Pace | None = 
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         run_folder.drop_damaged(folder, shown.say)
-        wanted = {todo.id for entry in entries for todo in _possible(bench, entry)}
+        wanted = {todo.id for entry in entries for todo in possible_jobs(bench, entry)}
         run_folder.sweep(folder, wanted, job_folder.leased(folder))
         with at_work(bench, place, shown, lambda: _expected(bench, entries)) as any_run:
             run = pace.timed(any_run)
-            trials = _distinct(todo for entry in entries for todo in entry.trials)
+            trials = distinct(todo for entry in entries for todo in entry.trials)
             together = _together(bench, trials, shown)
             if bench.plan.halving:
                 halving.race(bench.plan, [entry.trials for entry in entries], run, folder, together)
             outcomes = run(trials, together)
             for _ in range(bench.plan.past):
-                outcomes |= run(_distinct(_past_the_end(bench, entries, outcomes, pace, shown)), together)
+                outcomes |= run(distinct(_past_the_end(bench, entries, outcomes, pace, shown)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
             _seeds_in_time(bench, entries, pace, shown)
-            outcomes = run(_distinct(todo for entry in entries for todo in entry.runs), together)
+            outcomes = run(distinct(todo for entry in entries for todo in entry.runs), together)
         for entry in entries:
-            _conclude(entry, outcomes)
-            _drop_losers(folder, entry)
-    return [entry.standing for entry in _not_all_refused(entries)]
+            conclude(entry, outcomes)
+            drop_losers(folder, entry)
+    return [entry.standing for entry in not_all_refused(entries)]
 
 
 def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], place: Place) -> None:
@@ -92,9 +66,9 @@ def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], place: Plac
         display([entry.standing.name for entry in entries], quiet=place.quiet) as shown,
         at_work(bench, place, shown, lambda: _expected(bench, entries)) as run,
     ):
-        outcomes = run(_distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
+        outcomes = run(distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
     for entry in entries:
-        _conclude(entry, outcomes)
+        conclude(entry, outcomes)
 
 
 def _expected(bench: Bench, entries: list[Entry]) -> dict[str, int | None]:
@@ -120,61 +94,6 @@ def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
     return size
 
 
-class AllRefused(UserError):  # noqa: N818
-    """No arm is left to compare; `reason` is the first one's."""
-
-    def __init__(self, name: str, reason: str):
-        super().__init__(f"every arm was refused; {name}: {reason}")
-        self.reason = reason
-
-
-def _not_all_refused(entries: list[Entry]) -> list[Entry]:
-    if all(entry.standing.status == "refused" for entry in entries):
-        first = entries[0].standing
-        raise AllRefused(first.name, first.reason)
-    return entries
-
-
-def _distinct(jobs: Iterable[Job]) -> list[Job]:
-    """Arms that come to the same spec share their runs."""
-    return list({todo.id: todo for todo in jobs}.values())
-
-
-def _entry(bench: Bench, arm: Arm) -> Entry:
-    """The arm made ready with its trials, or refused with the reason."""
-    try:
-        prepared = arms.ready(arm, bench)
-    except UserError as problem:
-        return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
-    standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
-    standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
-    entry = Entry(standing, prepared)
-    if prepared.trained:
-        seed = bench.plan.seeds[0]
-        rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)
-        entry.trials = [trial_of(bench, prepared, rate, seed) for rate in rates]
-        entry.start = start(rates)
-    return entry
-
-
-def trial_of(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int) -> Job:
-    """A learning rate's trial: a run as any other, or a pilot's few steps, of which only the training loss counts."""
-    found = job(bench, arm, rates, seed, steps=bench.plan.trial_steps)
-    return found if bench.plan.trial_steps is None else replace(found, scored=False)
-
-
-def _possible(bench: Bench, entry: Entry) -> list[Job]:
-    """Every job that the arm may still come to, whatever is chosen."""
-    seeds, arm = bench.plan.every_seed, entry.arm
-    if arm is None:
-        return []
-    tried = [trial.rates for trial in entry.trials]
-    further = possible(tried, bench.plan.past)
-    trials = [trial_of(bench, arm, rate, seeds[0]) for rate in (*tried, *further)]
-    rates = [*tried, *further] or [()]
-    return [*trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
-
-
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
     """The learning rate that `_best` names; then one run a seed."""
     standing, arm = entry.standing, entry.arm
@@ -185,7 +104,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
         standing.trials = [_trial(one) for one in trials]
         best = _best(entry, outcomes)
         if best is None:
-            _fail(standing, next(one for one in trials if one["status"] != "lost"))
+            fail(standing, next(one for one in trials if one["status"] != "lost"))
             return
         entry.chosen, standing.learning_rate = best.rates, best.rate
     seeds = seeds_of(bench.plan, arm)
@@ -217,7 +136,7 @@ def _past_the_end(
         if entry.arm is not None and (best or not entry.arm.trained):
             rates = best.rates if best else ()
             later += [job(bench, entry.arm, rates, seed, test=True) for seed in seeds_of(bench.plan, entry.arm)]
-    if found and not pace.allows(_distinct(todo for _, todo in found), _distinct(later)):
+    if found and not pace.allows(distinct(todo for _, todo in found), distinct(later)):
         shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates past an end of their grid")
         return []
     for entry, todo in found:
@@ -228,7 +147,7 @@ def _past_the_end(
 def _seeds_in_time(bench: Bench, entries: list[Entry], pace: Pace, shown: Display) -> None:
     """Fewer seeds, the same of every arm, where all would be over too late; one is always run."""
     plan, count = bench.plan, len(bench.plan.seeds)
-    while count > 1 and not pace.allows(_distinct(todo for entry in entries for todo in entry.runs[:count])):
+    while count > 1 and not pace.allows(distinct(todo for entry in entries for todo in entry.runs[:count])):
         count -= 1
     if count < len(plan.seeds):
         told = f"it went {pace.slower:.1f} times slower than timed before: {count} of {len(plan.seeds)} seeds"
@@ -247,56 +166,3 @@ def _trial(outcome: Outcome) -> dict[str, Any]:
 def _last_loss(outcome: Outcome) -> float:
     """The training loss since the last but one evaluation: it tells rates apart while every score is still zero."""
     return float(outcome["curve"][-1]["loss"])
-
-
-def _conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
-    """The runs of the chosen rate; an arm that lost one of them has no score, since the others have all theirs."""
-    standing, found = entry.standing, [outcomes[todo.id] for todo in entry.runs]
-    standing.runs = [{key: one.get(key) for key in RUN} for one in found if one["status"] == "done"]
-    lost = [one for one in found if one["status"] != "done"]
-    if lost:
-        _fail(standing, lost[0])
-    standing.remarks = [*(rate_remarks(standing.trials) if not lost else []), *remarks(standing.runs)]
-    texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
-    if texts:
-        standing.remarks.append(f"found: {' | '.join(texts)}")
-    if any(one.get("together") for one in found):
-        standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
-    cut: dict[str, int] = {}
-    for one in found:
-        for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
-            cut[part] = max(rows, cut.get(part, 0))
-    if any(cut.values()):
-        told = ", ".join(f"{rows:,} {part}" for part, rows in cut.items() if rows)
-        beside = " beside what stands in front" if standing.group in ("context", "text", "both") else ""
-        standing.remarks.append(f"inputs cut to fit the model's positions{beside}: {told} rows.")
-
-
-def _fail(standing: Standing, outcome: Outcome) -> None:
-    standing.status = outcome["status"]
-    standing.reason = f"seed {outcome['seed']}" + (
-        f", learning rate {outcome['learning_rate']:g}" if outcome["learning_rate"] else ""
-    )
-    standing.reason += f": {outcome['reason']}"
-
-
-def _drop_losers(folder: Path, entry: Entry) -> None:
-    """Tensors of learning rates that were not chosen; their numbers stay."""
-    kept = {todo.id for todo in entry.runs}
-    for todo in entry.trials if entry.runs else []:
-        if todo.id not in kept:
-            files.remove(run_folder.folder(folder, todo.id) / "artifact")
-
-
-def keep_best(folder: Path, best: Standing) -> bool:
-    """Copy the artifact of the best arm's best run to RUN/best; False where the best arm has nothing to keep.
-
-    Raises UserError for an artifact that is damaged; what was in RUN/best then stays.
-    """
-    chosen = max(best.runs, key=lambda one: one["dev"])
-    source, target = saved_artifact.place(folder, chosen["id"]), folder / "best"
-    if not source.exists():
-        files.remove(target)
-        return False
-    saved_artifact.copy(source, target, f"type: tunescope resume {folder}")
-    return True

@@ -48,7 +48,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Parts) -> Mapping[str, Any]:
     """The line's arm compared over its rates and seeds, as results.json has it."""
     from tunescope.comparison.comparison import compare
-    from tunescope.comparison.protocol import AllRefused
+    from tunescope.comparison.entry import AllRefused
 
     course = settings["course"]
     budget = None if unit["share"] is None else round(unit["share"] * settings["parameters"])

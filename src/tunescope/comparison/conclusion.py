@@ -1,0 +1,66 @@
+"""What came of an arm's runs, and which of their tensors are kept."""
+
+from pathlib import Path
+
+from tunescope.comparison import examples, saved_artifact
+from tunescope.comparison.entry import Entry
+from tunescope.comparison.run import Outcome
+from tunescope.comparison.standing import Standing
+from tunescope.report.verdict.remarks import rate_remarks, remarks
+from tunescope.system import files, run_folder
+
+NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "forgetting")
+RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
+
+
+def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
+    """The runs of the chosen rate; an arm that lost one of them has no score, since the others have all theirs."""
+    standing, found = entry.standing, [outcomes[todo.id] for todo in entry.runs]
+    standing.runs = [{key: one.get(key) for key in RUN} for one in found if one["status"] == "done"]
+    lost = [one for one in found if one["status"] != "done"]
+    if lost:
+        fail(standing, lost[0])
+    standing.remarks = [*(rate_remarks(standing.trials) if not lost else []), *remarks(standing.runs)]
+    texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
+    if texts:
+        standing.remarks.append(f"found: {' | '.join(texts)}")
+    if any(one.get("together") for one in found):
+        standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
+    cut: dict[str, int] = {}
+    for one in found:
+        for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
+            cut[part] = max(rows, cut.get(part, 0))
+    if any(cut.values()):
+        told = ", ".join(f"{rows:,} {part}" for part, rows in cut.items() if rows)
+        beside = " beside what stands in front" if standing.group in ("context", "text", "both") else ""
+        standing.remarks.append(f"inputs cut to fit the model's positions{beside}: {told} rows.")
+
+
+def fail(standing: Standing, outcome: Outcome) -> None:
+    standing.status = outcome["status"]
+    standing.reason = f"seed {outcome['seed']}" + (
+        f", learning rate {outcome['learning_rate']:g}" if outcome["learning_rate"] else ""
+    )
+    standing.reason += f": {outcome['reason']}"
+
+
+def drop_losers(folder: Path, entry: Entry) -> None:
+    """Tensors of learning rates that were not chosen; their numbers stay."""
+    kept = {todo.id for todo in entry.runs}
+    for todo in entry.trials if entry.runs else []:
+        if todo.id not in kept:
+            files.remove(run_folder.folder(folder, todo.id) / "artifact")
+
+
+def keep_best(folder: Path, best: Standing) -> bool:
+    """Copy the artifact of the best arm's best run to RUN/best; False where the best arm has nothing to keep.
+
+    Raises UserError for an artifact that is damaged; what was in RUN/best then stays.
+    """
+    chosen = max(best.runs, key=lambda one: one["dev"])
+    source, target = saved_artifact.place(folder, chosen["id"]), folder / "best"
+    if not source.exists():
+        files.remove(target)
+        return False
+    saved_artifact.copy(source, target, f"type: tunescope resume {folder}")
+    return True

@@ -1,0 +1,89 @@
+"""An arm in the running, ready or refused, and every job that it may come to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from tunescope.comparison import arms
+from tunescope.comparison.job import Job, job
+from tunescope.comparison.made_of import methods_of, served_as
+from tunescope.comparison.standing import Standing
+from tunescope.errors import UserError
+from tunescope.trial.arm import Arm, Ready
+from tunescope.trial.bench import Bench
+from tunescope.trial.rates import grid, possible, start
+
+
+@dataclass
+class Entry:
+    """An arm in the running: what is known of it, and the jobs that are to tell more."""
+
+    standing: Standing
+    arm: Ready | None = None
+    trials: list[Job] = field(default_factory=list)
+    start: tuple[float, ...] = ()  # the middle of the rates that are tried at first
+    chosen: tuple[float, ...] | None = None  # the rates that won
+    runs: list[Job] = field(default_factory=list)
+
+
+class AllRefused(UserError):  # noqa: N818
+    """No arm is left to compare; `reason` is the first one's."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(f"every arm was refused; {name}: {reason}")
+        self.reason = reason
+
+
+def not_all_refused(entries: list[Entry]) -> list[Entry]:
+    if all(entry.standing.status == "refused" for entry in entries):
+        first = entries[0].standing
+        raise AllRefused(first.name, first.reason)
+    return entries
+
+
+def distinct(jobs: Iterable[Job]) -> list[Job]:
+    """Arms that come to the same spec share their runs."""
+    return list({todo.id: todo for todo in jobs}.values())
+
+
+def entered(bench: Bench) -> list[Entry]:
+    """Every arm of the plan, ready or refused; nothing is written yet.
+
+    Raises:
+        UserError: every arm was refused.
+    """
+    return not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
+
+
+def _entry(bench: Bench, arm: Arm) -> Entry:
+    """The arm made ready with its trials, or refused with the reason."""
+    try:
+        prepared = arms.ready(arm, bench)
+    except UserError as problem:
+        return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
+    standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
+    standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
+    entry = Entry(standing, prepared)
+    if prepared.trained:
+        seed = bench.plan.seeds[0]
+        rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)
+        entry.trials = [trial_of(bench, prepared, rate, seed) for rate in rates]
+        entry.start = start(rates)
+    return entry
+
+
+def trial_of(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int) -> Job:
+    """A learning rate's trial: a run as any other, or a pilot's few steps, of which only the training loss counts."""
+    found = job(bench, arm, rates, seed, steps=bench.plan.trial_steps)
+    return found if bench.plan.trial_steps is None else replace(found, scored=False)
+
+
+def possible_jobs(bench: Bench, entry: Entry) -> list[Job]:
+    """Every job that the arm may still come to, whatever is chosen."""
+    seeds, arm = bench.plan.every_seed, entry.arm
+    if arm is None:
+        return []
+    tried = [trial.rates for trial in entry.trials]
+    further = possible(tried, bench.plan.past)
+    trials = [trial_of(bench, arm, rate, seeds[0]) for rate in (*tried, *further)]
+    rates = [*tried, *further] or [()]
+    return [*trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
