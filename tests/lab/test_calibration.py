@@ -6,7 +6,7 @@ import pytest
 
 from tunescope.lab.worlds.calibration import NEITHER, Case, bins, case, groups, judged, truth
 from tunescope.report.verdict.forecast import NEEDED, SUFFICES, Shares
-from tunescope.reproduce.recipes import verdict_calibration
+from tunescope.reproduce.recipes import learning_rates, verdict_calibration
 
 ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0, 1), SUFFICES, 1.0, 1.0)
 
@@ -123,3 +123,16 @@ def test_the_recipe_joins_a_world_s_two_runs_and_tells_the_rates_that_long_runs_
     assert table.rows[0][1][4].text == "0.500 [0.095, 0.905]"  # Wilson's for 1 of 2
     assert table.notes == ["Rates that the long runs of x chose: 0.01 1 times, 0.1 1 times."]
     assert "1 of 2" in table.pictures["verdict-calibration.svg"]
+
+
+def test_a_rate_s_cell_is_the_mean_share_over_worlds_and_the_first_is_counted() -> None:
+    found = [
+        ({"world": 6, "arm": "lora"}, {"chance": 0.5, "scores": [[0.001, 0.75], [0.01, 1.0], [0.1, None]]}),
+        ({"world": 7, "arm": "lora"}, {"chance": 0.0, "scores": [[0.001, 0.1], [0.01, 0.4], [0.1, 0.5]]}),
+        ({"world": 7, "arm": "bias"}, {"chance": 0.0, "scores": [], "reason": "no biases"}),
+    ]
+    table = learning_rates.table({"arms": ["lora", "bias"]}, found)
+    row = dict(zip(table.columns, table.rows[0][1], strict=True))
+    assert [row[rate].mean for rate in ("0.001", "0.01", "0.1")] == pytest.approx([0.3, 0.7, 0.25])
+    assert row["first at"].text == "0.01 ×1, 0.1 ×1" and row["1"].mean is None
+    assert table.notes[1:] == ["bias in world 7: no biases"]

@@ -52,14 +52,15 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.lab.worlds.long_run import long_run
 
     with tempfile.TemporaryDirectory() as scratch:
-        question = _question(settings, unit["world"], Path(scratch))
+        asked = question(settings, unit["world"], Path(scratch))
         if unit["run"] == LONG:
-            return {LONG: long_run(question, Path(scratch))}
-        results = dict(comparison.ask(piloted(question), Path(scratch) / PILOT, quiet=True).results)
+            return {LONG: long_run(asked, Path(scratch))}
+        results = dict(comparison.ask(piloted(asked), Path(scratch) / PILOT, quiet=True).results)
         return {PILOT: _told(results)}
 
 
-def _question(settings: Settings, number: int, scratch: Path) -> Any:
+def question(settings: Settings, number: int, scratch: Path) -> Any:
+    """The comparison's plan on a world, whose files are written to the folder."""
     from tunescope.lab.worlds import questions
     from tunescope.lab.worlds.base_table import base
     from tunescope.lab.worlds.bases import pretrained
