@@ -9,7 +9,7 @@ import pytest
 import tinyrun
 
 from tunescope.comparison.comparison import compare
-from tunescope.comparison.estimate import _runs
+from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.report import terminal
@@ -184,10 +184,15 @@ def test_one_that_diverges_past_the_end_costs_nothing(folder: Path) -> None:
     assert arm["status"] == "done" and arm["learning_rate"] < 1 and len(arm["trials"]) > 2
 
 
+def steps(asked: Plan) -> float:
+    """Of all runs of an arm."""
+    return rounds(asked, [Costs("lora", "delta", True, True, step=1.0)], Sizes(10, 10, True)).total()
+
+
 def test_what_it_takes_is_counted_and_the_command_says_it() -> None:
     whole = plan(beyond=2)
-    assert _runs(whole) == [500] * 7 and _runs(plan(beyond=0)) == [500] * 5
-    assert sorted(_runs(plan(beyond=2, halving=True))) == [200] * 2 + [500] * 5
+    assert steps(whole) == 7 * 500 and steps(plan(beyond=0)) == 5 * 500
+    assert steps(plan(beyond=2, halving=True)) == 2 * 200 + 5 * 500
     assert "--beyond 2" in command(check(whole)) and "--beyond 0" in command(plan(beyond=0))
 
 

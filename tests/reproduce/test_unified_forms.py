@@ -170,5 +170,5 @@ def test_what_is_not_of_the_notation_is_refused(text):
 
 def test_what_states_no_form_is_refused():
     model = tiny.make("gpt2")
-    with pytest.raises(ValueError, match=r"Full\(\) states no form"):
+    with pytest.raises(ValueError, match=r"Full\(only=\(\), rows=\(\)\) states no form"):
         compared(model, moved(model, [ts.Full()]), recipe._inputs(model, 7))

@@ -18,9 +18,9 @@ from tunescope.system.say import LIMIT, say, shown
 PACKAGE = Path(tunescope.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\x08\x9b31m\u202e\ud800"
 STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # but for tab and newline
-ELSEWHERE = (  # scripts that are run as such, two of them without tunescope; and rich, which hands its text to `say`
+ELSEWHERE = (  # scripts that are run as such, three of them without tunescope; and rich, which hands its text to `say`
     *("lab/worlds/text_models.py", "lab/worlds/questions.py", "lab/worlds/pretrain.py"),
-    *("exchange/serving/embeds_client.py", "exchange/serving/llama_client.py"),
+    *("exchange/serving/embeds_client.py", "exchange/serving/llama_client.py", "exchange/serving/vllm_context.py"),
     "report/terminal.py",
     "system/say.py",
     "__main__.py",  # a word of ours, before anything is imported
