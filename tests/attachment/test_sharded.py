@@ -57,7 +57,7 @@ def alone() -> dict[str, dict[str, Tensor]]:
     return {arm: sharded.trained(arm, "") for arm in sharded.ARMS}
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_several_processes_train_as_one_in_whichever_order(
     world: int, alone: dict[str, dict[str, Tensor]], request: pytest.FixtureRequest
 ) -> None:

@@ -13,6 +13,7 @@ from tunescope.system import job_folder, run_folder, sealed_json
 from tunescope.system.far_jobs import Submitted
 
 FOLDER = Path(__file__).parent
+QUEUES = ("ray", "slurm:cluster=debug")
 NAMES = ("local", "ray", "slurm:cluster=debug", "slurm:cluster=local")
 NEEDS = {"ray": "ray", "slurm": "submitit"}
 WANTED = [0.0, 0.125, 0.25]  # an eighth of each seed
@@ -50,7 +51,9 @@ def tries(toy):
     return [len((toy / f"{seed}.pids").read_text().split()) for seed in range(3)]
 
 
-@pytest.mark.parametrize("executor", NAMES)
+@pytest.mark.parametrize(
+    "executor", [pytest.param(name, marks=pytest.mark.slow) if name in QUEUES else name for name in NAMES]
+)
 def test_every_executor_does_every_piece_once_and_gives_the_same_numbers(toy, executor):
     said = []
     result, goes = gone_on(toy, executor, said.append)
@@ -62,13 +65,15 @@ def test_every_executor_does_every_piece_once_and_gives_the_same_numbers(toy, ex
     assert values(again) == WANTED and tries(toy) == [1, 1, 1] and goes == 1
 
 
-@pytest.mark.parametrize("executor", ["ray", "slurm:cluster=debug"])
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", QUEUES)
 def test_a_piece_whose_worker_is_killed_is_tried_again_and_costs_itself_alone(toy, executor):
     (toy / "1.dies").write_text("x")
     result, _ = gone_on(toy, executor)
     assert values(result) == WANTED and tries(toy) == [1, 2, 1]
 
 
+@pytest.mark.slow
 def test_a_piece_whose_workers_die_thrice_is_told_when_the_others_are_done(toy):
     (toy / "1.dies").write_text("xxx")
     with pytest.raises(

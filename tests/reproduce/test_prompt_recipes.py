@@ -42,6 +42,7 @@ def test_when_a_prompt_was_found_is_the_median_over_those_that_found_it():
     assert prompt_search._cells([outcomes[1]], 2)[2].text == "never (0 of 1)"
 
 
+@pytest.mark.slow
 def test_a_found_name_is_worth_the_same_carried_by_its_text_and_the_loss_of_the_others_is_arithmetic(
     tmp_path, in_process, monkeypatch
 ):

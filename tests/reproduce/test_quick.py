@@ -41,6 +41,7 @@ def shorter(monkeypatch):
     return of
 
 
+@pytest.mark.slow
 def test_full_tuning_learns_to_sort_down_and_a_prefix_does_not(run, shorter):
     shorter("petrov-table1", TABLE)
     found = [outcome for _, outcome in run("petrov-table1")]
