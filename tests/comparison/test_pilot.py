@@ -62,10 +62,11 @@ def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
         (0.91, 0.95, 12, "context suffices"),
         (0.51, 0.20, 1, "context suffices"),
         (0.49, 0.49, 1, "no verdict"),  # nobody learnt it
-        (0.89, 0.95, 1, "no verdict"),
-        (0.60, 0.89, 1, "no verdict"),
-        (0.60, 0.91, 1, "weights needed"),
-        (0.00, 0.31, 3, "weights needed"),
+        (0.85, 0.96, 1, "no verdict"),
+        (0.30, 0.49, 1, "no verdict"),
+        (0.60, 1.00, 1, "no verdict"),  # it is on its way
+        (0.49, 0.80, 1, "weights needed"),
+        (0.00, 0.21, 3, "weights needed"),
         (0.00, 1.00, 4, "no verdict"),  # it mostly comes up
     ],
 )

@@ -90,6 +90,7 @@ def test_groups_are_all_and_each_architecture_kind_and_truth():
     found = dict(groups([ONE, ONE, other]))
     assert {name: len(some) for name, some in found.items()} == {
         "all": 3,
+        "not looked at before": 0,
         "architecture: gpt2": 2,
         "architecture: t5": 1,
         "kind: named": 2,
@@ -106,9 +107,9 @@ def test_worlds_are_put_together_by_what_their_pilots_showed() -> None:
     assert bins(known) == {
         "the context is close: context suffices": [False, True],
         "close, but neither is half of the way": [True],
-        "behind by 0.05 to 0.3": [False],
-        "further behind, more than 3 layers": [True],
-        "further behind, 3 layers or fewer: weights needed": [False],
+        "behind, but half of the way or not far": [False],
+        "far behind, more than 3 layers": [True],
+        "far behind, 3 layers or fewer: weights needed": [False],
     }
 
 

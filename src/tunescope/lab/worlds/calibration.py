@@ -10,7 +10,6 @@ from typing import Any
 from tunescope.lab.worlds.questions import question
 from tunescope.report.verdict.forecast import (
     CLOSE,
-    FAR,
     NEEDED,
     OPEN,
     SHALLOW,
@@ -25,6 +24,11 @@ from tunescope.report.verdict.reader import gather
 MARGIN = 0.05  # of the way from chance to the best there is: a context no further behind suffices
 LEARNT = 0.5  # of the way: below it nobody learned the skill
 NEITHER = "neither learns it"
+SETTLED_ON = (  # the worlds that the forecast's numbers were settled on; what is told of the others was not looked at
+    *range(0, 135, 3),
+    *range(1, 134, 3),
+    *(135, 138, 141, 144, 147, 150, 153, 156, 159, 162, 165, 168, 171, 174, 177),
+)
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,9 @@ def judged(cases: Sequence[Case]) -> dict[str, float]:
 
 
 def groups(cases: Iterable[Case]) -> list[tuple[str, list[Case]]]:
-    """All, then by architecture, by kind of skill and by the truth, each with its name."""
+    """All, those that nothing was settled on, then by architecture, kind of skill and truth, each with its name."""
     every = list(cases)
-    found = [("all", every)]
+    found = [("all", every), ("not looked at before", [one for one in every if one.world not in SETTLED_ON])]
     for key in ("architecture", "kind", "truth"):
         names = dict.fromkeys(getattr(one, key) for one in every)
         found += [(f"{key}: {name}", [one for one in every if getattr(one, key) == name]) for name in names]
@@ -112,9 +116,9 @@ def bins(cases: Iterable[Case]) -> dict[str, list[bool]]:
 SHOWN = (
     "the context is close: context suffices",
     "close, but neither is half of the way",
-    f"behind by {CLOSE:g} to {FAR:g}",
-    f"further behind, more than {SHALLOW} layers",
-    f"further behind, {SHALLOW} layers or fewer: weights needed",
+    "behind, but half of the way or not far",
+    f"far behind, more than {SHALLOW} layers",
+    f"far behind, {SHALLOW} layers or fewer: weights needed",
 )
 
 

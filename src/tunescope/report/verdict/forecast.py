@@ -1,11 +1,11 @@
-"""What the full comparison would find, as a pilot shows it: two lines, fitted to nothing.
+"""What the full comparison would find, as a pilot shows it: two lines.
 
 A pilot has one seed and a good half of a run's steps. Where its best context, or what trains nothing, comes close to
-its best delta and has learnt the task, a context will suffice. Where the delta is far ahead in a model of few layers,
-weights are needed: a prefix cannot turn what such a model attends to (Petrov et al. 2023, arXiv:2310.19698). In deeper
-ones a context that is so far behind in a pilot mostly comes up in longer runs, and nothing is said. Scores are shares
-of the way from chance to the end of the metric's scale. How often that is right, `tunescope reproduce
-verdict-calibration` tells on lab worlds whose truth a long run tells.
+its best delta and has learnt the task, a context will suffice. Where it has not, and the delta is far ahead, in a model
+of few layers, weights are needed: a prefix cannot turn what such a model attends to (Petrov et al. 2023,
+arXiv:2310.19698). In deeper ones a context that is so far behind in a pilot mostly comes up in longer runs, and nothing
+is said. Scores are shares of the way from chance to the end of the metric's scale. How often that is right, `tunescope
+reproduce verdict-calibration` tells on lab worlds whose truth a long run tells.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 from tunescope.report.verdict.evidence import Arm, Evidence
 
 SUFFICES, NEEDED, OPEN = "context suffices", "weights needed", "no verdict"
-CLOSE = 0.05  # of the way: a context no further behind is as good
+CLOSE = 0.1  # of the way: a context no further behind is as good
 LEARNT = 0.5  # and has learnt the task if it came half of the way
-FAR = 0.3  # a delta further ahead is not caught up with
+FAR = 0.2  # a delta further ahead is not caught up with
 SHALLOW = 3  # in a model of no more layers
+AS_GOOD = 0.05  # of the scale: a head no further behind does as well
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ def answer(found: Shares) -> str:
 
 
 def is_behind(found: Shares) -> bool:
-    """Whether the context is so far behind that in a model of few layers weights are needed."""
-    return found.delta - found.context > FAR
+    """Whether the context has not learnt the task and is far behind: in a model of few layers, weights are needed."""
+    return found.context < LEARNT and found.delta - found.context > FAR
 
 
 def of(evidence: Evidence) -> dict[str, Any] | None:

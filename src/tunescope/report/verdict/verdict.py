@@ -101,7 +101,7 @@ def _foreseen(e: Evidence, seen: dict[str, Any] | None) -> Answer:
     if seen is None:
         return Answer(OPEN, "missing arms", f"A pilot needs a context arm and a delta arm that finished{e.losses}.")
     found = forecast.answer(forecast.Shares(**seen["shares"]))
-    if e.head and found != OPEN and e.trained and e.head.score >= e.trained.score - forecast.CLOSE * e.scale:
+    if e.head and found != OPEN and e.trained and e.head.score >= e.trained.score - forecast.AS_GOOD * e.scale:
         why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm of the pilot"
         return Answer(OPEN, "head alone", f"{why}, so neither contexts nor deltas are put to the test.")
     if found == OPEN:
