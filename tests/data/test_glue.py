@@ -82,3 +82,42 @@ def test_the_stored_copies_come_out_whole():
         for row in corpus(f"mnli:{made.SHARED / 'mnli_subset'}#validation_matched_1k")["validation_matched_1k"]
     }
     assert labels == {"entailment", "neutral", "contradiction"}
+
+
+def test_ag_news_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
+    lines = '"3","Bears ""claw"" back","Short-sellers, again."\n"1","Talks","held\nin Rome"\n'
+    made.put(tmp_path / "train.csv", lines)
+    made.put(tmp_path / "test.csv", '"4","A","chip"\n')
+    found = corpus(f"ag_news:{tmp_path}")
+    assert [(row["text"], row["label"]) for row in found["train"]] == [
+        ('Bears "claw" back Short-sellers, again.', "business"),
+        ("Talks held\nin Rome", "world"),
+    ]
+    copy = made.jsonl(tmp_path / "copy" / "test.jsonl", {"text": "A chip", "label": 3})
+    assert dict(corpus(f"ag_news:{copy.parent}")["test"][0]) == dict(found["test"][0])
+    assert found["test"][0]["input"] == "ag_news text: A chip" and found["test"][0]["target"] == "technology"
+    five, two = made.put(tmp_path / "five.csv", '"5","A","b"'), made.put(tmp_path / "two.csv", '"1","A"')
+    with pytest.raises(UserError, match="label 4 is none of 0, 1, 2, 3"):
+        corpus(f"ag_news:{five}")
+    with pytest.raises(UserError, match=r'two\.csv line 1 is not "CLASS","TITLE","DESCRIPTION"'):
+        corpus(f"ag_news:{two}")
+
+
+def test_emotion_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
+    made.put(tmp_path / "val_text.txt", "So glad!\nmeh\u2028ok\n")
+    made.put(tmp_path / "val_labels.txt", "1\n3\n")
+    found = corpus(f"emotion:{tmp_path}")
+    assert [(row["text"], row["label"]) for row in found["dev"]] == [("So glad!", "joy"), ("meh\u2028ok", "sadness")]
+    copy = made.jsonl(tmp_path / "copy" / "validation.jsonl", {"text": "So glad!", "label": 1})
+    assert dict(corpus(f"emotion:{copy.parent}")["dev"][0]) == dict(found["dev"][0])
+    made.put(tmp_path / "val_labels.txt", "1\n")
+    with pytest.raises(UserError, match=r"val_text\.txt has 2 lines and val_labels\.txt 1"):
+        corpus(f"emotion:{tmp_path}")
+
+
+@made.needs_shared
+def test_the_stored_copies_of_ag_news_and_emotion_are_whole():
+    news = {part: len(rows) for part, rows in corpus(f"ag_news:{made.SHARED / 'ag_news'}").items()}
+    assert news == {"train": 5000, "test": 7600, "train_10k_description_only": 10001}
+    tweets = {part: len(rows) for part, rows in corpus(f"emotion:{made.SHARED / 'tweeteval_emotion'}").items()}
+    assert tweets == {"train": 3257, "dev": 374, "test": 1421}

@@ -197,3 +197,42 @@ def test_the_whole_rte_is_read_too():
         "train": 2490,
         "test": 277,
     }
+
+
+PARAGRAPH = {
+    "text": "Tea is hot. ",
+    "questions": [
+        {"question": "What is it?", "answers": [{"text": "hot", "label": 1}, {"text": "cold ", "label": 0}]},
+        {"question": "Who?", "answers": [{"text": "nobody", "label": 0}]},
+    ],
+}
+
+
+def test_multirc_is_a_row_an_answer_in_the_order_of_t5_s_fields(tmp_path):
+    found = corpus(f"multirc:{made.jsonl(tmp_path / 'train.jsonl', {'passage': PARAGRAPH, 'idx': 0})}")["train"]
+    assert [(row["input"], row["label"], row.line) for row in found] == [
+        ("multirc question: What is it? answer: hot paragraph: Tea is hot.", "True", 1),
+        ("multirc question: What is it? answer: cold paragraph: Tea is hot.", "False", 1),
+        ("multirc question: Who? answer: nobody paragraph: Tea is hot.", "False", 1),
+    ]
+    bare = {**PARAGRAPH, "questions": [{"question": "Who?", "answers": [{"text": "nobody"}]}]}
+    with pytest.raises(UserError, match="line 1: an answer has no label that is 0 or 1"):
+        corpus(f"multirc:{made.jsonl(tmp_path / 'a.jsonl', {'passage': bare})}")
+    with pytest.raises(UserError, match="line 1 needs 'passage' with 'text' and 'questions'"):
+        corpus(f"multirc:{made.jsonl(tmp_path / 'b.jsonl', {'passage': {'text': 'x'}})}")
+
+
+NEWS = 'Ann met Bo.\n@highlight\nBo said "no"\n@highlight\nAnn left\n@highlight\nBo stayed'
+SPANS = [{"start": 8, "end": 9}, {"start": 0, "end": 2}, {"start": 23, "end": 24}]
+
+
+def test_record_is_a_row_an_answer_with_entities_once_and_highlights_as_sentences(tmp_path):
+    query = {"query": "@placeholder left", "answers": [{"text": "Bo"}, {"text": "Ann"}, {"text": "Bo"}]}
+    line = {"passage": {"text": NEWS, "entities": SPANS}, "qas": [query]}
+    found = corpus(f"record:{made.jsonl(tmp_path / 'val.jsonl', line)}")["val"]
+    text = 'record query: @placeholder left entities: Ann, Bo passage: Ann met Bo. Bo said "no" Ann left. Bo stayed'
+    assert [(row["input"], row["target"]) for row in found] == [(text, "Ann"), (text, "Bo")]
+    with pytest.raises(UserError, match="line 1: a query has no answers"):
+        corpus(f"record:{made.jsonl(tmp_path / 'a.jsonl', {**line, 'qas': [{'query': 'x'}]})}")
+    with pytest.raises(UserError, match="line 1 needs 'passage' with 'text' and 'entities'"):
+        corpus(f"record:{made.jsonl(tmp_path / 'b.jsonl', {'passage': NEWS})}")

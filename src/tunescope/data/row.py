@@ -17,11 +17,11 @@ HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
 
 
 class MissingField(UserError):  # noqa: N818
-    """A row has no field of that name."""
+    """A row has no field of that name. close: one that it has, of nearly that name; "" where it has none."""
 
-    def __init__(self, message: str, field: str) -> None:
+    def __init__(self, message: str, field: str, close: str = "") -> None:
         super().__init__(message)
-        self.field = field
+        self.field, self.close = field, close
 
 
 class Row(dict[str, Any]):
@@ -57,6 +57,7 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
             + (f" Did you mean '{close[0]}'?" if close else "")
             + f" It has: {', '.join(map(str, row))}.",
             field,
+            *close,
         )
     found = row[field]
     if isinstance(found, str):
