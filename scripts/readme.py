@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts import families_table
+from scripts import claims, families_table
 from scripts.scale import TABLES
 from tunescope.reproduce.corpus_line import at_an_edge
 
@@ -20,7 +20,7 @@ TITLES = {
     "e2e": "E2E, stories260K",
     "sst2-smollm2": "SST-2 (at most 25 words), SmolLM2-135M",
 }
-FIRST = "sst2"
+FIRST = "sst2-smollm2"
 STOPS = "a run ends when 8 scores in a row are no better"
 PAPERS = ("petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "petrov-translation")
 SHORT = {
@@ -47,12 +47,20 @@ def _real(name: str, title: str) -> str:
     lines = [
         f"**{title}** ({results['task']['metric']}; {scored(results):,} test items, "
         f"{len(protocol['seeds'])} seeds, {protocol['trials_per_arm']} rates an arm, {protocol['steps']} steps of "
-        f"{protocol['batch_size']}; `results/{name}.json`). Verdict: *{verdict['answer']}*{_rule(protocol)}.",
+        f"{protocol['batch_size']}; {_cost(results)}; `results/{name}.json`). Verdict: "
+        f"*{verdict['answer']}*{_rule(protocol)}.",
         "",
         "| arm | score | 95 % interval | parameters stored | rate |",
         "|---|---|---|---|---|",
     ]
     return "\n".join(lines + [_arm(arm, results["task"]["metric"]) for arm in results["arms"]])
+
+
+def _cost(results: dict[str, Any]) -> str:
+    """What the runs of the seeds took; rates tried at the first come on top, of which no seconds are kept."""
+    seconds = sum(run["seconds"] or 0 for arm in results["arms"] for run in arm["runs"])
+    device = {"cpu": "one core"}.get(results["machine"]["device"], results["machine"]["device"])
+    return f"the seeds' runs took {seconds / 60:.0f} min of {device}"
 
 
 def _rule(protocol: dict[str, Any]) -> str:
@@ -183,10 +191,11 @@ def _number(value: float) -> str:
 
 def filled(text: str) -> str:
     marks = {"real": real, "first": first, "papers": papers, "bench": bench, "thousands": thousands, "reach": reach}
+    marks |= {"claims": claims.table, "pretrained": claims.pretrained, "pilots": claims.pilots}
     for mark, making in marks.items():
         made = making()
         pattern = rf"<!-- {mark}:begin -->.*?<!-- {mark}:end -->"
-        around = "" if mark in ("thousands", "reach") else "\n\n"  # within a sentence
+        around = "" if mark in ("thousands", "reach", "pretrained", "pilots") else "\n\n"  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
     named = r"<!-- (table|search|scale|model|starts|families):(\S+):begin -->.*?<!-- \1:\2:end -->"

@@ -1,0 +1,124 @@
+"""What the papers claim and what our result files say of it, a line a claim: decided by intervals, not by hand.
+
+A claim is that one number is above another. It holds where the intervals over seeds do not meet, in that order; where
+they meet it cannot be told; of one seed there is no interval, and the means alone are told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "results"
+HOLDS, OTHER_WAY, UNTOLD, MEANS = "**holds**", "the other way round", "cannot be told", "in the mean"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That `above` is above `below`, each the row and the column of a cell of results/`file`.json.
+
+    published: the paper's two numbers, where the cells do not have them. typed: the options of the published size.
+    """
+
+    paper: str
+    says: str
+    file: str
+    above: tuple[str, str]
+    below: tuple[str, str]
+    model: str
+    published: str = ""
+    typed: str = ""
+
+
+def read() -> list[Claim]:
+    """All claims, in the table's order."""
+    found = tomllib.loads((HERE / "claims.toml").read_text("utf-8"))["claim"]
+    return [Claim(**one | {which: tuple(one[which]) for which in ("above", "below")}) for one in found]
+
+
+@dataclass(frozen=True)
+class Number:
+    """mean, with its interval over seeds where there are several; paper: the published one, as its cell has it."""
+
+    mean: float
+    interval: tuple[float, float] | None
+    paper: str = ""
+
+    @property
+    def shown(self) -> str:
+        digits = 1 if self.mean >= 2 else 3
+        if self.interval is None:
+            return f"{self.mean:.{digits}f}"
+        return f"{self.mean:.{digits}f} [{self.interval[0]:.{digits}f}, {self.interval[1]:.{digits}f}]"
+
+
+def table() -> str:
+    """All claims as Markdown."""
+    lines = ["| claim | published | here | it | with | the published size |", "|---|---|---|---|---|---|"]
+    return "\n".join([*lines, *_lines()])
+
+
+def pretrained() -> str:
+    """What the start of a prefix makes of it on a pretrained decoder, in half a sentence."""
+    demos, noise, lora = (
+        number("starts", arm, "sst2").shown for arm in ("prefix-demos", "prefix-noise", "lora:rank=1")
+    )
+    return f"as the text of demonstrations it has {demos} on SST-2, as noise {noise}, and LoRA of rank 1 {lora}"
+
+
+def pilots() -> str:
+    """How often a pilot's forecast was right on lab worlds, in a sentence; whole comparisons beside it."""
+    result = json.loads((RESULTS / "verdict-calibration.json").read_text("utf-8"))
+    rows = {one["label"]: [cell["text"] for cell in one["cells"]] for one in result["table"]["rows"]}
+    every, unseen = rows["all"], rows["not looked at before"]
+    said = (
+        f"Of {every[0]} worlds it decided {every[2]}, of which {every[3]} rightly: {every[4]}. Of those that anybody "
+        f"learned it left {every[5]} undecided. Of the {unseen[0]} worlds among them that were not looked at before it "
+        f"decided {unseen[2]}, of which {unseen[3]} rightly: {unseen[4]}"
+    )
+    whole = rows.get("whole comparisons")
+    if whole is None:
+        return said
+    return f"{said}. Whole comparisons, tried in {whole[0]} worlds, decided {whole[2]} and were right in {whole[3]}"
+
+
+def _lines() -> Iterator[str]:
+    paper = ""
+    for one in read():
+        above, below = number(one.file, *one.above), number(one.file, *one.below)
+        said = f"*{one.paper}.* {one.says}" if one.paper != paper else one.says
+        recipe = re.sub("-(sst2|mnli|trec)$", "", one.file)
+        typed = f"`tunescope reproduce {recipe} {one.typed}`" if one.typed else ""
+        here = f"{above.shown} to {below.shown} (`{one.file}`)"
+        yield f"| {said} | {_published(one, above, below)} | {here} | {outcome(above, below)} | {one.model} | {typed} |"
+        paper = one.paper
+
+
+def outcome(above: Number, below: Number) -> str:
+    """What the two intervals say of the claim."""
+    if above.interval is None or below.interval is None:
+        return f"{HOLDS if above.mean > below.mean else OTHER_WAY} {MEANS}"
+    if above.interval[0] > below.interval[1]:
+        return HOLDS
+    return OTHER_WAY if above.interval[1] < below.interval[0] else UNTOLD
+
+
+def _published(one: Claim, above: Number, below: Number) -> str:
+    return one.published or (f"{above.paper} to {below.paper}" if above.paper and below.paper else "")
+
+
+def number(file: str, row: str, column: str) -> Number:
+    """A cell of a results file. Raises KeyError where the file has no such row or column."""
+    result: dict[str, Any] = json.loads((RESULTS / f"{file}.json").read_text("utf-8"))
+    if file == "starts":
+        (arm,) = [arm for arm in result[column]["arms"] if arm["name"] == row]
+        return Number(sum(arm["test"]) / len(arm["test"]), None)
+    cells = {one["label"]: one["cells"] for one in result["table"]["rows"]}
+    cell = cells[row][result["table"]["columns"].index(column)]
+    return Number(cell["mean"], tuple(cell["interval"]) if cell["interval"] else None, cell["paper"])
