@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tunescope.lab.worlds.calibration import NEITHER, Case, bins, case, groups, judged, truth
+from tunescope.lab.worlds.calibration import NEITHER, Case, bins, case, groups, judged, truth, whole_said
+from tunescope.lab.worlds.questions import question, questions
 from tunescope.report.verdict.forecast import NEEDED, SUFFICES, Shares
+from tunescope.reproduce.piece import came_of
 from tunescope.reproduce.recipes import learning_rates, verdict_calibration
 
 ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0, 1), SUFFICES, 1.0, 1.0)
@@ -75,7 +77,7 @@ def test_what_was_decided_and_right_is_counted_and_a_decision_where_nobody_learn
         replace(ONE, pilot=far, truth=NEITHER),
         replace(ONE, pilot=Shares(0.1, 0.1, 1), truth=NEITHER),
     ]
-    assert judged(known) == {
+    assert judged([(one.said, one.truth) for one in known]) == {
         "worlds": 5,
         "learned": 3,
         "decided": 3,
@@ -126,12 +128,48 @@ def test_the_recipe_joins_a_world_s_two_runs_and_tells_the_rates_that_long_runs_
     assert "1 of 2" in table.pictures["verdict-calibration.svg"]
 
 
+def test_whole_comparisons_stand_beside_the_pilots_of_the_same_worlds() -> None:
+    pilot = {"pilot": outcome(0.55, 0.95, 0.95, [])["pilot"], "cpu_seconds": 12.0}
+    whole = {"whole": {"verdict": "alike", "arms": [{"runs": [{}] * 3}, {"runs": [{}] * 6}]}, "cpu_seconds": 96.0}
+    long = {
+        "long": [ran("context", 0.9, 0.95) | {"learning_rate": 0.1}, ran("delta", 0.9, 0.95) | {"learning_rate": 1}]
+    }
+    found = [({"world": 22, "run": run}, one) for run, one in {"pilot": pilot, "long": long, "whole": whole}.items()]
+    found += [({"world": 23, "run": run}, one) for run, one in {"pilot": pilot, "long": long}.items()]
+    table = verdict_calibration.table({}, found)
+    rows = dict(table.rows)
+    assert [cell.text for cell in rows["whole comparisons"][:4]] == ["1", "1", "1", "1"]
+    assert [cell.text for cell in rows["pilots of the same"][:4]] == ["1", "1", "1", "1"]
+    assert table.notes[-1].startswith("A pilot took 0.12 of the CPU")
+    assert [(one.get("whole"), one.get("seeds")) for one in table.numbers["worlds"]] == [("alike", 6), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("alike", "context suffices"),
+        ("context suffices", "context suffices"),
+        ("weights needed", "weights needed"),
+        ("neither, at this budget", "neither learns it"),
+        ("no verdict", "no verdict"),
+    ],
+)
+def test_what_a_whole_comparison_says_of_a_world(answer: str, expected: str) -> None:
+    assert whole_said(answer) == expected
+
+
+def test_whole_comparisons_are_of_every_architecture() -> None:
+    chosen = [question(one) for one in verdict_calibration.COMPARED]
+    assert {one.architecture for one in chosen} == {one.architecture for one in questions()}
+
+
 def test_a_rate_s_cell_is_the_mean_share_over_worlds_and_the_first_is_counted() -> None:
     found = [
-        ({"world": 6, "arm": "lora"}, {"chance": 0.5, "scores": [[0.001, 0.75], [0.01, 1.0], [0.1, None]]}),
-        ({"world": 7, "arm": "lora"}, {"chance": 0.0, "scores": [[0.001, 0.1], [0.01, 0.4], [0.1, 0.5]]}),
-        ({"world": 7, "arm": "bias"}, {"chance": 0.0, "scores": [], "reason": "no biases"}),
+        ({"world": 6, "arm": "lora"}, {"chance": 0.5, "tried": [[0.001, 0.75], [0.01, 1.0], [0.1, None]]}),
+        ({"world": 7, "arm": "lora"}, {"chance": 0.0, "tried": [[0.001, 0.1], [0.01, 0.4], [0.1, 0.5]]}),
+        ({"world": 7, "arm": "bias"}, {"chance": 0.0, "tried": [], "reason": "no biases"}),
     ]
+    assert [came_of(unit, outcome) for unit, outcome in found]  # what is said of a piece as it ends
     table = learning_rates.table({"arms": ["lora", "bias"]}, found)
     row = dict(zip(table.columns, table.rows[0][1], strict=True))
     assert [row[rate].mean for rate in ("0.001", "0.01", "0.1")] == pytest.approx([0.3, 0.7, 0.25])

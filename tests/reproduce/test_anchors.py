@@ -72,12 +72,17 @@ def test_it_takes_a_model_and_data_together_or_neither(given):
 
 @pytest.fixture(scope="module")
 def at_home(tmp_path_factory, in_process):
-    folder = tmp_path_factory.mktemp("home")
+    """Pretrained for so long that it answers from its demonstrations."""
+    return on_own_models(tmp_path_factory.mktemp("home"), batch_size=32, rate=2e-3)
+
+
+def on_own_models(folder, **size):
     with pytest.MonkeyPatch.context() as patch:
-        smaller(patch, anchors, batch_size=32, rate=2e-3)
+        smaller(patch, anchors, **size)
         return folder, reproduce(Ask("anchors", quick=True), folder, 1, lambda line: None)
 
 
+@pytest.mark.slow
 def test_where_the_answer_is_in_the_demonstrations_alone_label_words_are_anchors(at_home):
     _, result = at_home
     found = {row["label"]: row["cells"][0]["values"] for row in result["table"]["rows"]}
@@ -103,8 +108,8 @@ def test_where_the_answer_is_in_the_demonstrations_alone_label_words_are_anchors
     assert max(found["label loyalty, text_anchor kept"]) < min(found["label loyalty, labels kept"])
 
 
-def test_what_it_draws_lies_beside_the_result_and_says_the_measured_shares(at_home):
-    folder, result = at_home
+def test_what_it_draws_lies_beside_the_result_and_says_the_measured_shares(tmp_path, in_process):
+    folder, result = on_own_models(tmp_path / "home", batch_size=4, steps=2, draws=2)
     drawn = (folder / "flow-2-layers.svg").read_text()
     shares = [one["flow"]["shares"][0][0] for one in draws(result)]
     assert f"into label words: from {sum(shares) / 2:.3f} to" in drawn

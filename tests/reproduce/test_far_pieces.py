@@ -29,13 +29,13 @@ def toy(tmp_path, monkeypatch):
     return tmp_path
 
 
-def gone_on(toy, executor, say=lambda line: None, most=8):
+def gone_on(toy, executor, say=lambda line: None, most=8, seeds=3):
     """result.json, the command typed until it is done; and how often that was."""
     if needs := NEEDS.get(executor.partition(":")[0]):
         pytest.importorskip(needs)
     for count in range(1, most + 1):
         try:
-            return run.reproduce(Ask("toy-recipe", seeds=3), toy / "run", 2, say, executor), count
+            return run.reproduce(Ask("toy-recipe", seeds=seeds), toy / "run", 2, say, executor), count
         except Submitted:
             last = time.monotonic() + 60 * executor.endswith("local")  # the other has done what it was given
             while time.monotonic() < last and len([*toy.glob("run/jobs/*/outcome-*.json")]) < 3:
@@ -87,7 +87,7 @@ def test_a_piece_whose_workers_die_thrice_is_told_when_the_others_are_done(toy):
 
 def test_a_worker_refuses_another_folder_another_version_and_a_piece_of_another_id(toy, monkeypatch):
     folder = toy / "run"
-    gone_on(toy, "slurm:cluster=debug")
+    gone_on(toy, "slurm:cluster=debug", seeds=1)
     token = job_folder.shared(folder)["token"]
     with pytest.raises(UserError, match=r"jobs/run\.json is of another comparison"):
         far_pieces.begin(folder, "other")

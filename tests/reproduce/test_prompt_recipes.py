@@ -22,6 +22,7 @@ def found(tmp_path_factory, in_process):
         return reproduce(Ask("prompt-search", quick=True), tmp_path_factory.mktemp("search"), 1, lambda line: None)
 
 
+@pytest.mark.slow
 def test_searches_find_the_names_of_skills_and_a_name_found_answers_as_the_name_does(found):
     rows = {row["label"]: row["cells"] for row in found["table"]["rows"]}
     assert set(rows) == {_searches.METHODS[one] for one in ("random", "pez", "gcg")}

@@ -140,6 +140,48 @@ def test_pieces_that_are_done_are_read_and_the_result_says_all_that_it_rests_on(
     assert "0.500 [0.000, 1.000] (paper: .5)" in said[-1]
 
 
+def test_a_run_at_work_is_told_of_so_far_where_the_table_can_grow(toy, monkeypatch):
+    (first, _) = [toy / "units" / f"{run_folder.identity(unit)}.json" for unit in Toy.units({"seeds": 2})]
+    with pytest.raises(ts.UserError, match="The table of toy needs all of its pieces; leave out --so-far to go on"):
+        run.so_far(Ask("toy"), toy, lambda line: None)
+    monkeypatch.setattr(Toy, "GROWS", True, raising=False)
+    whole = run.so_far(Ask("toy"), toy, lambda line: None)
+    assert (whole["table"]["rows"][0]["cells"][0]["mean"], whole["table"]["notes"]) == (0.5, [])
+    first.unlink()
+    part = run.so_far(Ask("toy"), toy, lambda line: None)
+    assert part["table"]["notes"] == ["1 of 2 pieces are done: this is of these alone."]
+    assert part["table"]["rows"][0]["cells"][0]["values"] == [0.75]
+    with pytest.raises(ts.UserError, match=r"No piece of toy is done in .*; leave out --so-far to begin"):
+        run.so_far(Ask("toy"), toy / "elsewhere", lambda line: None)
+
+
+def test_pieces_of_an_earlier_result_are_not_done_again(toy, tmp_path_factory):
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    other, said = tmp_path_factory.mktemp("other"), []
+    result = run.reproduce(Ask("toy"), other, workers=1, say=said.append, earlier=toy / "result.json")
+    assert said[0] == f"2 of 2 pieces are taken from {toy / 'result.json'}."
+    assert result["table"] == sealed_json.read(toy / "result.json")["table"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"recipe": "anchors"}, "is a result of anchors, not of toy"),
+        (
+            {"versions": {"torch": "1.0"}},
+            r"was made with other versions \(.*torch 1.0, here 2.*\), so its pieces are not",
+        ),
+        ({"units": []}, "has none of the 2 pieces that toy asks for; leave out --earlier"),
+    ],
+)
+def test_an_earlier_result_that_is_of_something_else_is_refused(toy, tmp_path_factory, changed, message):
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    other = tmp_path_factory.mktemp("other")
+    sealed_json.put(toy / "result.json", result | changed)
+    with pytest.raises(ts.UserError, match=message):
+        run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
+
+
 def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_version_is_taken(toy, monkeypatch):
     for path in (toy / "units").iterdir():
         path.write_text(path.read_text().replace("0.25", "0.26"))

@@ -32,6 +32,8 @@ def reproduce(
     out: str | None = None,
     workers: int = 0,
     executor: str = HERE,
+    so_far: bool = False,
+    earlier: str | None = None,
 ) -> None:
     """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
 
@@ -53,6 +55,8 @@ def reproduce(
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
         executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
+        so_far: the table of what is done in the folder, which may be at work, and no more; for long recipes of ours.
+        earlier: a result.json of this recipe, from another folder or machine, whose pieces are not done again.
     """
     from tunescope.reproduce import run as running
     from tunescope.reproduce.recipe import Ask, listing
@@ -65,7 +69,10 @@ def reproduce(
     ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test)
     folder = Path(out) if out else running.default_folder(ask)
     with side_by_side.submitted_told():
-        running.reproduce(ask, folder, workers, say, executor)
+        if so_far:
+            running.so_far(ask, folder)
+        else:
+            running.reproduce(ask, folder, workers, say, executor, Path(earlier) if earlier else None)
         say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
 
 

@@ -10,6 +10,7 @@ heeds) and four functions:
     table(settings, found) -> Table     found: (unit, outcome) pairs
 
 With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
+With GROWS = True, a table can be made of any of the pieces, and the rest be done later.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Found = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
 
 class Recipe(Protocol):
-    """What a module in `recipes/` has, as the head of this file says; KEEPS may be left out."""
+    """What a module in `recipes/` has, as the head of this file says; KEEPS and GROWS may be left out."""
 
     TITLE: str
     SOURCE: str

@@ -3,7 +3,8 @@
 import multiprocessing
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -15,6 +16,7 @@ from tunescope.models.load import model_name
 from tunescope.report.cells import Table
 from tunescope.report.findings_page import standalone
 from tunescope.reproduce import far_pieces, page, piece
+from tunescope.reproduce.earlier import taken_over
 from tunescope.reproduce.inputs import portable
 from tunescope.reproduce.recipe import Ask, Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
@@ -28,10 +30,13 @@ from tunescope.trial.executor_name import parse
 Say = Callable[[str], None]
 
 
-def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = say, executor: str = HERE) -> dict[str, Any]:
+def reproduce(
+    ask: Ask, out: Path, workers: int = 0, say: Say = say, executor: str = HERE, earlier: Path | None = None
+) -> dict[str, Any]:
     """Run the recipe in the folder `out`, or go on with it there; writes report.html and result.json, and returns this.
 
-    workers: processes; 0 means as many as there is room for. executor: where they are, as in `compare`.
+    workers: processes; 0 means as many as there is room for. executor: where they are, as in `compare`. earlier: a
+    result.json of this recipe, whose pieces are taken over and not done again.
 
     Raises:
         Submitted: the executor has a queue that is not waited for; the same command goes on.
@@ -42,14 +47,41 @@ def reproduce(ask: Ask, out: Path, workers: int = 0, say: Say = say, executor: s
     check(ask, recipe)
     settings = recipe.settings(ask)
     with files.disk_errors_named(out, files.SAME_COMMAND), locked(out, say):
+        if earlier is not None:
+            say(taken_over(ask.name, recipe.units(settings), earlier, out))
         return _held(ask, recipe, settings, out, workers, say, place)
+
+
+def so_far(ask: Ask, out: Path, say: Say = say) -> dict[str, Any]:
+    """The result of the pieces that are done in the folder of a run, which may be going on; written and returned.
+
+    Raises:
+        UserError: no piece is done there, it holds another configuration, or the table needs all of the pieces.
+    """
+    recipe = find(ask.name)
+    check(ask, recipe)
+    if not getattr(recipe, "GROWS", False):
+        raise UserError(f"The table of {ask.name} needs all of its pieces; leave out --so-far to go on.")
+    settings = recipe.settings(ask)
+    run_folder.check_config(out, _config(ask, settings))
+    units = recipe.units(settings)
+    told = [(unit, run_folder.kept(out, piece.path(out, run_folder.identity(unit)))) for unit in units]
+    found = [(unit, outcome) for unit, outcome in told if outcome is not None]
+    if not found:
+        raise UserError(
+            f"No piece of {ask.name} is done in {out}; leave out --so-far to begin, or name a run by --out."
+        )
+    table = recipe.table(settings, found)
+    part = f"{len(found)} of {len(units)} pieces are done: this is of these alone."
+    notes = [part, *table.notes] if len(found) < len(units) else table.notes
+    return _written(ask, recipe, settings, replace(table, notes=notes), found, out, say, {})
 
 
 def _held(
     ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say, place: Executor
 ) -> dict[str, Any]:
     """Everything between the question and the page, in a folder that this process holds alone."""
-    config = {"version": run_folder.VERSION, "recipe": ask.name, "settings": settings}
+    config = _config(ask, settings)
     run_folder.check_config(out, config)
     run_folder.write_config(out, config)
     run_folder.sweep(out, ())
@@ -57,11 +89,28 @@ def _held(
     if not place.is_remote:
         workers = workers or default_workers(ask)  # now that the model is here, its size is known
     found = _found(ask.name, recipe, settings, out, workers, say, place)
-    table = recipe.table(settings, found)
-    result = _result(ask, recipe, settings, table, found) | {"workers": workers}
+    go = {"workers": workers, "seconds_of_this_go": round(time.monotonic() - started, 1)}
+    return _written(ask, recipe, settings, recipe.table(settings, found), found, out, say, go)
+
+
+def _config(ask: Ask, settings: Settings) -> dict[str, Any]:
+    return {"version": run_folder.VERSION, "recipe": ask.name, "settings": settings}
+
+
+def _written(
+    ask: Ask,
+    recipe: Recipe,
+    settings: Settings,
+    table: Table,
+    found: Found,
+    out: Path,
+    say: Say,
+    go: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The result, in its files. go: what is told of the processes that are at an end now."""
+    result = _result(ask, recipe, settings, table, found) | dict(go)
     for measure in ("seconds", "cpu_seconds"):
         result[f"{measure}_of_pieces"] = round(sum(outcome.get(measure, 0.0) for _, outcome in found), 1)
-    result["seconds_of_this_go"] = round(time.monotonic() - started, 1)
     sealed_json.put(out / "result.json", result)
     for name, drawn in table.pictures.items():
         files.put(out / name, standalone(drawn).encode())

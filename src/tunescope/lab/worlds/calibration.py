@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunescope.lab.worlds.questions import question
+from tunescope.report.verdict import verdict
 from tunescope.report.verdict.forecast import (
     CLOSE,
     NEEDED,
@@ -78,21 +79,27 @@ def truth(context: float, delta: float) -> str:
     return SUFFICES if context >= delta - MARGIN else NEEDED
 
 
-def judged(cases: Sequence[Case]) -> dict[str, float]:
+def judged(answers: Sequence[tuple[str, str]]) -> dict[str, float]:
     """How often it decided, and was right then; undecided are counted among worlds that somebody learned.
 
-    A decision on a world that nobody learned is wrong.
+    answers: of every world what was said and what is true. That a context suffices, or weights are needed, is wrong of
+    a world that nobody learned.
     """
-    decided = [one.said == one.truth for one in cases if one.said != OPEN]
-    learned = [one for one in cases if one.truth != NEITHER]
+    decided = [said == truth for said, truth in answers if said != OPEN]
+    learned = [said for said, truth in answers if truth != NEITHER]
     return {
-        "worlds": len(cases),
+        "worlds": len(answers),
         "learned": len(learned),
         "decided": len(decided),
         "right": sum(decided),
         "share_right": sum(decided) / len(decided) if decided else 0.0,
-        "share_undecided": sum(one.said == OPEN for one in learned) / len(learned) if learned else 0.0,
+        "share_undecided": learned.count(OPEN) / len(learned) if learned else 0.0,
     }
+
+
+def whole_said(answer: str) -> str:
+    """What the answer of a whole comparison says of a world, as a truth or OPEN."""
+    return {verdict.ALIKE: SUFFICES, verdict.NEITHER: NEITHER}.get(answer, answer)
 
 
 def groups(cases: Iterable[Case]) -> list[tuple[str, list[Case]]]:

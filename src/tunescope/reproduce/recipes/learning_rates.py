@@ -1,7 +1,7 @@
 """Where the grids of learning rates begin, and how far they reach: every method at seven rates, on lab worlds.
 
-Twelve worlds, a shallow and a deeper model of six architectures, with a skill that contexts and deltas can learn. A
-cell is how far on average a method comes at a rate, as a share of the way from chance to the best there is.
+Six worlds, one of each architecture, of 2 to 6 layers, with a skill that contexts and deltas can learn. A cell is how
+far on average a method comes at a rate, as a share of the way from chance to the best there is.
 """
 
 import tempfile
@@ -19,8 +19,9 @@ from tunescope.reproduce.recipes.verdict_calibration import question
 TITLE = "The learning rates that methods want, on lab worlds"
 SOURCE = "ours"
 TAKES = ("quick",)
+GROWS = True
 
-WORLDS = (6, 24, 42, 54, 69, 87, 99, 111, 126, 141, 150, 159)
+WORLDS = (6, 54, 69, 111, 126, 159)
 CONTEXTS = ("prefix", "prefix:init_from=noise", "soft", "soft:init_from=vocabulary")
 DELTAS = ("lora", "adapter", "bias", "full")
 RATES = {
@@ -45,7 +46,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    """{"chance", "scores": [[learning rate, dev score or None]]}, of one run at each rate."""
+    """{"chance", "tried": [[learning rate, dev score or None]]}, of one run at each rate."""
     from tunescope.comparison import comparison
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -55,9 +56,9 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
         found: Mapping[str, Any] = comparison.ask(asked, Path(scratch) / "run", quiet=True).results
     (tried,) = found["arms"]
     if tried["status"] == "refused":
-        return {"chance": 0.0, "scores": [], "reason": tried["reason"]}
-    scores = [[one["learning_rate"], one["dev"]] for one in tried["trials"]]
-    return {"chance": found["task"].get("chance") or 0.0, "scores": scores}
+        return {"chance": 0.0, "tried": [], "reason": tried["reason"]}
+    dev = [[one["learning_rate"], one["dev"]] for one in tried["trials"]]
+    return {"chance": found["task"].get("chance") or 0.0, "tried": dev}
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -65,7 +66,7 @@ def table(settings: Settings, found: Found) -> Table:
     shares: dict[str, dict[float, list[float]]] = {arm: {} for arm in settings["arms"]}
     first: dict[str, Counter[float]] = {arm: Counter() for arm in settings["arms"]}
     for unit, outcome in found:
-        known = {rate: _share(dev, outcome["chance"]) for rate, dev in outcome["scores"]}
+        known = {rate: _share(dev, outcome["chance"]) for rate, dev in outcome["tried"]}
         for rate, share in known.items():
             shares[unit["arm"]].setdefault(rate, []).append(share)
         if known and max(known.values()) > 0:

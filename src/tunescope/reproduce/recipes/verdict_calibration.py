@@ -1,13 +1,16 @@
 """How often the forecast of a pilot is what long runs find, on lab worlds.
 
 The comparison is the usual one: three learning rates an arm from its method's grid and up to three past its ends, three
-seeds. The long run has another seed, more steps, and prefixes of several lengths, starts and rates.
+seeds. The long run has another seed, more steps, and prefixes of several lengths, starts and rates. In some worlds the
+comparison is run whole as well, at its defaults.
 """
 
 import tempfile
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
@@ -17,6 +20,7 @@ from tunescope.reproduce.recipes import _reliability
 TITLE = "The forecast of a pilot against long runs, on lab worlds"
 SOURCE = "ours; the worlds are after Petrov et al. 2023, section 5"
 TAKES = ("quick",)
+GROWS = True
 
 TRAINED = ("prefix", "lora")
 UNTRAINED = {
@@ -26,12 +30,15 @@ UNTRAINED = {
 }
 STRIDE = 3
 LEARNT = 0.5  # a score below says nothing of the learning rate
-RUNS = PILOT, LONG = ("pilot", "long")
+PILOT, LONG, WHOLE = RUNS = ("pilot", "long", "whole")
+COMPARED = range(7, 178, 15)  # the worlds in which all three are run: of every architecture two
 COLUMNS = ("worlds", "somebody learned it", "decided", "right", "right when it decides", "undecided of the learned")
 
 
 def settings(ask: Ask) -> Settings:
-    return {"worlds": [0, 3] if ask.quick else None, "steps": 60 if ask.quick else 500, "batch_size": 16, "prefix": 20}
+    whole = [] if ask.quick else list(COMPARED)
+    size = {"steps": 60 if ask.quick else 500, "batch_size": 16, "prefix": 20}
+    return {"worlds": [0, 3] if ask.quick else None, "whole": whole} | size
 
 
 def worlds(settings: Settings) -> list[Any]:
@@ -39,24 +46,32 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def units(settings: Settings) -> list[dict[str, Any]]:
-    """A pilot and a long run of every world, in an order in which the first half has all kinds."""
+    """A pilot and a long run of every world, those first that nothing was settled on; then the whole ones.
+
+    The first half has all kinds.
+    """
+    from tunescope.lab.worlds.calibration import SETTLED_ON
     from tunescope.lab.worlds.questions import questions
 
     every = [one.number for one in questions()] if settings["worlds"] is None else settings["worlds"]
-    return [{"world": one, "run": run} for start in range(STRIDE) for one in every[start::STRIDE] for run in RUNS]
+    ordered = sorted((one for start in range(STRIDE) for one in every[start::STRIDE]), key=SETTLED_ON.__contains__)
+    short = [{"world": one, "run": run} for one in ordered for run in (PILOT, LONG)]
+    return short + [{"world": one, "run": WHOLE} for one in settings["whole"]]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.comparison import comparison
     from tunescope.comparison.pilot import piloted
     from tunescope.lab.worlds.long_run import long_run
+    from tunescope.trial.plan import MAX_SEEDS
 
     with tempfile.TemporaryDirectory() as scratch:
         asked = question(settings, unit["world"], Path(scratch))
         if unit["run"] == LONG:
             return {LONG: long_run(asked, Path(scratch))}
-        results = dict(comparison.ask(piloted(asked), Path(scratch) / PILOT, quiet=True).results)
-        return {PILOT: _told(results)}
+        asked = replace(asked, max_seeds=MAX_SEEDS) if unit["run"] == WHOLE else piloted(asked)
+        results = dict(comparison.ask(asked, Path(scratch) / "run", quiet=True).results)
+        return {unit["run"]: _told(results)}
 
 
 def question(settings: Settings, number: int, scratch: Path) -> Any:
@@ -106,21 +121,56 @@ def _arm(arm: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """By architecture, kind of skill and truth."""
+    """By architecture, kind of skill and truth; of the worlds that have a pilot and a long run."""
     from tunescope.lab.worlds.calibration import bins, case, groups, judged
 
     worlds: dict[int, dict[str, Any]] = {}
     for unit, outcome in found:
         worlds.setdefault(unit["world"], {}).update(outcome)
-    known = [case(number, outcome) for number, outcome in worlds.items()]
-    cases = [one for one in known if one is not None]
+    worlds = {number: outcome for number, outcome in worlds.items() if PILOT in outcome and LONG in outcome}
+    known = {number: case(number, outcome) for number, outcome in worlds.items()}
+    cases = [one for one in known.values() if one is not None]
     lost = len(known) - len(cases)
     notes = [f"In {lost} worlds an arm of the pilot did not finish; they are left out."] * bool(lost)
     notes += [f"Rates that the long runs of {arm} chose: {told}." for arm, told in _rates(found).items()]
-    rows = [(name, _row(judged(some))) for name, some in groups(cases)]
-    numbers = {"worlds": [asdict(one) | {"said": one.said} for one in cases]}
+    rows = [(name, _row(judged([(one.said, one.truth) for one in some]))) for name, some in groups(cases)]
+    compared = [(one, worlds[one.world][WHOLE]) for one in cases if WHOLE in worlds[one.world]]
+    rows += [(name, _row(judged(answers))) for name, answers in _side_by_side(compared).items()]
+    notes += _cost(found)
+    whole = {one.world: told for one, told in compared}
+    numbers = {"worlds": [asdict(one) | {"said": one.said} | _whole(whole.get(one.world)) for one in cases]}
     drawn = _reliability.drawn(bins(cases), "worlds in which a context suffices, by what the pilot showed")
     return Table(COLUMNS, rows, notes, numbers, {"verdict-calibration.svg": drawn})
+
+
+def _side_by_side(compared: Sequence[tuple[Any, dict[str, Any]]]) -> dict[str, list[tuple[str, str]]]:
+    """What the whole comparison and the pilot said of the same worlds, each beside what is true."""
+    from tunescope.lab.worlds.calibration import whole_said
+
+    if not compared:
+        return {}
+    whole = [(whole_said(told["verdict"]), one.truth) for one, told in compared]
+    return {"whole comparisons": whole, "pilots of the same": [(one.said, one.truth) for one, _ in compared]}
+
+
+def _whole(told: dict[str, Any] | None) -> dict[str, Any]:
+    """Of a whole comparison its verdict, and in how many seeds."""
+    if told is None:
+        return {}
+    return {"whole": told["verdict"], "seeds": max(len(arm["runs"]) for arm in told["arms"])}
+
+
+def _cost(found: Found) -> list[str]:
+    """The share of the CPU of whole comparisons that the pilots of the same worlds took."""
+    seconds = {(unit["world"], unit["run"]): outcome.get("cpu_seconds") for unit, outcome in found}
+    shares = [
+        part / whole
+        for (world, run), whole in seconds.items()
+        if run == WHOLE and whole and (part := seconds.get((world, PILOT)))
+    ]
+    if not shares:
+        return []
+    return [f"A pilot took {median(shares):.2f} of the CPU of the whole comparison, in the middle of {len(shares)}."]
 
 
 def _rates(found: Found) -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""Pieces of an earlier result, so that a run goes on where another folder or machine ended."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tunescope.errors import UserError
+from tunescope.reproduce import piece
+from tunescope.system import files, machine, run_folder, sealed_json
+
+MADE_WITH = ("tunescope", "torch", "transformers")
+
+
+def taken_over(name: str, units: Sequence[dict[str, Any]], result: Path, out: Path) -> str:
+    """Put the outcomes that a result.json holds of the units into the run's folder, and say how many.
+
+    What is done in the folder stays as it is.
+
+    Raises:
+        UserError: the result is of another recipe, of other versions of what it was made with, or has none of these.
+    """
+    found = sealed_json.read(result, may_lack=True)
+    if found.get("recipe") != name:
+        raise UserError(f"{result} is a result of {found.get('recipe')}, not of {name}.")
+    _same_versions(result, found.get("versions", {}))
+    known = {run_folder.identity(one["unit"]): one["outcome"] for one in found.get("units", ())}
+    asked = {run_folder.identity(unit) for unit in units}
+    paths = {one: piece.path(out, one) for one in known if one in asked}
+    if not paths:
+        raise UserError(f"{result} has none of the {len(units)} pieces that {name} asks for; leave out --earlier.")
+    files.make_folder(out / "units")
+    for one, path in paths.items():
+        if not path.exists():
+            sealed_json.put(path, known[one])
+    return f"{len(paths)} of {len(units)} pieces are taken from {result}."
+
+
+def _same_versions(result: Path, old: dict[str, Any]) -> None:
+    new = machine.versions()
+    other = [f"{name} {old.get(name)}, here {new.get(name)}" for name in MADE_WITH if old.get(name) != new.get(name)]
+    if other:
+        raise UserError(f"{result} was made with other versions ({'; '.join(other)}), so its pieces are not taken.")
