@@ -144,6 +144,8 @@ def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, materi
     assert re.search(r"train: \d+ rows; input tokens \d+ to \d+ \(middle \d+, 95 % up to \d+\)", out)
     assert "labels: " in out
     assert "the model takes 64 tokens, its context included" in out
+    first = json.loads(Path(data["train"]).read_text("utf-8").splitlines()[0])
+    assert f'line 1 as the model reads it: "{first["text"]} Label:" -> "{first["label"]}"' in out
     assert re.search(r"lora: [\d,]+ parameters, \d+ ms a step, .* MB beside the model", out)
     assert re.search(r"lora:sites=attn.w: .* asks for site 'attn.w'", out)
     assert "Estimated from 3 real steps of each arm" in out

@@ -40,7 +40,11 @@ def material(tmp_path_factory):
         ),
         (
             ["--template", "{revew} :"],
-            "has no field 'revew'. Did you mean 'review'? It has: review, stars. Say which field",
+            'review, stars. A template names fields of the file: --template "{review} :',
+        ),
+        (
+            ["--text-field", "review", "--label-field", "stars", "--template", "{text} It was"],
+            'It has: review, stars. A template names fields of the file: --template "{review} It was"',
         ),
         (
             ["--task", "generation", "--input", "review"],

@@ -66,7 +66,7 @@ def test_what_is_cut_is_cut_in_the_order_that_is_told_and_each_takes_less() -> N
     assert steps[0] == (plan, {})
     few = list(fit.one_seed(plan))
     assert {len(one.seeds) for one, _ in few} == {1} and {one.past for one, _ in few} == {0}
-    assert [one.settings.steps for one, _ in few] == [*range(60, 20, -3), 20, 20]
+    assert [one.settings.steps for one, _ in few] == [*range(60, 20, -3), *[20] * 5]
     assert few[0][1]["seeds"] == "1 seed, which is too few for a verdict"
 
 
@@ -97,6 +97,24 @@ def test_arms_go_from_the_end_but_what_trains_nothing_and_a_context_and_a_delta_
     assert found.fit is not None and found.fit.left_out[-1] == "left out of the arms: full"
     with pytest.raises(UserError, match=r"^--minutes 8: with everything cut that may be, the runs take about 1.3 min"):
         fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(30.0, 1))
+
+
+def test_steps_go_down_to_a_tenth_before_a_seed_and_with_it_the_verdict_goes() -> None:
+    plan = asked(beyond=0, settings=Settings(steps=500, batch_size=8, eval_every=50))
+    few = list(fit.few_steps(plan))
+    assert [one.settings.steps for one, _ in few] == [100, 75, 50] and {len(one.seeds) for one, _ in few} == {3}
+    arms = {"soft": [SOFT], "lora": [LORA]}
+    at = [costs.rounds(one, [SOFT, LORA], SIZES).total() for one, _ in few]
+    least = costs.rounds(list(fit.ladder(plan))[-1][0], [SOFT, LORA], SIZES).total()
+    for seconds, steps, seeds in (
+        (least, 125, 3),
+        (at[0], 100, 3),
+        (at[1], 75, 3),
+        (at[2], 50, 3),
+        (at[2] - 1, 100, 1),
+    ):
+        found = fit.fitted(plan, arms, SIZES, fit.Time(seconds + 1e-6, 1))
+        assert (found.settings.steps, len(found.seeds)) == (steps, seeds)
 
 
 def test_the_minutes_that_a_refusal_names_are_enough_and_one_less_is_not() -> None:
@@ -159,14 +177,15 @@ def test_a_comparison_is_cut_to_its_minutes_done_in_them_and_gone_on_with_as_it_
     question: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace.Pace, "allows", lambda self, *rounds: True)  # all that was chosen, on any machine
-    asked = replace(question, minutes=0.75)
+    monkeypatch.setattr(fit, "SECONDS", 6.0)
+    asked = replace(question, minutes=0.2)
     start = time.monotonic()
     found = comparison.ask(asked, tmp_path / "run", quiet=True)
-    assert time.monotonic() - start < 45
+    assert time.monotonic() - start < 12
     kept = found.results["protocol"]["fit"]
-    assert kept["minutes"] == 0.75 and kept["left_out"] and kept["seconds"] < 45
+    assert kept["minutes"] == 0.2 and kept["left_out"] and kept["seconds"] < 12
     assert kept["chosen"]["steps"] == found.results["protocol"]["steps"]
-    assert found.results["data"]["notes"][0].startswith(f"To be done in 0.75 minutes: {kept['left_out'][0]}")
+    assert found.results["data"]["notes"][0].startswith(f"To be done in 0.2 minutes: {kept['left_out'][0]}")
     assert "--minutes" not in found.results["command"] and "--halving" in found.results["command"]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["fit"]["left_out"] == kept["left_out"]
 
@@ -210,9 +229,7 @@ def test_check_ends_with_the_command_that_fits(question: Plan) -> None:
 
     told = list(preview.lines(open_bench(replace(question, minutes=0.75))))
     assert told[-2].startswith("in 0.75 minutes, with 1 worker: ") and "of 200" in " ".join(told[-2:])
-    assert told[-1].startswith(
-        "for that on this machine, type: tunescope compare demo_model train.jsonl --dev dev.jsonl"
-    )
+    assert told[-1].startswith(f"for that on this machine, type: tunescope compare {question.model} ")
     assert told[-1].endswith(" --minutes 0.75")
     least = list(preview.lines(open_bench(replace(question, minutes=0.01))))[-1].rpartition(" ")[2]
     assert int(least) >= 1

@@ -2,18 +2,20 @@
 
 import html
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tinyrun
 
-from tunescope.comparison import preview
+from tunescope.comparison import comparison, preview
 from tunescope.comparison.comparison import compare
 from tunescope.report import card
-from tunescope.report.verdict import reader
+from tunescope.report.verdict import reader, words
 from tunescope.trial.facts import notes_of
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import planned
 
 ODD = {
     "train": [*tinyrun.rows(20, 0), {"text": "a plot was dull", "label": "pos"}, {"text": "the film", "label": "Pos"}],
@@ -89,3 +91,32 @@ def distinct(count):
     """So many rows of different texts."""
     found = {row["text"]: row for row in tinyrun.rows(10 * count, 3)}
     return list(found.values())[:count]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ([(100, "soft"), (200, "lora")], ""),
+        ([(100, "soft"), (201, "lora"), (150, "prefix")], "100 (soft) to 201 (lora) stored parameters"),
+        ([(0, "demos"), (None, "x"), (7, "soft")], ""),
+        (
+            [(12_000, "soft"), (6_000_000, "lora"), (0, "zero-shot")],
+            "12,000 (soft) to 6,000,000 (lora) stored parameters",
+        ),
+    ],
+)
+def test_sizes_that_are_not_nearly_one_are_told(sizes: list[tuple[int | None, str]], told: str) -> None:
+    assert words.unequal(sizes) == told
+
+
+def test_arms_without_a_budget_are_told_to_be_unequal_by_check_and_by_the_verdict(tmp_path: Path) -> None:
+    model, data = tinyrun.write(tmp_path)
+    asked = planned(model, data, {"kind": "classification"}, {"device": "cpu", "steps": 2, "trials": 1})
+    asked = replace(asked, arms=("zero-shot", "soft:length=2", "lora:rank=4"), seeds=(0,), max_seeds=None)
+    told = [line for line in preview.lines(open_bench(asked)) if line.startswith("without --budget")]
+    size = "32 (soft:length=2) to 512 (lora:rank=4) stored parameters"
+    assert told == [f"without --budget arms have sizes of their own, {size}; --budget 32 makes them one"]
+    found = comparison.ask(asked, tmp_path / "run", quiet=True).results["verdict"]["sentences"][-1]
+    assert f"these data, arms of unequal size, {size} (--budget makes them one), 2 steps" in found
+    budgeted = replace(asked, arms=("soft", "lora"), budgets=(256,))
+    assert not any(line.startswith("without --budget") for line in preview.lines(open_bench(budgeted)))

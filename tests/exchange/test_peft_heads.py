@@ -95,17 +95,17 @@ def at_text(given: dict[str, Tensor], found: Tensor) -> Tensor:
 TASKS_OF = [(family, task) for family in TARGETS for task in AUTO if (family, task) != ("opt", "TOKEN_CLS")]
 
 
-@pytest.mark.parametrize(("family", "task"), TASKS_OF)
-def test_the_head_of_every_class_gives_peft_s_logits_and_goes_back(family: str, task: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("classes", "task"), TASKS_OF)
+def test_the_head_of_every_class_gives_peft_s_logits_and_goes_back(classes: str, task: str, tmp_path: Path) -> None:
     """Saved, loaded and attached to the bare model and to transformers' own; exported, and loaded by peft again."""
-    whole, base = classifier(family, task)
-    config = peft.LoraConfig(task_type=task, r=2, target_modules=[TARGETS[family]])
+    whole, base = classifier(classes, task)
+    config = peft.LoraConfig(task_type=task, r=2, target_modules=[TARGETS[classes]])
     made = peftly.wrapped(whole, config)
     found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=base)
-    token = "every" if task == "TOKEN_CLS" else "first" if family in ENCODERS else "last"
-    bias = task == "TOKEN_CLS" or family in ENCODERS
+    token = "every" if task == "TOKEN_CLS" else "first" if classes in ENCODERS else "last"
+    bias = task == "TOKEN_CLS" or classes in ENCODERS
     assert found.artifacts[-1].spec == ts.Head(
-        n_labels=LABELS, **{"token": token, "bias": bias, **FORMS.get((family, task), {})}
+        n_labels=LABELS, **{"token": token, "bias": bias, **FORMS.get((classes, task), {})}
     )
     peftly.assert_own_memory(found.artifacts)
     artifacts = ts.load(ts.save(tmp_path / "own", found.artifacts, model=base))
@@ -115,7 +115,7 @@ def test_the_head_of_every_class_gives_peft_s_logits_and_goes_back(family: str, 
         given = padded(base, side)
         expected = at_text(given, logits(made, given))
         torch.testing.assert_close(at_text(given, logits(again, given)), expected, rtol=0, atol=1e-12)
-        if side == "left" and token == "first" and not FORMS[family, task].get("pooler"):
+        if side == "left" and token == "first" and not FORMS[classes, task].get("pooler"):
             continue  # there transformers reads what stands first, a padding: the next test
         for model in (base, whole):
             with ts.attach(model, *artifacts):

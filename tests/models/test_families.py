@@ -13,6 +13,13 @@ RESULT = json.loads((Path(__file__).parents[2] / "results" / "families.json").re
 TABLE, BUILT_AS = RESULT["families"], RESULT["built_as"]
 # What people use is tried whatever it is built as.
 USED = [
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "opt",
+    "gpt_neox",
+    "roberta",
+    "mbart",
     "gemma3_text",
     "gemma4_text",
     "phi3",
@@ -79,7 +86,8 @@ def works(name: str) -> Any:
 def first_of(alike: Callable[[str], Any]) -> list[str]:
     """What people use, and the first of others that are not like one of them; those with a file of ours last."""
     chosen: dict[Any, str] = {}
-    for name in sorted(FAMILIES, key=lambda name: (name not in USED, name in tiny.configs())):
+    own = tiny.configs()
+    for name in sorted(FAMILIES, key=lambda name: (name not in USED, name in own)):
         chosen.setdefault(alike(name), name)
     return [name for name in FAMILIES if name in USED or chosen[alike(name)] == name]
 

@@ -123,8 +123,18 @@ def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monke
     done = SimpleNamespace(folder=None, results=None)
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
     monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
-    app.app(shlex.split(command(asked))[1:], exit_on_error=False, print_error=False, result_action="return_value")
-    assert replace(seen[0], device="cpu") == replace(asked, beyond=asked.past)
+    for here in (False, True):
+        words = shlex.split(command(asked, here))[1:]
+        app.app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        assert replace(seen.pop(), device="cpu", beyond=asked.past) == replace(asked, beyond=asked.past)
+
+
+def test_what_is_typed_here_has_its_paths_and_no_default() -> None:
+    asked = planned("a folder/m", "far/d.csv", TASK, {"device": "cpu", "arms": "lora", "dev_share": 0.2})
+    assert command(asked, here=True) == "tunescope compare 'a folder/m' far/d.csv --arms lora"
+    assert command(replace(asked, max_seeds=None), here=True).endswith(" --seeds 3")
+    assert command(replace(asked, dev_share=None), here=True).endswith(" --dev-share 1")
+    assert "far" not in command(asked)
 
 
 def test_the_folders_of_runs_that_were_begun_before_are_found_again() -> None:

@@ -19,7 +19,15 @@ from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.train.settings import Settings
 
-ARMS = ("prefix:length=3", "prefix:length=5,mlp=4", "soft:length=2", "lora:rank=2", "lora:rank=3", "bias", "zero-shot")
+ARMS = (
+    "prefix:length=3",
+    "prefix:length=5,mlp=4,init_from=noise",
+    "soft:length=2",
+    "lora:rank=2",
+    "lora:rank=3",
+    "bias",
+    "zero-shot",
+)
 SETTINGS = Settings(steps=12, batch_size=8, eval_every=4, patience=2)
 
 

@@ -45,7 +45,7 @@ def compare(
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
         include_path: a folder with tasks of your own for lm-evaluation-harness, whose code is run as the harness does.
-        pilot: only a tenth of the steps in all: what the rest would find, what it would cost, whether to run it.
+        pilot: an eighth of the steps in all: what the rest would find, what it would cost, whether to run it.
         report_to: loggers that are told of every run and of the verdict, such as tensorboard (default: none).
         out: the folder of the run (default: one in runs/). A run begun there is gone on with.
         workers: processes, each with one thread (0: as cores and memory allow).

@@ -43,7 +43,7 @@ def lines(plan: Plan, config: Any) -> Iterator[str]:
         from tunescope.trial.command import command
 
         fits = taken(way, method, shape, batch, devices)
-        yield f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way))}"
+        yield f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way), here=True)}"
 
 
 def needed(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:

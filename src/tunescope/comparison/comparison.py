@@ -97,7 +97,7 @@ def compare(
         workers: processes; more than one need the model by name.
         executor: where they are: local, or ray or slurm with fields as in "ray:address=auto"; of these 0 workers are as
             many as there is room for. A queue, as Slurm's, is not waited for: `Submitted` says how to go on.
-        pilot: only a tenth of the steps in all, at the first seed, to say what the rest would find and cost.
+        pilot: an eighth of the steps in all, at the first seed, to say what the rest would find and cost.
         quiet: nothing is printed.
         report_to: loggers, such as ("tensorboard",): `tunescope compare --help` lists them.
         fields: instead of a plan, fields of `Plan` and `Settings`, or options of the command line: arms=["lora"],

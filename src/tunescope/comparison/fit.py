@@ -13,14 +13,14 @@ step, and the first of these that fits is taken:
 
 Where not even that fits, arms are left out from the end of the list, and the order is gone through again. What trains
 nothing stays, and so does the first context and the first delta: without them there is nothing to compare. Where these
-do not fit either, it is one seed of all arms, with all of the above but as many steps as fit, and then of fewer arms:
-scores without a verdict.
+do not fit either, steps go down to a tenth of those asked, of all arms and then of fewer. What is left then is one
+seed, with all of the above but as many steps as fit: scores without a verdict.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -32,7 +32,7 @@ from tunescope.trial.rates import rungs
 
 SCORES = (5, 3)  # of a run
 LEAST_STEPS = 20
-PARTS, LEAST_PARTS = 20, 5  # of the steps
+PARTS, LEAST_PARTS, FEWEST_PARTS = 20, 5, 2  # of the steps
 PAIR = ("context", "delta")
 SHARE, SECONDS = 0.15, 15.0  # of the time, for loading, the page and what was timed wrongly; and at least
 
@@ -73,7 +73,7 @@ def fitted(plan: Plan, arms: Mapping[str, Sequence[Costs]], sizes: Sizes, time: 
     """
     assert plan.minutes is not None
     least = math.inf
-    for cuts, texts in product((ladder, one_seed), shorter(arms)):
+    for cuts, texts in product((ladder, few_steps, one_seed), shorter(arms)):
         costs = [one for text in texts for one in arms[text]]
         gone = [text for text in arms if text not in texts]
         for found, told in cuts(replace(plan, arms=tuple(texts)) if gone else plan):
@@ -120,17 +120,30 @@ def ladder(plan: Plan) -> Cuts:
             yield plan, told
 
 
+def few_steps(plan: Plan) -> Cuts:
+    """The fewest seeds with all else cut, and fewer steps than a ladder goes down to."""
+    plan, told = _cut(plan, (_other_text, _none_past, _seeds, _halved, _scores))
+    for less, kind, words in _steps(plan, range(LEAST_PARTS - 1, FEWEST_PARTS - 1, -1)):
+        yield less, told | {kind: words}
+
+
 def one_seed(plan: Plan) -> Cuts:
     """One seed with all else cut but the steps; then fewer of them."""
-    told: dict[str, str] = {}
-    for cut in (_other_text, _none_past, _halved, _scores):
-        for less, kind, words in cut(plan):
-            plan, told = less, told | {kind: words}
+    plan, told = _cut(plan, (_other_text, _none_past, _halved, _scores))
     if len(plan.seeds) > 1:
         plan, told = replace(plan, seeds=plan.seeds[:1]), told | {"seeds": "1 seed, which is too few for a verdict"}
     yield plan, told
-    for less, kind, words in _steps(plan):
+    for less, kind, words in _steps(plan, range(PARTS - 1, FEWEST_PARTS - 1, -1)):
         yield less, told | {kind: words}
+
+
+def _cut(plan: Plan, cuts: Sequence[Callable[[Plan], Cut]]) -> tuple[Plan, dict[str, str]]:
+    """The plan with all that these cut."""
+    told: dict[str, str] = {}
+    for cut in cuts:
+        for less, kind, words in cut(plan):
+            plan, told = less, told | {kind: words}
+    return plan, told
 
 
 def _other_text(plan: Plan) -> Cut:
@@ -169,13 +182,11 @@ def _scores(plan: Plan) -> Cut:
             yield plan, "scores", f"{count} development scores a run"
 
 
-def _steps(plan: Plan) -> Cut:
+def _steps(plan: Plan, parts: range = range(PARTS - 1, LEAST_PARTS - 1, -1)) -> Cut:
     asked = plan.settings.steps
-    scores, least = (
-        -(-asked // plan.settings.eval_every),
-        min(asked, max(LEAST_STEPS, -(-asked * LEAST_PARTS // PARTS))),
-    )
-    for part in range(PARTS - 1, LEAST_PARTS - 1, -1):
+    scores = -(-asked // plan.settings.eval_every)
+    least = min(asked, max(LEAST_STEPS, -(-asked * parts[-1] // PARTS)))
+    for part in parts:
         steps = max(least, asked * part // PARTS)
         settings = replace(plan.settings, steps=steps, eval_every=-(-steps // scores))
         if steps < asked:

@@ -1,7 +1,8 @@
 """`tunescope check` in words: what is in the data, and what a comparison would take."""
 
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,14 @@ from tunescope.comparison.costs import Costs
 from tunescope.comparison.estimate import HOW, Estimate, estimates
 from tunescope.comparison.fit import Time, TooShort, reserve
 from tunescope.comparison.progress import duration
-from tunescope.trial.bench import Bench
+from tunescope.report.verdict.words import PAIR, unequal
+from tunescope.trial.bench import Bench, room
 from tunescope.trial.command import command
 from tunescope.trial.facts import facts_of, notes_of
 from tunescope.trial.plan import Plan
 
 USUAL = 20.0  # minutes, where none are given
+SHOWN = 600  # characters of a row
 
 
 def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
@@ -33,8 +36,19 @@ def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
         yield f"the model takes {facts.positions:,} tokens, its context included"
     for label, tokens in (facts.words or {}).items():
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
+    yield _read(bench)
     yield from (f"note: {note}" for note in notes_of(bench) if note not in bench.splits.notes)
     yield from _estimated(bench, workers)
+
+
+def _read(bench: Bench) -> str:
+    """The first training row as its tokens read, special ones too, and what is to be answered."""
+    row = bench.encoded("train", bos=True, room=room(bench, 0))[0]
+    text, answer = (
+        json.dumps(bench.tokenizer.decode(ids), ensure_ascii=False) for ids in (row.input_ids, row.target_ids)
+    )
+    shown = text if len(text) <= SHOWN else f"{text[: SHOWN // 2]} ... {text[-SHOWN // 2 :]}"
+    return f"line {row.row} as the model reads it: {shown}" + (f" -> {answer[:SHOWN]}" if row.target_ids else "")
 
 
 def _lengths(found: Any) -> str:
@@ -48,13 +62,25 @@ def _estimated(bench: Bench, workers: int) -> Iterator[str]:
         f"a comparison of {len(plan.seeds)} seeds, {len(plan.rates) or plan.trials} learning rates{past} and "
         f"{plan.settings.steps} steps of {plan.settings.batch_size} rows, with 1 worker:"
     )
+    found = []
     for one in estimates(bench):
+        found.append(one)
         yield f"  {_line(one)}"
         whole += one.total_seconds
         costs[one.arm] = one.costs or Costs(one.arm)
     yield f"  together at most {duration(whole)}{', before seeds that are added' if plan.max_seeds else ''}"
     yield HOW
+    yield from _unequal(bench, found)
     yield from _fitting(bench, costs, workers, time.monotonic() - start)
+
+
+def _unequal(bench: Bench, found: Sequence[Estimate]) -> Iterator[str]:
+    """That arms without a budget are of their own sizes, where contexts and deltas store not nearly as much."""
+    pair = [one for one in found if one.costs and one.costs.group in PAIR and one.parameters]
+    range_of = unequal((one.parameters, one.arm) for one in pair)
+    if range_of and not bench.plan.budgets:
+        usual = sorted(one.parameters for one in pair)[(len(pair) - 1) // 2]
+        yield f"without --budget arms have sizes of their own, {range_of}; --budget {usual} makes them one"
 
 
 def _fitting(bench: Bench, costs: Mapping[str, Costs], workers: int, spent: float) -> Iterator[str]:
@@ -68,7 +94,7 @@ def _fitting(bench: Bench, costs: Mapping[str, Costs], workers: int, spent: floa
     assert found.fit is not None
     cut = "; ".join(found.fit.left_out) or "all of it"
     yield f"in {minutes:g} minutes, with {workers} worker{'s' * (workers > 1)}: {cut}"
-    yield f"for that on this machine, type: {command(bench.plan)} --minutes {minutes:g}"
+    yield f"for that on this machine, type: {command(bench.plan, here=True)} --minutes {minutes:g}"
 
 
 def _cut(bench: Bench, costs: Mapping[str, Costs], minutes: float, workers: int, spent: float) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
@@ -89,12 +90,20 @@ def _named(kind: type[Task]) -> dict[str, FieldOption]:
     return {name: one for one in options_of(kind) for name in (one.field, one.key)}
 
 
-def field_option(given: Mapping[str, Any], field: str) -> str:
-    """The option that says that the rows' field is called so: --text-field; --template for one that only it names."""
-    for one in options_of(kind_of(given["kind"])):
-        if one.names[0].endswith("-field") and given.get(one.field, one.default) == field:
-            return one.names[0]
-    return "--template" if field in str(given.get("template")) else ""
+def field_advice(given: Mapping[str, Any], field: str, close: str) -> str:
+    """What to type where the rows have no such field: the option that names it, or the template with another in it.
+
+    close: a field that they have, of nearly that name, or "".
+    """
+    named = [one for one in options_of(kind_of(given["kind"])) if one.names[0].endswith("-field")]
+    for one in named:
+        if given.get(one.field, one.default) == field:
+            return f"Say which field is meant: {one.names[0]} FIELD"
+    template = str(given.get("template") or "")
+    if f"{{{field}}}" not in template:
+        return ""
+    meant = (named and given.get(named[0].field)) or close or "FIELD"
+    return f"A template names fields of the file: --template {json.dumps(template.replace(field, meant))}"
 
 
 def has_field(kind: str, field: str) -> bool:

@@ -1,4 +1,4 @@
-"""The command that asks a plan again, with names of files and no folders; made from the fields that have options."""
+"""The command that asks a plan again, to be stored or to be typed here; made from the fields that have options."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from tunescope.data.corpus_name import shown
 from tunescope.models.load import model_name
 from tunescope.system.option import options_of
 from tunescope.tasks.make import USUAL, kind_of
-from tunescope.trial.plan import DEV_SHARE, Plan, Whole
+from tunescope.trial.plan import BEYOND, DEV_SHARE, MAX_SEEDS, SEEDS, Plan, Whole
 from tunescope.trial.train.settings import Settings
 
 
-def command(plan: Plan) -> str:
-    """The command that asks the same, with file names but no folders: results are shared, paths are private."""
+def command(plan: Plan, here: bool = False) -> str:
+    """The command that asks the same, with file names but no folders: results are shared, paths are private.
+
+    here: for who sits at this machine: paths as they were given, and of the options those that are not the default.
+    """
     import shlex
 
     asked = plan if plan.pilot_of is None else _whole(plan, plan.pilot_of)
-    words = [*_command_words(asked), *([] if plan.pilot_of is None else ["--pilot"])]
+    words = [*_command_words(asked, here), *([] if plan.pilot_of is None else ["--pilot"])]
     one = len(asked.seeds) == 1 and asked.seeds[0] != 0  # for which the command line has no word
     return shlex.join(words) + (f"  # in Python: seeds=[{asked.seeds[0]}]" if one else "")
 
@@ -32,31 +35,53 @@ def _whole(plan: Plan, whole: Whole) -> Plan:
     return replace(asked, pilot_of=None, trial_steps=None)
 
 
-def _command_words(plan: Plan) -> list[str]:
-    words = ["tunescope", "compare", model_name(plan.model), shown(plan.data["train"])]
+def _command_words(plan: Plan, here: bool) -> list[str]:
+    called = _from_here if here else shown
+    words = ["tunescope", "compare", plan.model if here else model_name(plan.model), called(plan.data["train"])]
     for part in ("dev", "test"):
-        words += [f"--{part}", shown(plan.data[part])] if part in plan.data else []
-    words += _task_words(plan.task)
+        words += [f"--{part}", called(plan.data[part])] if part in plan.data else []
+    words += _task_words(plan.task, here)
     typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "beyond": plan.past}
-    typed |= {"forgetting": Path(plan.forgetting).name}
+    typed |= {"forgetting": plan.forgetting if here else Path(plan.forgetting).name}
     typed |= {"dev_share": {DEV_SHARE: "", None: 1}.get(plan.dev_share, plan.dev_share)}
     typed |= {"trials": ()} if plan.rates else {}  # rates stand for trials
     auto = {"batch_size": "auto"} if plan.halve_batches and plan.settings.batch_size == Settings().batch_size else {}
-    return [*words, *_field_words(Plan, plan, typed), *_field_words(Settings, plan.settings, auto)]
+    if here:
+        typed |= _unsaid(plan)
+    for kind, values in ((Plan, typed), (Settings, auto)):
+        words += _field_words(kind, plan if kind is Plan else plan.settings, values, here)
+    return words
 
 
-def _field_words(kind: type, asked: Any, typed: Mapping[str, Any]) -> Iterator[str]:
-    """The options of a dataclass, where they are not at their defaults. typed: field -> what stands for its value."""
+def _from_here(path: str) -> str:
+    """As short as it can be typed in this folder."""
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
+
+
+def _unsaid(plan: Plan) -> dict[str, Any]:
+    """Fields that have the value of a command which does not name them."""
+    seeds = plan.seeds == SEEDS and plan.max_seeds == MAX_SEEDS
+    found: dict[str, Any] = dict.fromkeys(("seeds", "max_seeds"), ()) if seeds else {}
+    return found | ({"beyond": ()} if plan.beyond in (None, BEYOND) else {})
+
+
+def _field_words(kind: type, asked: Any, typed: Mapping[str, Any], here: bool) -> Iterator[str]:
+    """The options of a dataclass, where they are not at their defaults. typed: field -> what stands for its value.
+
+    here: also the "always" ones need a value of their own, and "never" is as ever.
+    """
     for one in options_of(kind):
         value, when = getattr(asked, one.field), one.option.command
-        if when == "always" or (when == "changed" and value != one.default):
+        said = typed.get(one.field, value) if here else value
+        if (when == "always" and not here) or (when != "never" and said != one.default):
             yield from one.words(typed.get(one.field, value))
 
 
-def _task_words(task: Mapping[str, Any]) -> Iterator[str]:
+def _task_words(task: Mapping[str, Any], here: bool) -> Iterator[str]:
     """The kind and all fields that the plan names, the template last."""
     kind = str(task.get("kind", USUAL))
-    yield from ("--task", kind)
+    yield from () if here and kind == USUAL else ("--task", kind)
     for one in sorted(options_of(kind_of(kind)), key=lambda one: one.field == "template"):
         yield from one.words(task.get(one.field) or None, task.get(one.option.rest) or ())
 

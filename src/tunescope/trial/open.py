@@ -22,7 +22,7 @@ from tunescope.models.load import load_model
 from tunescope.models.smaller import check_here, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
-from tunescope.tasks.make import field_option, has_field, make_task
+from tunescope.tasks.make import field_advice, has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench, room
@@ -50,9 +50,9 @@ def open_bench(
     try:
         return _opened(plan, model, tokenizer, task, device)
     except MissingField as problem:
-        if task is not None or not (option := field_option(plan.task, problem.field)):
+        if task is not None or not (advice := field_advice(plan.task, problem.field, problem.close)):
             raise
-        raise UserError(f"{problem} Say which field is meant: {option} FIELD") from None
+        raise UserError(f"{problem} {advice}") from None
 
 
 def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: torch.device) -> Bench:

@@ -90,7 +90,11 @@ class Plan:
     data: Mapping[str, str] = field(default_factory=dict)
     task: Mapping[str, Any] = field(default_factory=lambda: {"kind": USUAL})
     arms: Annotated[
-        tuple[str, ...], Option("such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods.")
+        tuple[str, ...],
+        Option(
+            "such as zero-shot demos:k=4 prefix lora:rank=4; `tunescope arms` lists the methods (default: of a decoder "
+            "zero-shot, demos:k=4, soft, prefix, lora, adapter, bias and full, where the model has them)."
+        ),
     ] = ()
     budgets: Annotated[
         tuple[int, ...], Option("stored parameters of each arm; several repeat the arms.", ("--budget",))

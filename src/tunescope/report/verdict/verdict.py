@@ -79,7 +79,7 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     run = found.advice.text if found.advice else None
     run = words.out_of_time(protocol, run)
     said = [found.why, *([run] if run else []), words.support(evidence)]
-    said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol)]
+    said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol, results.get("arms") or ())]
     return {
         "answer": found.answer,
         "reason": found.reason,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
 
 ROUNDING = 1e-5  # of an attention weight in float32
+PAIR = ("context", "delta")
+NEARLY = 2.0  # sizes within this factor are alike: no rank and no length meets a budget to the parameter
 
 OLD_RULE = (
     "This verdict is of an earlier rule, whose intervals were drawn by bootstrap and too narrow where seeds scatter; "
@@ -55,7 +57,7 @@ def unstable_context(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> str:
     return (
         f"A {context.name} that suffices was found in {near} of {seeds} seeds: seed {context.chosen['seed']}{where}, "
         f"chosen on dev, is not worse than {delta.shown} by more than {e.number(e.margin)} on the test rows: "
-        f"{e.chosen_context.told}. Its mean, {context.shown}, is: {pair.told}; {tries}."
+        f"{e.chosen_context.told}. The mean of the seeds, {context.shown}, does not show it: {pair.told}; {tries}."
     )
 
 
@@ -98,10 +100,25 @@ def outlook(results: dict[str, Any], answer: str) -> str:
     )
 
 
-def limits(e: Evidence, protocol: dict[str, Any]) -> str:
+def own_sizes(arms: Sequence[dict[str, Any]]) -> str:
+    """The sizes given; and which they are, where contexts and deltas store not nearly as much."""
+    range_of = unequal((one.get("parameters", {}).get("stored"), one["name"]) for one in arms if one["group"] in PAIR)
+    return f"arms of unequal size, {range_of} (--budget makes them one)" if range_of else "the sizes given"
+
+
+def unequal(sizes: Iterable[tuple[int | None, str]]) -> str:
+    """The least and the most stored parameters, with whose they are; "" where they are alike or nobody stores any."""
+    stored = sorted((size, name) for size, name in sizes if size)
+    if not stored or stored[-1][0] <= NEARLY * stored[0][0]:
+        return ""
+    (least, small), (most, large) = stored[0], stored[-1]
+    return f"{least:,} ({small}) to {most:,} ({large}) stored parameters"
+
+
+def limits(e: Evidence, protocol: dict[str, Any], arms: Sequence[dict[str, Any]]) -> str:
     """What it holds for, and of what it says nothing."""
     budgets = protocol.get("budgets") or [protocol.get("budget")]
-    at = f"{max(budgets):,} stored parameters" if any(budgets) else "the sizes given"
+    at = f"{max(budgets):,} stored parameters" if any(budgets) else own_sizes(arms)
     at = f"up to {at}" if len(budgets) > 1 else at
     over = "seeds and test rows" if e.seeds > 1 else "test rows only, for there is one seed"
     return (

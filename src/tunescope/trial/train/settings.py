@@ -29,12 +29,16 @@ class Settings:
 
     steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500
     batch_size: Annotated[int, _BATCH] = 16
-    accumulate: Annotated[int, Option("parts that a batch is cut into, to save memory.")] = 1
-    optimizer: Annotated[str, Option("adamw or adafactor.")] = "adamw"
-    schedule: Annotated[str, Option("constant, linear or cosine.")] = "linear"
-    warmup: Annotated[float, Option("share of the steps in which the rate rises.")] = 0.06
-    weight_decay: Annotated[float, Option("of the trained tensors.")] = 0.0
-    clip: Annotated[float, Option("the largest norm of the gradient.")] = 1.0
-    precision: Annotated[str, Option("auto (bfloat16 on a GPU that has it), float32 or bfloat16.")] = "auto"
+    accumulate: Annotated[int, Option("parts that a batch is cut into, to save memory.", shows_default=True)] = 1
+    optimizer: Annotated[str, Option("adamw or adafactor.", shows_default=True)] = "adamw"
+    schedule: Annotated[str, Option("constant, linear or cosine.", shows_default=True)] = "linear"
+    warmup: Annotated[float, Option("share of the steps in which the rate rises.", shows_default=True)] = 0.06
+    weight_decay: Annotated[float, Option("of the trained tensors.", shows_default=True)] = 0.0
+    clip: Annotated[float, Option("the largest norm of the gradient.", shows_default=True)] = 1.0
+    precision: Annotated[
+        str, Option("auto (bfloat16 on a GPU that has it), float32 or bfloat16.", shows_default=True)
+    ] = "auto"
     eval_every: Annotated[int, Option("steps between development scores (default: a tenth of the steps).")] = 50
-    patience: Annotated[int, Option("development scores in a row without a new best before stopping.")] = 5
+    patience: Annotated[
+        int, Option("development scores in a row without a new best before stopping.", shows_default=True)
+    ] = 5
