@@ -8,10 +8,12 @@ import pytest
 import tiny
 import tinyrun
 import torch
+from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope.attachment.guards.checkpointing import checkpointed
 from tunescope.models import smaller
+from tunescope.models.load import load_model
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import planned
 
@@ -166,3 +168,22 @@ def test_weights_in_eight_bits_are_compared(
     words = ["compare", model, data["train"], *FEW, "--load", "8bit", "--out", tmp_path / "run"]
     code, out, err = commands.call(monkeypatch, capsys, *words)
     assert code == 0 and " done " in out, err
+
+
+def test_weights_in_bfloat16_train_what_stays_in_float32(
+    model_and_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = model_and_data
+    assert load_model(model, given=smaller.loading("bfloat16", "", "cpu"))[0].dtype == torch.bfloat16
+    words = ["compare", model, data["train"], *FEW, "--load", "bfloat16", "--out", tmp_path / "run"]
+    code, out, err = commands.call(monkeypatch, capsys, *words)
+    assert code == 0 and " done " in out, err
+    saved = load_file(next((tmp_path / "run").glob("best/**/*.safetensors")))
+    assert {value.dtype for value in saved.values()} == {torch.float32}
+
+
+def test_a_model_that_is_loaded_is_not_loaded_in_other_bits(model_and_data: Any) -> None:
+    name, data = model_and_data
+    model, tokenizer = load_model(name)
+    with pytest.raises(ts.UserError, match="load='bfloat16' is for a model that is named: this one is loaded already"):
+        ts.compare(model, data["train"], tokenizer=tokenizer, load="bfloat16")

@@ -17,13 +17,14 @@ from tunescope.trial.plan import Plan
 
 TOKENS = 512  # of a row, where the model takes as many
 USUAL = Method("lora", 8, ("attn.q", "attn.v"))
+FLOAT32 = 4  # bytes of a weight
 Way = dict[str, Any]  # fields of the plan
 
 
 def lines(plan: Plan, config: Any) -> Iterator[str]:
     """What a training step takes of each device, and the command of the first way that has room."""
     try:
-        shape = shapes.of(config, 4 if _says_float32(config) else 2)
+        shape = shapes.of(config, FLOAT32 if _says_float32(config) else 2)
     except UserError as problem:
         yield f"memory on paper: not known. {problem}"
         return
@@ -51,6 +52,7 @@ def needed(method: Method, shape: Shape, batch: Batch, room: float, devices: int
     saving: Way = {"gradient_checkpointing": True}
     ways: list[Way] = [{}, saving]
     if method.kind != "full":
+        ways += [{"load": "bfloat16"}, {"load": "bfloat16", **saving}] if shape.bytes == FLOAT32 else []
         several: list[Way] = [{"processes": devices}, {"processes": devices, **saving}] if devices > 1 else []
         ways += [*several, {"load": "8bit", **saving}, {"load": "4bit", **saving}]
     return next((way for way in ways if taken(way, method, shape, batch, devices) <= room), None)
@@ -59,6 +61,8 @@ def needed(method: Method, shape: Shape, batch: Batch, room: float, devices: int
 def taken(way: Way, method: Method, shape: Shape, batch: Batch, devices: int) -> float:
     """Bytes of a device. Weights in fewer bits: the maps' alone, for tables and norms stay as they are."""
     batch = replace(batch, checkpointing="gradient_checkpointing" in way)
+    if way.get("load") == "bfloat16":
+        shape = replace(shape, bytes=2)
     if "processes" in way:
         return shards.memory(method, shape, batch, devices).total
     total = training.memory(method, shape, batch).total

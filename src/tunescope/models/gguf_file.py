@@ -37,7 +37,12 @@ def settled(name: str, model: Any) -> Any:
     model.is_quantized, model.hf_quantizer = False, None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    warnings.warn(Note(f"{Path(name).name} holds {held(name)}; it is computed with in float32."), stacklevel=3)
+    warnings.warn(
+        Note(
+            f"{Path(name).name} holds {held(name)}; it is computed with in {str(model.dtype).removeprefix('torch.')}."
+        ),
+        stacklevel=3,
+    )
     return model
 
 

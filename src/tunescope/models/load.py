@@ -52,9 +52,8 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
             trust_remote_code=False,
             use_safetensors=True,
             output_loading_info=True,
-            **(file and {"dtype": "float32"}),
             **file,
-            **(given or {}),
+            **((file and {"dtype": "float32"}) | dict(given or {})),
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
         tokenizer("a")  # some faults of its files are met first where it is used

@@ -9,7 +9,8 @@ from typing import Any
 
 from tunescope.errors import UserError
 
-LOADS = ("", "4bit", "8bit")
+QUANTISED = ("8bit", "4bit")
+LOADS = ("", "bfloat16", *QUANTISED)
 DEVICE_MAPS = ("", "auto")
 
 
@@ -19,7 +20,9 @@ def loading(load: str, device_map: str, device: str) -> dict[str, Any]:
     Raises UserError where what it needs is not installed.
     """
     given: dict[str, Any] = {}
-    if load:
+    if load == "bfloat16":
+        given |= {"dtype": load}
+    elif load:
         given |= {"quantization_config": _quantised(load), "device_map": {"": device}}
     if device_map:
         _check_installed("accelerate", "--device-map")

@@ -19,7 +19,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.models.smaller import check_here, loading
+from tunescope.models.smaller import QUANTISED, check_here, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task
@@ -63,8 +63,11 @@ def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: t
         given = loading(plan.load, plan.device_map, str(device))
         model, tokenizer = load_model(plan.model, in_words=by == "words", given=given)
         check_here(model)
+    elif plan.load or plan.device_map:
+        option = "load" if plan.load else "device_map"
+        raise UserError(f"{option}={getattr(plan, option)!r} is for a model that is named: this one is loaded already.")
     is_shared = ranks.begun_count() > 1 and is_initialized()
-    is_placed = is_shared or plan.load or plan.device_map
+    is_placed = is_shared or plan.load in QUANTISED or plan.device_map
     model = model.eval() if is_placed else model.to(device).eval()
     if plan.gradient_checkpointing:
         _checkpoint(model)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tunescope.data.row import LONGEST
 from tunescope.errors import UserError
-from tunescope.models.smaller import DEVICE_MAPS, LOADS
+from tunescope.models.smaller import DEVICE_MAPS, LOADS, QUANTISED
 from tunescope.system.option import Option
 from tunescope.system.plugins import one_of
 from tunescope.tasks.make import USUAL
@@ -184,7 +184,9 @@ class Plan:
         Option(f"characters of a field of a row; a file with a longer one is refused (default: {LONGEST:,})."),
     ] = None
 
-    load: Annotated[str, Option("4bit or 8bit: the model's weights in so many, by bitsandbytes or torchao.")] = ""
+    load: Annotated[
+        str, Option("the model's weights in bfloat16, 8bit or 4bit, the last two by bitsandbytes or torchao.")
+    ] = ""
     device_map: Annotated[str, Option("auto: the model's layers spread over this machine's GPUs.")] = ""
     gradient_checkpointing: Annotated[
         bool, Option("keep little of each layer for the backward pass, and compute it again there.")
@@ -277,7 +279,7 @@ def _check_memory(plan: Plan) -> None:
     for name, allowed in (("load", LOADS), ("device_map", DEVICE_MAPS)):
         if getattr(plan, name):
             one_of(name.replace("_", "-"), getattr(plan, name), allowed[1:])
-    if plan.device_map and plan.load:
+    if plan.device_map and plan.load in QUANTISED:
         raise UserError(
             "--device-map auto spreads a whole model, and --load makes it small enough for one device: give one."
         )
@@ -285,7 +287,7 @@ def _check_memory(plan: Plan) -> None:
         raise UserError(
             "--device-map auto is for one process with several GPUs; with --processes, --parallel fsdp shards."
         )
-    if plan.processes > 1 and plan.load and plan.parallel == "fsdp":
+    if plan.processes > 1 and plan.load in QUANTISED and plan.parallel == "fsdp":
         raise UserError(f"--load {plan.load} keeps weights that FSDP2 cannot shard. Type: --parallel ddp")
     if plan.processes > 1 and plan.halve_batches:
         raise UserError(
