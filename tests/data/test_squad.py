@@ -50,3 +50,4 @@ def test_f1_of_true_is_over_all_rows_and_an_illegal_answer_is_not_true():
     meant = [["True"], ["False"], ["True"], ["True"], ["True"]]
     assert score("f1_true", outputs, meant) == pytest.approx(2 * 2 / (3 + 4))
     assert score("f1_true", ["False"], [["False"]]) == 0.0
+    assert score("f1_true", outputs, meant, lowercase=True) == pytest.approx(2 * 3 / (4 + 4))

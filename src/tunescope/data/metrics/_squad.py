@@ -7,7 +7,7 @@ import string
 from collections import Counter
 
 PUNCTUATION = str.maketrans("", "", string.punctuation)
-COMPARED = "as SQuAD's script: case, punctuation and the articles a, an and the ignored, of several references the best"
+COMPARED = "as in SQuAD's script: case, punctuation and a, an, the ignored, of several references the best; from 0 to 1"
 
 
 def words(text: str) -> list[str]:

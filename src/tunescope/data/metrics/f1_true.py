@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tunescope.data.metric import Metric, per_row
+from tunescope.data.metric import CASE, Metric, per_row
 
 TRUE = "True"
 
 
 def counts(output: str, references: Sequence[str], lowercase: bool) -> tuple[float, float, float]:
     """(said and meant, said, meant): whether the output, and whether a reference, is True."""
-    said, meant = output.strip() == TRUE, TRUE in references
-    return float(said and meant), float(said), float(meant)
+    true = TRUE.lower() if lowercase else TRUE
+    said, *known = (one.strip().lower() if lowercase else one.strip() for one in (output, *references))
+    return float(said == true and true in known), float(said == true), float(true in known)
 
 
 def score(sums: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -25,7 +26,7 @@ def score(sums: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.fl
 
 
 METRIC = Metric(
-    compared='F1 of "True" over all rows; what is neither True nor False counts as False',
+    compared=f'F1 of "True" over all rows, from 0 to 1, {CASE}, as in MultiRC; any other output counts as False',
     best=1.0,
     width=3,
     stats=per_row(counts),
