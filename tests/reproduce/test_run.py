@@ -14,7 +14,7 @@ from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder, sealed_json
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
-TAKEN |= {"lines", "template", "words", "k", "test"}
+TAKEN |= {"lines", "template", "words", "k", "test", "load", "gradient-checkpointing"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration", "learning-rates"}
 
 

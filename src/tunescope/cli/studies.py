@@ -24,6 +24,8 @@ def reproduce(
     steps: int | None = None,
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     accumulate: int | None = None,
+    load: Literal["", "bfloat16", "8bit", "4bit"] = "",
+    gradient_checkpointing: bool = False,
     lines: Annotated[tuple[str, ...], Many] = (),
     template: str | None = None,
     words: Annotated[tuple[str, ...], Many] = (),
@@ -34,6 +36,8 @@ def reproduce(
     executor: str = HERE,
     so_far: bool = False,
     earlier: str | None = None,
+    check: bool = False,
+    gpu: str = "H100",
 ) -> None:
     """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
 
@@ -47,6 +51,8 @@ def reproduce(
         steps: for recipes on a given model: updates of every line, instead of the protocol's.
         precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
         accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
+        load: for recipes on a model and a corpus: its weights in bfloat16, 8bit or 4bit, as in `compare`.
+        gradient_checkpointing: for the same: keep little of each layer for the backward pass; no number changes.
         lines: for recipes on given data: only the lines of the table that have one of these in their names.
         template: for `anchors` on given data: what a row is asked as, with {text} in it.
         words: for `anchors` on given data: label words, as neg=bad,pos=great.
@@ -57,16 +63,23 @@ def reproduce(
         executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
         so_far: the table of what is done in the folder, which may be at work, and no more; for long recipes of ours.
         earlier: a result.json of this recipe, from another folder or machine, whose pieces are not done again.
+        check: run nothing, and say what each line would take in memory and time; for recipes on a model and a corpus.
+        gpu: for --check: T4, V100, L4, A10, L40S, RTX4090, A100-40GB, A100-80GB, H100 or H200.
     """
+    from tunescope.cli import recipe_estimate
     from tunescope.reproduce import run as running
-    from tunescope.reproduce.recipe import Ask, listing
+    from tunescope.reproduce.recipe import Ask, find, listing
 
     if name is None:
         say(listing())
         return
     one, others = next(iter(model), None), model[1:]
     usual = (name, protocol, quick, seeds, one, data, others, steps, precision, accumulate)
-    ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test)
+    saving = {"load": load, "gradient_checkpointing": gradient_checkpointing}
+    ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test, check=check, **saving)  # type: ignore[arg-type]
+    if check:
+        say("\n".join(recipe_estimate.lines(ask, find(name), gpu)))
+        return
     folder = Path(out) if out else running.default_folder(ask)
     with side_by_side.submitted_told():
         if so_far:

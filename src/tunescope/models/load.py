@@ -27,12 +27,9 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     checkpoint. given: more of what `from_pretrained` takes.
     """
     import transformers
+    from transformers.utils import logging
 
     from tunescope.models.anatomy import kind
-
-    encoder = "AutoModelForMaskedLM" if in_words else "AutoModel"
-    classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": encoder}
-    from transformers.utils import logging
 
     if not name:
         raise UserError("The model's name is empty: give a folder, or a name on the Hugging Face hub.")
@@ -45,8 +42,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     try:
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
         _check_config(name, config)
-        auto = getattr(transformers, classes[kind(config)])
-        model, report = auto.from_pretrained(
+        model, report = _class(config, in_words).from_pretrained(
             place,
             config=config,
             trust_remote_code=False,
@@ -76,6 +72,42 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
     return (gguf_file.settled(name, model) if file else model), tokenizer
+
+
+def _class(config: Any, in_words: bool) -> Any:
+    import transformers
+
+    from tunescope.models.anatomy import kind
+
+    encoder = "AutoModelForMaskedLM" if in_words else "AutoModel"
+    classes = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": encoder}
+    return getattr(transformers, classes[kind(config)])
+
+
+def on_paper(name: str) -> PreTrainedModel:
+    """The model of a folder or hub id without its weights, on torch's device "meta": its shapes alone.
+
+    Raises UserError where its config cannot be read.
+    """
+    import torch
+
+    config = config_of(name)
+    _check_config(name, config)
+    with torch.device("meta"):
+        found: PreTrainedModel = _class(config, False).from_config(config, trust_remote_code=False)
+    return found.eval()
+
+
+def load_tokenizer(name: str) -> Any:
+    """The tokenizer alone. Raises UserError where there is none."""
+    import transformers
+
+    place, file = gguf_file.source(name, {})
+    _check_tokenizer(name)
+    try:
+        return transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
+    except Exception as problem:  # as of a model
+        raise UserError(_cannot_load(name, problem)) from problem
 
 
 def config_of(name: str) -> Any:

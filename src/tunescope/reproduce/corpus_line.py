@@ -64,6 +64,8 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             beyond=course["beyond"],
             learning_rates=_rates(course, unit["arm"]),
             settings=_training(course, len(given["train"])),
+            load=settings.get("load", ""),
+            gradient_checkpointing=settings.get("gradient_checkpointing", False),
             out=folder / "run",
         )
     except AllRefused as problem:

@@ -9,7 +9,7 @@ from tunescope.data import splits
 from tunescope.data.corpus import Rows, digest, expanded, read
 from tunescope.data.corpus_name import FOLDER, parsed, scored_by
 from tunescope.errors import UserError
-from tunescope.models.load import load_model
+from tunescope.models.load import on_paper
 from tunescope.reproduce import published
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.published import Course
@@ -19,7 +19,8 @@ from tunescope.system import plugins
 if TYPE_CHECKING:
     from tunescope.data.corpus import Rows
 
-TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", "accumulate", "lines")
+SAVING = ("accumulate", "load", "gradient-checkpointing")  # of memory
+TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", *SAVING, "lines")
 WRITERS = ("decoder", "encoder-decoder")
 ALL = (*WRITERS, "encoder")
 OF_UNIT = ("arm", "share", "part", "template")
@@ -72,7 +73,7 @@ def settings(
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
     if "test" not in specs:
         raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
-    model, device = model_settings(ask.model, kinds, ask.name), default_device()
+    model, device = model_settings(ask.model, kinds, ask.name, paper=ask.check), default_device()
     choose = choose or model["kind"] == "encoder"
     if choose and scored_by(ask.data):
         raise UserError(
@@ -99,6 +100,8 @@ def settings(
         "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
         "device": device.type,
+        **({"load": ask.load} if ask.load else {}),
+        **({"gradient_checkpointing": True} if ask.gradient_checkpointing else {}),
         **model,
     }
 
@@ -150,7 +153,7 @@ def _size(settings: Settings, arm: str, share: float) -> int:
     from tunescope.methods.text_form import explicit, parse
     from tunescope.trial.budget import solve
 
-    model = load_model(settings["model"])[0]
+    model = on_paper(settings["model"])
     specs, _ = solve(model, parse(arm), round(share * settings["parameters"]), explicit(arm))
     return int(getattr(specs[-1], str(specs[-1].size)))
 

@@ -6,7 +6,7 @@ from typing import Any
 from tunescope.data.corpus_name import shown
 from tunescope.data.read import sha256
 from tunescope.errors import UserError
-from tunescope.models.load import load_model, model_name
+from tunescope.models.load import load_model, model_name, on_paper
 
 PATHS = ("model", "data")  # settings that may be paths of this machine
 SENTENCES = (
@@ -29,15 +29,17 @@ SENTENCES = (
 )
 
 
-def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, Any]:
+def model_settings(model: str, kinds: Sequence[str], asker: str, *, paper: bool = False) -> dict[str, Any]:
     """{"model", "kind", "weights", "parameters"}: where it is, and what is there.
+
+    paper: weights are neither read nor told, for an estimate.
 
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
     from tunescope.models.anatomy import anatomy
     from tunescope.models.fingerprint import fingerprint
 
-    found, _ = load_model(model)
+    found = on_paper(model) if paper else load_model(model)[0]
     kind = anatomy(found).kind
     if kind not in kinds:
         raise UserError(
@@ -47,7 +49,7 @@ def model_settings(model: str, kinds: Sequence[str], asker: str) -> dict[str, An
     return {
         "model": model,
         "kind": kind,
-        "weights": fingerprint(found),
+        "weights": "" if paper else fingerprint(found),
         "parameters": found.num_parameters(),
     }
 

@@ -63,6 +63,9 @@ class Ask:
     words: tuple[str, ...] = ()  # of labels, as "neg=bad,pos=great"
     k: int | None = None  # demonstrations of each class
     test: str | None = None  # a file of test rows
+    load: str = ""  # the model's weights in fewer bits, as in `compare`
+    gradient_checkpointing: bool = False
+    check: bool = False  # nothing is run: what it takes is estimated, without the model's weights
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -93,6 +96,7 @@ def check(ask: Ask, recipe: Recipe) -> None:
     given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
     given |= {"accumulate": ask.accumulate is not None, "lines": bool(ask.lines)}
     given |= {"template": ask.template is not None, "words": bool(ask.words)}
+    given |= {"load": bool(ask.load), "gradient-checkpointing": ask.gradient_checkpointing}
     given |= {"k": ask.k is not None, "test": ask.test is not None}
     several = "models" in recipe.TAKES
     taken = [one.replace("models", "model") for one in recipe.TAKES]

@@ -203,6 +203,8 @@ def command(ask: Ask) -> str:
     parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []
     parts += ["--accumulate", str(ask.accumulate)] if ask.accumulate is not None else []
+    parts += ["--load", ask.load] if ask.load else []
+    parts += ["--gradient-checkpointing"] if ask.gradient_checkpointing else []
     parts += ["--lines", *ask.lines] if ask.lines else []
     parts += ["--template", ask.template] if ask.template is not None else []
     parts += ["--words", *ask.words] if ask.words else []
@@ -225,6 +227,7 @@ def default_folder(ask: Ask) -> Path:
     tags += [shown(ask.data).partition(":")[0]] if ask.data else []
     counts = {"steps": ask.steps, "seeds": ask.seeds, "parts": ask.accumulate, "shown": ask.k}
     tags += [f"{count}-{what}" for what, count in counts.items() if count is not None]
+    tags += [ask.load] if ask.load else []
     tags += [ask.precision] if ask.precision != "auto" else []
     tags += ["".join(letter if letter.isalnum() else "-" for letter in line) for line in ask.lines]
     asked = {"template": ask.template, "words": ask.words, "test": ask.test}

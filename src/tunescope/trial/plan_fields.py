@@ -71,7 +71,7 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         kind, field = _names()[name]
         if value is None:
             continue
-        if (word := _words().get((kind, field))) and value == word[0]:
+        if (word := _words().get((kind, field))) and word[0] and value == word[0]:
             found[Plan][word[1]] = True
             continue
         if field in found[kind]:

@@ -4,7 +4,7 @@ As published, the network that makes the prefix is first fitted to the activatio
 protocol there is no network, and the prefix begins as those activations.
 """
 
-from tunescope.models.load import load_model
+from tunescope.models.load import load_tokenizer
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.recipe import Ask, Settings
@@ -22,7 +22,7 @@ def settings(ask: Ask) -> Settings:
     rows = published.rows(ask)
     rows["train"] = min(EXAMPLES, rows.get("train", EXAMPLES))
     made = corpus_table.settings(ask, (), published.course(ask, published.FEW), rows)
-    words = load_model(made["model"])[1]
+    words = load_tokenizer(made["model"])
     length = min(len(words(text, add_special_tokens=False)["input_ids"]) for text in WORDS.values())
     return made | {"lines": corpus_table.kept(ask, _lines(length), made["course"]["network"])}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.data.corpus import Rows
-from tunescope.models.load import load_model
+from tunescope.models.load import load_tokenizer
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
@@ -52,7 +52,7 @@ def settings(ask: Ask) -> Settings:
 def _from_words(made: Settings) -> dict[str, tuple[str, float | None]]:
     """The arms, with the published prefix in the place of that of 2 %."""
     text = WORDS.get(made["data"].partition(":")[0], OTHERWISE)
-    length = len(load_model(made["model"])[1](text, add_special_tokens=False)["input_ids"])
+    length = len(load_tokenizer(made["model"])(text, add_special_tokens=False)["input_ids"])
     rivals = {label: arm for label, arm in ARMS.items() if arm[0] != "prefix"}
     return rivals | {f"prefix of {length}, from {text!r}": (f"prefix:length={length},init_from=text,text={text}", None)}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tunescope.data.corpus_name import scored_by
 from tunescope.errors import UserError
-from tunescope.models.load import load_model, model_name
+from tunescope.models.load import load_tokenizer, model_name
 from tunescope.report.cells import Table
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.corpus_table import Line
@@ -21,7 +21,7 @@ from tunescope.tasks.prompts import mask
 
 TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
-TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", "accumulate")
+TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", *corpus_table.SAVING)
 KEEPS = True
 
 LENGTHS = {"tuned": 20, "paper": 100}
@@ -48,7 +48,7 @@ def settings(ask: Ask) -> Settings:
         for model in ask.models
     ]
     for base in each if choose else ():  # one without sentinels would fail at the second line
-        mask.place(SENTINEL, load_model(base["model"])[1], "encoder-decoder")
+        mask.place(SENTINEL, load_tokenizer(base["model"]), "encoder-decoder")
     return each[0] | {"bases": [{key: one[key] for key in corpus_table.OF_MODEL} for one in each]}
 
 
