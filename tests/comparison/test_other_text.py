@@ -25,7 +25,7 @@ from tunescope.system import run_folder
 from tunescope.trial import identity, plan
 from tunescope.trial.command import command
 from tunescope.trial.open import open_bench
-from tunescope.trial.train.parts import OutOfMemory
+from tunescope.trial.train.microbatches import OutOfMemory
 from tunescope.trial.train.settings import Settings
 
 ARMS = ("zero-shot", "demos:k=1", "prefix:length=2", "lora:rank=1")

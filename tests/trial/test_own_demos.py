@@ -18,7 +18,7 @@ from tunescope.tasks.answers import ensemble
 from tunescope.trial import plan, questions
 from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw
-from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.open import open_bench

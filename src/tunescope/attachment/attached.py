@@ -13,7 +13,6 @@ from tunescope.attachment.bank.bank import Bank
 from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.context_keys import check_in_force, positions_of
 from tunescope.attachment.contexts import placed
-from tunescope.attachment.fit import at_site, initialised, site_uses
 from tunescope.attachment.guards.activations import lean
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
@@ -22,6 +21,7 @@ from tunescope.attachment.guards.marks import attached_to, marked
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
+from tunescope.attachment.initial_artifacts import at_site, initialised, site_uses
 from tunescope.attachment.site_hooks import acting, frozen
 from tunescope.attachment.weights import patched
 from tunescope.errors import UserError

@@ -18,7 +18,7 @@ from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
 from tunescope.trial.demos import check, draw, start
-from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.specs import with_demonstrations

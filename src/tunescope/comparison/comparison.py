@@ -218,12 +218,12 @@ def run(
     """
     check(question)
     processes = ranks.count(question.processes)
-    place = procedure.checked(question, folder, executor, workers, by_name, quiet)
+    execution = procedure.checked(question, folder, executor, workers, by_name, quiet)
     check(replace(question, processes=processes))
     joined, held = ranks.joined(processes, question.device), procedure.held(folder, processes)
     with joined, files.disk_errors_named(folder), held as mine:
         listening = report_to if ranks.rank() == 0 else ()
-        procedure.carried_out(question, place.in_folder(mine), opened, by_name, listening)
+        procedure.carried_out(question, execution.in_folder(mine), opened, by_name, listening)
         return Comparison(mine, run_folder.read_results(mine))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.comparison import far_worker
 from tunescope.comparison import run as run_arm
-from tunescope.comparison import work
 from tunescope.comparison.job import Job
 from tunescope.comparison.run import KEPT, Outcome
 from tunescope.system.far_jobs import Jobs
@@ -28,7 +28,7 @@ class ArmJobs(Jobs):
     ):
         self.bench, self.folder = bench, folder.absolute()
         self.by_id = {todo.id: todo for todo in jobs}
-        self.asks = {todo.id: work.ask_of(todo) for todo in jobs}
+        self.asks = {todo.id: far_worker.ask_of(todo) for todo in jobs}
         self.on_progress, self.on_done = on_progress, on_done
         self.how = (
             f"To see where they are, type: tunescope status {self.folder}\n"

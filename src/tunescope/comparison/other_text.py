@@ -27,7 +27,7 @@ from tunescope.trial.arm import ZERO_SHOT
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import NO_TEXT
 from tunescope.trial.train.loop import memory_errors_named
-from tunescope.trial.train.parts import OutOfMemory
+from tunescope.trial.train.microbatches import OutOfMemory
 
 FILE = "forgetting.json"
 TOKENS, WINDOWS = 128, 16

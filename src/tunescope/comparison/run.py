@@ -42,7 +42,7 @@ from tunescope.trial.train.loop import (
     memory_errors_named,
     train,
 )
-from tunescope.trial.train.parts import OutOfMemory, Parts
+from tunescope.trial.train.microbatches import OutOfMemory, Parts
 from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import State
 

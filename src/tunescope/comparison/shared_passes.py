@@ -22,7 +22,7 @@ from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.bank.bank import Bank
 from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.bank.member import Member
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.comparison import run as run_arm
 from tunescope.comparison import score
 from tunescope.comparison.job import Job
@@ -34,8 +34,8 @@ from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.dev_rows import early_rows
 from tunescope.trial.specs import specs_at
+from tunescope.trial.train.joint_runs import train_together
 from tunescope.trial.train.loop import Diverged, Problem, Saving, is_paused, memory_errors_named, training
-from tunescope.trial.train.together import train_together
 
 SIZES = (2, 4, 8)  # runs in a pass, of which the quickest is taken where it is measured
 STEPS = 3  # timed of each size, after one that is not

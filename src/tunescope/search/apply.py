@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from tunescope.attachment.attached import attach
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text

@@ -16,9 +16,9 @@ from tunescope.search.search import Found, Say
 from tunescope.search.without_words import open_unworded
 from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
-from tunescope.trial.facts import inputs_of
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
+from tunescope.trial.provenance import inputs_of
 
 Json = dict[str, Any]
 REFUSED: Json = {"score": None, "interval": None, "gain": None, "gain_interval": None}

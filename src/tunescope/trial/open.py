@@ -19,7 +19,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.models.smaller import QUANTISED, check_here, loading
+from tunescope.models.load_options import QUANTISED, check_here, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task

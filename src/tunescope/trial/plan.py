@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from tunescope.data.row import LONGEST
 from tunescope.errors import UserError
-from tunescope.models.smaller import DEVICE_MAPS, LOADS, QUANTISED
+from tunescope.models.load_options import DEVICE_MAPS, LOADS, QUANTISED
 from tunescope.system.option import Option
 from tunescope.system.plugins import one_of
 from tunescope.tasks.make import USUAL
@@ -75,7 +75,7 @@ class Plan:
     k_shot: rows of each label that every seed draws to train on; None takes all.
     dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows.
     together: runs that share a pass of the model; 0 takes what is quickest.
-    fit: what the question was cut to, so that it is done in the minutes; see `comparison.fit`.
+    fit: what the question was cut to, so that it is done in the minutes; see `comparison.time_cuts`.
     max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
         verdict (None: none are, or 12 where no seeds are given either); and what counts as no worse.
     minutes: that the comparison may take, which is cut to fit before it begins (None: as long as it takes).

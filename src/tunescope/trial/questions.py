@@ -10,7 +10,7 @@ from tunescope.errors import UserError
 from tunescope.tasks.prompts.chain import THEN, THINK
 from tunescope.tasks.task import changed, labelled
 from tunescope.trial.demos import draw
-from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.order import ordered
 from tunescope.trial.demos.spec import Demos, Shown

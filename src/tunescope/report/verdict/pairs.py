@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tunescope.data import scores
-from tunescope.report.verdict import looks, stats
+from tunescope.report.verdict import interim_looks, stats
 from tunescope.report.verdict.evidence import Pair, Result, number
 from tunescope.report.verdict.variance import Array, Pool
 
@@ -31,7 +31,7 @@ class Pairs:
         self.stored: list[Result] = list(results.get("comparisons") or [])
         protocol = results.get("protocol") or {}
         planned = (protocol.get("looks") or {}).get("planned") or (0,)
-        self.level = looks.level(planned)
+        self.level = interim_looks.level(planned)
         self.score, self.scale = stats.scorer(metric), scores.scale(metric)
         self.inputs = ((results.get("data") or {}).get("test") or {}).get("inputs")
         self.seeds = len(protocol.get("seeds") or [0])

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import projector
-from tunescope.attachment.fit import at_site, initialised
+from tunescope.attachment.initial_artifacts import at_site, initialised
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.weights import named_parameters
 from tunescope.methods.artifact import Artifact, KVContext, PatchDelta, SiteDelta, Spec, TokenContext

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tunescope.report.cells import Cell, Table
-from tunescope.report.verdict import looks as rule
+from tunescope.report.verdict import interim_looks as rule
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.variance import pooled
 from tunescope.report.verdict.verdict import MARGIN

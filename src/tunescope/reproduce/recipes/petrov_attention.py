@@ -84,7 +84,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     from tunescope.attachment.attached import attach
     from tunescope.attachment.attention.record import record
-    from tunescope.attachment.fit import initialised
+    from tunescope.attachment.initial_artifacts import initialised
     from tunescope.methods.text_form import parse
     from tunescope.reproduce.recipes._first_layer import KEPT, compared
 

@@ -18,8 +18,8 @@ from tunescope.errors import UserError
 from tunescope.system import far_jobs, job_folder, run_folder
 from tunescope.system.job_folder import JobFolder
 from tunescope.trial.arm import Ready
-from tunescope.trial.as_read import as_read, check_worker
 from tunescope.trial.bench import Bench
+from tunescope.trial.input_hashes import check_worker, input_hashes
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan, from_json
 from tunescope.trial.train.loop import Progress
@@ -66,7 +66,7 @@ def opened(plan: Plan, read: Mapping[str, str]) -> Bench:
 def hashes(bench: Bench) -> dict[str, str]:
     """Of all that workers read for themselves; of other encoders when they are needed (`Bench.states`)."""
     text = other_text.windows(bench)
-    return as_read(bench) | ({} if text is None else {"text.--forgetting": text.sha256})
+    return input_hashes(bench) | ({} if text is None else {"text.--forgetting": text.sha256})
 
 
 def ask_of(todo: Job) -> dict[str, Any]:

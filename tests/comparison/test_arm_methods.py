@@ -8,7 +8,7 @@ import tinyrun
 import torch
 
 from tunescope.comparison import comparison
-from tunescope.exchange.verbs import exported
+from tunescope.exchange.export_import import exported
 from tunescope.methods import text_form
 from tunescope.report.use import use
 from tunescope.report.view import view
