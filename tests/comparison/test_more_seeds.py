@@ -10,7 +10,9 @@ import pytest
 
 from tunescope.comparison import comparison, interim_looks
 from tunescope.errors import UserError
-from tunescope.trial.plan import Plan, check, from_json
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
+from tunescope.trial.plan_json import from_json
 
 
 def test_seeds_added_later_follow_those_that_every_arm_has():

@@ -2,7 +2,7 @@
 
 import warm
 
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.train.settings import Settings
 
 DEBUG = "slurm:cluster=debug"
@@ -49,7 +49,7 @@ def question(material, *arms, steps=6, **changes):
     model, data = material
     fields = {"task": {"kind": "classification"}, "arms": arms, "budgets": (256,), "seeds": (0,), "trials": 2}
     settings = Settings(steps=steps, batch_size=8, eval_every=max(1, steps // 3))
-    return plan.check(plan.Plan(model=model, data=data, beyond=0, settings=settings, **(fields | changes)))
+    return plan_check.check(plan.Plan(model=model, data=data, beyond=0, settings=settings, **(fields | changes)))
 
 
 def numbers(results):

@@ -92,7 +92,7 @@ def question(
     include: str | None = None,
 ) -> Plan:
     """What was asked, checked; nothing is loaded yet but the rows of a task of lm-evaluation-harness."""
-    from tunescope.trial.plan import check
+    from tunescope.trial.plan_check import check
     from tunescope.trial.plan_fields import planned
 
     given = _given(options)

@@ -17,8 +17,10 @@ from tunescope.tasks.make import USUAL, task_json, with_fields
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, check, data_paths, from_json, text_path
-from tunescope.trial.plan_fields import is_field, planned
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
+from tunescope.trial.plan_fields import data_paths, is_field, planned, text_path
+from tunescope.trial.plan_json import from_json
 
 BIBTEX = "bibtex"
 

@@ -12,7 +12,7 @@ from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import arms, other_text
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.run import attached, problem_of
+from tunescope.comparison.problem import attached, problem_of
 from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter

@@ -11,8 +11,8 @@ from tunescope.comparison import events
 from tunescope.comparison.board import Board
 from tunescope.comparison.job import Job
 from tunescope.comparison.logger import NOBODY, Stream
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import Display
-from tunescope.comparison.run import Outcome
 from tunescope.comparison.workers import runner
 from tunescope.system.executor import Executor
 from tunescope.trial.bench import Bench

@@ -9,7 +9,7 @@ from typing import Any
 from tunescope.comparison import far_worker
 from tunescope.comparison import run as run_arm
 from tunescope.comparison.job import Job
-from tunescope.comparison.run import KEPT, Outcome
+from tunescope.comparison.outcome import KEPT, Outcome, stopped
 from tunescope.system.far_jobs import Jobs
 from tunescope.trial.bench import Bench
 from tunescope.trial.train.loop import Progress
@@ -45,7 +45,7 @@ class ArmJobs(Jobs):
         return None if told["status"] in KEPT else dict(told)
 
     def failed(self, name: str, reason: str) -> Outcome:
-        return run_arm.stopped(self.by_id[name], "failed", reason)
+        return stopped(self.by_id[name], "failed", reason)
 
     def done(self, name: str, outcome: Outcome) -> None:
         self.on_done(self.by_id[name], outcome)

@@ -21,7 +21,8 @@ from tunescope.trial.arm import Ready
 from tunescope.trial.bench import Bench
 from tunescope.trial.input_hashes import check_worker, input_hashes
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, from_json
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_json import from_json
 from tunescope.trial.train.loop import Progress
 
 TOLD_EVERY = 2.0  # seconds

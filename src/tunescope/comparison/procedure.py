@@ -28,7 +28,8 @@ from tunescope.system.say import say
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
 from tunescope.trial.input_hashes import check_folder, input_hashes
-from tunescope.trial.plan import AFTERWARDS, Plan, to_json
+from tunescope.trial.plan import AFTERWARDS, Plan
+from tunescope.trial.plan_json import to_json
 
 UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 

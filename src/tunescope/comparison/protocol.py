@@ -10,8 +10,8 @@ from tunescope.comparison.deadline import Deadline
 from tunescope.comparison.entry import Entry, distinct, not_all_refused, possible_jobs, trial_of
 from tunescope.comparison.execution import Execution, at_work
 from tunescope.comparison.job import Job, job
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import Display, display
-from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
 from tunescope.system import job_folder, run_folder
 from tunescope.trial.arm import seeds_of

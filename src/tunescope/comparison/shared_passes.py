@@ -26,6 +26,8 @@ from tunescope.attachment.initial_artifacts import initialised
 from tunescope.comparison import run as run_arm
 from tunescope.comparison import score
 from tunescope.comparison.job import Job
+from tunescope.comparison.outcome import Outcome, stopped
+from tunescope.comparison.problem import problem_of
 from tunescope.methods.artifact import AttentionDelta
 from tunescope.methods.deltas.full import Full
 from tunescope.system import files, run_folder
@@ -64,7 +66,7 @@ def can_share(bench: Bench, todo: Job) -> bool:
     )
 
 
-def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dict[str, run_arm.Outcome]:
+def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dict[str, Outcome]:
     """Every job's outcome by id: trained together where they are several, then scored and told as each is alone.
 
     What could not be trained together is trained alone; its outcome then says why under "apart".
@@ -131,7 +133,7 @@ def _problems(bench: Bench, jobs: Sequence[Job], tuned: Banked) -> tuple[dict[st
     problems, drawn = {}, {}
     for todo in jobs:
         member = members[todo.id]
-        problem = run_arm.problem_of(bench, todo, member)
+        problem = problem_of(bench, todo, member)
         early = early_rows(bench, todo.steps)
         whole = partial(_score, bench, todo, member) if problem.whole else None
         problems[todo.id] = replace(problem, score=partial(_score, bench, todo, member, early), whole=whole)
@@ -182,7 +184,7 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
             if not isinstance(state, Diverged) and is_paused(state, replace(settings, steps=todo.steps)):
                 continue
             if isinstance(state, Diverged):
-                result = run_arm.stopped(todo, "diverged", state)
+                result = stopped(todo, "diverged", state)
             else:
                 state.seconds /= len(jobs)
                 with member.eval().acting():

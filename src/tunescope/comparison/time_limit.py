@@ -21,7 +21,8 @@ from tunescope.system import run_folder
 from tunescope.system.say import say
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
-from tunescope.trial.plan import AFTERWARDS, Plan, from_json, to_json
+from tunescope.trial.plan import AFTERWARDS, Plan
+from tunescope.trial.plan_json import from_json, to_json
 
 
 def before(question: Plan, folder: Path) -> tuple[Plan, bool]:

@@ -13,8 +13,9 @@ import torch
 from tunescope.comparison import far_worker, shared_passes
 from tunescope.comparison.far_jobs import ArmJobs
 from tunescope.comparison.job import Job
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import at_most_every
-from tunescope.comparison.run import Outcome, Report, is_known
+from tunescope.comparison.run import Report, is_known
 from tunescope.system import crew, far_jobs
 from tunescope.system.crew import KILLED, tell
 from tunescope.system.executor import Executor, Needs, Work

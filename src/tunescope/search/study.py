@@ -33,7 +33,7 @@ from tunescope.trial.bench import Bench
 from tunescope.trial.identity import asked_with
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
-from tunescope.trial.plan import to_json as plan_json
+from tunescope.trial.plan_json import to_json as plan_json
 from tunescope.trial.provenance import data_of, inputs_of, model_of
 
 Json = dict[str, Any]

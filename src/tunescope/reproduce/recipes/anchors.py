@@ -29,7 +29,8 @@ from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import files, option, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, data_paths
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import data_paths
 from tunescope.trial.train.settings import Settings as Training
 
 OF_DATA = ("template", "words", "k", "test")
