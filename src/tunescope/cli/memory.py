@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.theory.costs import methods, shapes, shards, training
@@ -15,13 +15,16 @@ from tunescope.theory.costs.shapes import Shape
 from tunescope.theory.costs.training import Batch
 from tunescope.trial.plan import Plan
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 TOKENS = 512  # of a row, where the model takes as many
 USUAL = Method("lora", 8, ("attn.q", "attn.v"))
 FLOAT32 = 4  # bytes of a weight
 Way = dict[str, Any]  # fields of the plan
 
 
-def lines(plan: Plan, config: Any) -> Iterator[str]:
+def lines(plan: Plan, config: PreTrainedConfig) -> Iterator[str]:
     """What a training step takes of each device, and the command of the first way that has room."""
     try:
         shape = shapes.of(config, FLOAT32 if _says_float32(config) else 2)
@@ -100,5 +103,5 @@ def here(device: str) -> tuple[float, int, str]:
     return about.total_memory * USABLE, torch.cuda.device_count(), about.name
 
 
-def _says_float32(config: Any) -> bool:
+def _says_float32(config: PreTrainedConfig) -> bool:
     return str(getattr(config, "dtype", None)).removeprefix("torch.") in ("None", "float32")

@@ -11,6 +11,7 @@ from tunescope.methods.deltas.head import Head
 from tunescope.methods.text_form import explicit, made, parse, show
 from tunescope.search import names
 from tunescope.search.objective import check_answers
+from tunescope.search.search import Search
 from tunescope.system import plugins
 from tunescope.tasks.prompts.chain import NAME as COT
 from tunescope.tasks.prompts.chain import Chain
@@ -146,7 +147,7 @@ def _search(text: str) -> Any:
     return names.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
 
 
-def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
+def _ready_to_search(arm: Arm, search: Search, bench: "Bench") -> Ready:
     """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
     check_answers(bench)
 

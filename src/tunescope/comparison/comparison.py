@@ -1,10 +1,12 @@
 """Arms, learning rates and seeds at one budget: from a model and a file to a verdict and a page."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.comparison import procedure
 from tunescope.comparison.citations import bibtex
@@ -14,6 +16,7 @@ from tunescope.report import notebook, tabular, terminal
 from tunescope.system import files, job_folder, plugins, ranks, run_folder
 from tunescope.system.executor import HERE
 from tunescope.tasks.make import USUAL, task_json, with_fields
+from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
@@ -21,6 +24,9 @@ from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
 from tunescope.trial.plan_fields import data_paths, is_field, planned, text_path
 from tunescope.trial.plan_json import from_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BIBTEX = "bibtex"
 
@@ -73,12 +79,12 @@ class Comparison:
 
 
 def compare(
-    model: Any,
+    model: str | Path | PreTrainedModel,
     data: str | Path | Mapping[str, str | Path],
     *,
     plan: Plan | None = None,
-    task: Any = None,
-    tokenizer: Any = None,
+    task: str | Task | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     out: str | Path | None = None,
     workers: int = 1,
     executor: str = HERE,
@@ -138,7 +144,7 @@ def _question(
     model: str,
     data: str | Path | Mapping[str, str | Path],
     plan: Plan | None,
-    task: Any,
+    task: str | Task | None,
     given: Mapping[str, Any],
 ) -> Plan:
     if plan is None:
@@ -229,5 +235,5 @@ def run(
         return Comparison(mine, run_folder.read_results(mine))
 
 
-def _name(model: Any) -> str:
+def _name(model: PreTrainedModel) -> str:
     return str(getattr(model.config, "name_or_path", "") or model.config.model_type)

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from tunescope.comparison import other_text, time_limit
 from tunescope.comparison.costs import Costs
@@ -12,6 +11,7 @@ from tunescope.comparison.estimate import HOW, Estimate, estimates
 from tunescope.comparison.progress import duration
 from tunescope.comparison.time_cuts import Time, TooShort, reserve
 from tunescope.report.verdict.words import PAIR, unequal
+from tunescope.tasks.facts import Lengths
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan
@@ -51,7 +51,7 @@ def _read(bench: Bench) -> str:
     return f"line {row.row} as the model reads it: {shown}" + (f" -> {answer[:SHOWN]}" if row.target_ids else "")
 
 
-def _lengths(found: Any) -> str:
+def _lengths(found: Lengths) -> str:
     return f"{found.min} to {found.max} (middle {found.median}, 95 % up to {found.p95})"
 
 

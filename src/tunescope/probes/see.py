@@ -137,7 +137,7 @@ def _behind(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) ->
     position biases that are as wide.
     """
 
-    def one(before: Any, after: Any) -> Any:
+    def one(before: object, after: object) -> object:
         if not isinstance(before, Tensor) or not isinstance(after, Tensor) or before.shape == after.shape:
             return before
         if before.dim() == 3 and after.shape[1] == before.shape[1] + joined:

@@ -125,7 +125,7 @@ def _facts(views: tuple[View, View]) -> Iterator[tuple[str, str, str]]:
                 yield f"{section}: {key.replace('_', ' ')}", told[0], told[1]
 
 
-def _told(value: Any) -> str:
+def _told(value: object) -> str:
     if isinstance(value, Mapping) and "sha256" in value:
         return f"{value.get('path')}, {text.fact(value.get('rows'))} rows, sha256 {str(value['sha256'])[:12]}"
     return text.short(text.fact(value), 200)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -112,7 +112,7 @@ def _usual(place: tuple[type, str]) -> str:
     return (option.option.python or option.key) if option else field
 
 
-def _many(value: Any) -> tuple[Any, ...]:
+def _many(value: str | float | Iterable[object]) -> tuple[object, ...]:
     return (value,) if isinstance(value, str | int | float) else tuple(value)
 
 

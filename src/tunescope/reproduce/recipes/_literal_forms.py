@@ -168,7 +168,9 @@ def _at_parameters(model: PreTrainedModel, artifact: Artifact) -> Iterator[None]
     with ExitStack() as stack:
         for module, tensors in changes.items():
 
-            def after(_: nn.Module, args: Any, output: Tensor, tensors: dict[str, Tensor] = tensors) -> Tensor:
+            def after(
+                _: nn.Module, args: tuple[Tensor, ...], output: Tensor, tensors: dict[str, Tensor] = tensors
+            ) -> Tensor:
                 return _applied(form, {"x": args[0], "h": output}, tensors, 1)
 
             stack.callback(module.register_forward_hook(after).remove)

@@ -20,6 +20,7 @@ from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import run_folder
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
 TITLE = "Soft prompts that begin as noise, as words, as the labels, and what can be read in them"
@@ -75,12 +76,12 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     return found | {"words": _words(rows, table, words)}
 
 
-def _share(rows: Any, table: Any, labels: set[int]) -> float:
+def _share(rows: Tensor, table: Tensor, labels: set[int]) -> float:
     near = set(neighbours(rows, table, NEAREST).ids.flatten().tolist())
     return len(labels & near) / len(labels)
 
 
-def _words(rows: Any, table: Any, tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, float]]:
+def _words(rows: Tensor, table: Tensor, tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, float]]:
     """The token nearest to each virtual token and its cosine; those that are nearest of all."""
     near = neighbours(rows, table, 1)
     pairs = zip(tokenizer.convert_ids_to_tokens(near.ids[:, 0].tolist()), near.cosine[:, 0].tolist(), strict=True)
