@@ -136,7 +136,7 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
     demos = Demos(k=1, choose=choose, sets=2)
     draw.source(demos, bench)
     chosen, tokens = list(range(12)), lambda rows: [row.input_ids for row in rows]
-    asked = own_demos.Asking(demos, bench, bench.task, 0, False)
+    asked = own_demos.QueryDemos(demos, bench, bench.task, 0, False)
     state = torch.get_rng_state()
     first, second = asked.drawn_now(chosen), asked.drawn_now(chosen)
     torch.set_rng_state(state)
@@ -182,7 +182,12 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
     arm = arms.ready(Arm("one", f"demos:k=1,{text}"), bench)
     found = questions.predictions(arm, bench, Bare(), "test", 7)
-    own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
+    own, random, free, expected = (
+        own_demos.QueryDemos(arm.demos, bench, bench.task, 0, False),
+        Random("7 test"),
+        None,
+        [],
+    )
     for row in bench.splits.test:
         shown = draw.sets_of(arm.demos, bench, "test", len(expected), random)
         assert len(shown) == arm.demos.sets
@@ -335,7 +340,7 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     ready = arms.ready(Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
     saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
     with attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
-        sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
+        sets = own_demos.QueryDemos(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
         with torch.no_grad():
             logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]
     mean = torch.stack([torch.stack(one) for one in logits]).mean(0)

@@ -38,7 +38,7 @@ def lines(plan: Plan, config: PreTrainedConfig) -> Iterator[str]:
     plain = taken({}, method, shape, batch, devices)
     head = f"memory on paper, of a {method.kind} with rows of {tokens} tokens: {plain / 1e9:.3g} GB"
     has = f"{where} has {room / 1e9:.3g} GB to spare"
-    way = needed(method, shape, batch, room, devices)
+    way = first_way(method, shape, batch, room, devices)
     if way is None:
         yield f"{head}; {has}, which no way that is known has room in. A smaller --batch-size needs less."
     elif not way:
@@ -50,7 +50,7 @@ def lines(plan: Plan, config: PreTrainedConfig) -> Iterator[str]:
         yield f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way), here=True)}"
 
 
-def needed(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:
+def first_way(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:
     """The first way that has room on each device; None where none has. The quickest stand first."""
     saving: Way = {"gradient_checkpointing": True}
     ways: list[Way] = [{}, saving]

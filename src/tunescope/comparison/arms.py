@@ -38,7 +38,7 @@ SEARCHES = "search.methods"
 HOW = "Type `tunescope arms` for the methods and their fields."
 
 
-def asked(bench: "Bench") -> list[Arm]:
+def planned_arms(bench: "Bench") -> list[Arm]:
     """The arms of the bench's plan; UserError as `listed`."""
     return listed(typed(bench), bench.plan.budgets, bench.kind)
 
@@ -107,7 +107,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if chain:
         questions.check(chain, demos, bench, alone=rest == "")
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
-    before, standing = with_demonstrations(bench, questions.asked(bench.task, demos, chain), first, typed)
+    before, standing = with_demonstrations(bench, questions.task_as_asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     placed = start.with_usual(placed, bench)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))

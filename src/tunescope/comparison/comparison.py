@@ -99,7 +99,7 @@ def compare(
         model: a folder or hub id; or a loaded transformers model, with its tokenizer.
         data: a JSONL, CSV or TSV file, or {"train": ..., "dev": ..., "test": ...}.
         plan: all of the question but the model, the data and, if it is given here, the task.
-        task: "classification" (the default), "generation", "reasoning", or a Task.
+        task: "classification" (the default), "choice", "generation", "reasoning", or a Task.
         tokenizer: of a loaded model.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.

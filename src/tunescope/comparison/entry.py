@@ -51,7 +51,7 @@ def entered(bench: Bench) -> list[Entry]:
     Raises:
         UserError: every arm was refused.
     """
-    return not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
+    return not_all_refused([_entry(bench, one) for one in arms.planned_arms(bench)])
 
 
 def _entry(bench: Bench, arm: Arm) -> Entry:

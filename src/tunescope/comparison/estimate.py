@@ -60,7 +60,7 @@ def sizes_of(bench: Bench) -> Sizes:
 def estimates(bench: Bench, said: Callable[[str], None] = lambda name: None) -> list[Estimate]:
     """One estimate an arm of the plan; the arms are tried, and nothing is kept. said: hears each arm as it begins."""
     found = []
-    for one in arms.asked(bench):
+    for one in arms.planned_arms(bench):
         said(one.name)
         found.append(_estimate(bench, one))
     return found

@@ -98,7 +98,7 @@ def _report(folder: JobFolder) -> Report:
 def _job(site: Site, asked: Mapping[str, Any]) -> Job:
     """The job of that id. Raises UserError where what lies here makes another one of the same words."""
     if asked["arm"] not in site.ready:
-        arm = next(one for one in arms.asked(site.bench) if one.name == asked["arm"])
+        arm = next(one for one in arms.planned_arms(site.bench) if one.name == asked["arm"])
         site.ready[asked["arm"]] = arms.ready(arm, site.bench)
     ready = site.ready[asked["arm"]]
     made = job(site.bench, ready, tuple(asked["rates"]), asked["seed"], test=asked["test"], steps=asked["steps"])

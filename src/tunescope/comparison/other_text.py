@@ -152,7 +152,7 @@ def _none(reason: str) -> Json:
     return {"before": None, "after": None, "changes": None, "reason": reason}
 
 
-def told(bench: Bench) -> Json | None:
+def summary(bench: Bench) -> Json | None:
     """What results say of the text and of what is measured on it; None where nothing is asked for."""
     asked = windows(bench)
     if asked is None:

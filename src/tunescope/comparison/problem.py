@@ -29,7 +29,7 @@ from tunescope.trial.train.share import ALONE, Share
 def specs_of(bench: Bench, todo: Job) -> tuple[Any, ...]:
     """The arm's specs behind its demonstrations, in the order that was found for them."""
     rows = (
-        questions.shown(todo.arm.demos, todo.arm.chain, bench, todo.seed).rows
+        questions.demos_shown(todo.arm.demos, todo.arm.chain, bench, todo.seed).rows
         if todo.arm.in_front and todo.arm.demos
         else ()
     )

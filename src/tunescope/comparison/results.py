@@ -73,7 +73,7 @@ def assemble(
         "comparisons": _comparisons(standings, best, score, pool, inputs),
         "best": {"arm": best.name, "path": "best"} if best else None,
         "examples": examples.side_by_side(bench, standings),
-        "forgetting": other_text.told(bench),
+        "forgetting": other_text.summary(bench),
     }
 
 

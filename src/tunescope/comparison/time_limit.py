@@ -72,7 +72,7 @@ def with_deadline(bench: Bench, execution: Execution, start: float, fits: bool) 
     kept = reserve(question.minutes)
     if question.fit is None:
         bench.plan = cut(bench, costs, Time(60 * question.minutes - kept - spent, workers, spent))
-        told(bench.plan, execution.quiet)
+        say_minutes(bench.plan, execution.quiet)
     agreed = partial(as_first, bench.model)
     end = start + 60 * question.minutes - kept
     deadline = Deadline(
@@ -102,6 +102,6 @@ def typed(bench: Bench, costs: Mapping[str, Costs]) -> dict[str, Sequence[Costs]
     return {text: [costs[name] for name in own] for text, own in names.items()}
 
 
-def told(plan: Plan, quiet: bool) -> None:
+def say_minutes(plan: Plan, quiet: bool) -> None:
     if plan.fit is not None and not quiet:
         say(f"its runs are expected to take {plan.fit.seconds / 60:.1f} minutes, all of it less than {plan.minutes:g}")

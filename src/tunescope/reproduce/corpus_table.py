@@ -81,7 +81,9 @@ def settings(
             f"{ask.name} --data {ask.data}: an encoder chooses among labels, and {spec.name} has texts to write. "
             "Give a corpus with labels, such as sst2:FOLDER."
         )
-    course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
+    course = published.course_asked(
+        ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course)
+    )
     course = replace(course, precision=precision_on(device, course.precision))
     metrics, not_scored = (["accuracy"], []) if choose else _metrics(_module(spec.name))
     if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone

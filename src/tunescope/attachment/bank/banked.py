@@ -17,7 +17,7 @@ from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
 from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
-from tunescope.attachment.guards.activations import lean
+from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
@@ -78,7 +78,7 @@ class Banked(Held):
         enter(alike(self.model, self.named_parameters))
         enter(unpacked(self.model))
         enter(frozen(self.model))
-        enter(lean(self.model))
+        enter(lean_activations(self.model))
         enter(switched(self.model))
         enter(self._told())
         self._stack.callback(self._rest)
