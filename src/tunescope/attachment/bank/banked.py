@@ -80,7 +80,7 @@ class Banked(Held):
         enter(frozen(self.model))
         enter(lean_activations(self.model))
         enter(switched(self.model))
-        enter(self._told())
+        enter(self._rows_of_calls())
         self._stack.callback(self._rest)
         for name, entry in anatomy(self.model).entries.items():
             enter(self._placed(name, entry))
@@ -110,7 +110,7 @@ class Banked(Held):
         return _Asked(tuple(None if name is None else self.bank.entry(name) for name in names), several)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _rows_of_calls(self) -> Iterator[None]:
         """`rows` is read from the call of the model and from that of `generate`, and goes no further."""
         model = self.model
         told: list[_Asked] = []  # by the call that is on, or by one that an interrupt cut short

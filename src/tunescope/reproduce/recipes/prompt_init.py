@@ -100,10 +100,12 @@ def table(settings: Settings, found: Found) -> Table:
         f"Near it: the share of the labels' tokens among the {NEAREST} nearest, by cosine, of some virtual token; of "
         "the best seed."
     )
-    nearest = [_told(line["label"], outcome) for line, (_, outcome) in zip(settings["lines"], found, strict=True)]
+    nearest = [
+        _nearest_tokens(line["label"], outcome) for line, (_, outcome) in zip(settings["lines"], found, strict=True)
+    ]
     return Table(columns, rows, [*whole.notes, note, *filter(None, nearest)])
 
 
-def _told(label: str, outcome: dict[str, Any]) -> str:
+def _nearest_tokens(label: str, outcome: dict[str, Any]) -> str:
     words = ", ".join(f"{word} {cosine:.2f}" for word, cosine in outcome.get("read", {}).get("words", ()))
     return words and f"{label}: the tokens nearest to a virtual token each, and their cosines: {words}."
