@@ -6,6 +6,8 @@ from typing import Any
 from tunescope.comparison.job import Job
 from tunescope.trial.train.state import State
 
+# Of every run id, spec, learning_rate, seed, status, reason and dev; of one that is done also steps, seconds,
+# memory_mb, curve, best_step, cut, demonstrations and the hash of its artifact; of one that was tested its stats.
 Outcome = dict[str, Any]
 KEPT = ("done", "diverged")  # the others may go well another time
 
