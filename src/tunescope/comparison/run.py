@@ -43,6 +43,7 @@ from tunescope.trial.train.loop import (
     train,
 )
 from tunescope.trial.train.parts import OutOfMemory, Parts
+from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import State
 
@@ -136,18 +137,24 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     meter = memory_meter(bench.device)
     with torch.random.fork_rng(), attached(bench, todo, _specs(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)
-        problem = problem_of(bench, todo, tuned.train())
+        saving = Saving(work, SAVE_EVERY)
         try:
-            with quick_to_train(bench.model, settings.precision):
-                state = train(
-                    problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report, until=todo.until
-                )
+            with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
+                problem = problem_of(bench, todo, tuned.train())
+                state = train(problem, settings, todo.seed, saving=saving, report=report, until=todo.until)
         except Diverged as problem_found:
             return stopped(todo, "diverged", problem_found)
         if is_paused(state, settings):
             return _paused(todo, state, meter())
         tuned.eval()
         return concluded(bench, todo, work, tuned, state, meter())
+
+
+def training_in_place(tuned: Tuned, settings: Settings) -> AbstractContextManager[object]:
+    """Full tuning alone trains the weights themselves, but where a decay is of their change."""
+    if isinstance(tuned, Attached) and tuned.is_weights and not settings.weight_decay:
+        return tuned.in_place()
+    return nullcontext()
 
 
 def _paused(todo: Job, state: State, memory: float) -> Outcome:

@@ -223,7 +223,7 @@ def _evaluate(problem: Problem, state: State) -> None:
     state.loss_sum, state.loss_count = 0.0, 0
     if state.best_score is None or score > state.best_score:
         state.best_score, state.best_step, state.waited = score, state.step, 0
-        state.best = {name: leaf.detach().clone() for name, leaf in problem.parameters.items()}
+        state.best = {name: leaf.detach().to("cpu", copy=True) for name, leaf in problem.parameters.items()}
     else:
         state.waited += 1
 
