@@ -24,7 +24,7 @@ from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
 from tunescope.attachment.in_place import WHOLE, check_changes, whole
 from tunescope.attachment.site_hooks import acting, frozen
-from tunescope.attachment.weights import patched
+from tunescope.attachment.weights import Patched, patched
 from tunescope.errors import UserError
 from tunescope.methods.artifact import (
     Artifact,
@@ -52,6 +52,7 @@ class Attached(Held):
     def __init__(self, model: PreTrainedModel, artifacts: Sequence[Artifact]) -> None:
         super().__init__(model)
         self.artifacts = tuple(artifacts)
+        self._patched: Patched | None = None
         contexts = [artifact for artifact in artifacts if isinstance(artifact.spec, Context)]
         self.wants_output_start = any(isinstance(c.spec, KVContext) and c.spec.infix for c in contexts) or (
             anatomy(model).kind == "decoder"

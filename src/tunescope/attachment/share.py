@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.reach import reached
-from tunescope.attachment.guards.processes import GROUP, groups_of, told_by_first
+from tunescope.attachment.guards.processes import APART, GROUP, average_all, groups_of, told_by_first
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.models.fingerprint import carried
@@ -75,6 +75,21 @@ def as_first(model: nn.Module, what: T) -> T:
     return told_by_first(groups_of(model), what)
 
 
+@contextmanager
+def apart(model: nn.Module) -> Iterator[None]:
+    """Within it a backward pass of a model that each process has whole waits for no other: gradients are its own."""
+    setattr(model, APART, True)
+    try:
+        yield
+    finally:
+        delattr(model, APART)
+
+
+def averaged(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """The gradients of what is trained are the mean over all processes, as each backward pass makes them elsewhere."""
+    average_all(tensors, groups_of(model))
+
+
 def dealt(model: nn.Module, parts: Sequence[P], work: Callable[[P], T]) -> list[T]:
     """What `work` makes of each part, in order: of the processes that `share` the model each does every so-manyth.
 
@@ -111,7 +126,7 @@ def _done(parts: Sequence[P], work: Callable[[P], T]) -> tuple[list[T], UserErro
 
 
 def _moved(value: T, device: torch.device | str) -> T:
-    return value.to(device) if isinstance(value, Tensor) else value
+    return cast(T, value.to(device)) if isinstance(value, Tensor) else value
 
 
 def total(value: float) -> float:

@@ -53,7 +53,8 @@ class Patched:
         self.changes, self.stands, self.is_whole = changes, True, False
         self._places = named_parameters(model)
         touched = {name for spec, tensors in changes for name in spec.patch(tensors)}
-        self.base = {name: self._places[name][0][0]._parameters[self._places[name][0][1]] for name in touched}
+        at = {name: self._places[name][0] for name in touched}
+        self.base: dict[str, Any] = {name: module._parameters[attribute] for name, (module, attribute) in at.items()}
         self._inside: list[nn.Module] = []
         self._made: object = None
 
@@ -83,11 +84,10 @@ class Patched:
             del self._inside[self._inside.index(module) :]
 
     def _values(self) -> dict[str, Tensor]:
-        base: dict[str, Tensor] = self.base  # type: ignore[assignment]
         if not self.is_whole:
-            return changed(base, self.changes)
+            return changed(self.base, self.changes)
         ((_, tensors),) = self.changes
-        return {name: value.to(base[name].dtype) for name, value in tensors.items()}
+        return {name: value.to(self.base[name].dtype) for name, value in tensors.items()}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from torch import Tensor
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.guards.checkpointing import checkpointed
-from tunescope.attachment.share import as_first, is_shared, place_in, total
+from tunescope.attachment.share import as_first, is_shared
 from tunescope.attachment.tuned import Bare, Tuned
 from tunescope.comparison import examples, inside_attention, other_text, saved_artifact, score
 from tunescope.comparison.arms import passes
@@ -44,7 +44,7 @@ from tunescope.trial.train.loop import (
 )
 from tunescope.trial.train.parts import OutOfMemory, Parts
 from tunescope.trial.train.settings import Settings
-from tunescope.trial.train.share import ALONE, Share
+from tunescope.trial.train.share import share_of
 from tunescope.trial.train.state import State
 
 Report = Callable[[Progress], None]
@@ -259,7 +259,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
         parts=Parts(bench.plan.settings.accumulate, partial(_tell, todo)) if bench.plan.halve_batches else None,
-        share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
+        share=share_of(bench.model, parameters),
     )
 
 
