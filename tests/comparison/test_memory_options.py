@@ -114,7 +114,7 @@ def test_where_memory_ends_a_run_goes_on_and_says_so(
         (["--load", "4bit", "--device-map", "auto"], "give one"),
         (["--processes", 2, "--device-map", "auto"], "--parallel fsdp shards"),
         (["--processes", 2, "--load", "4bit"], "Type: --parallel ddp"),
-        (["--processes", 2, "--batch-size", "auto"], "--batch-size 16 --accumulate 4"),
+        (["--processes", 2, "--batch-size", "auto"], "--batch-size 16 --accumulate 4, or --parallel ddp"),
         (["--parallel", "tp"], "--parallel"),
     ],
 )

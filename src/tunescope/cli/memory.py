@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.theory.costs import methods, shapes, shards, training
 from tunescope.theory.costs.machine import USABLE
-from tunescope.theory.costs.methods import Method
+from tunescope.theory.costs.methods import FLOAT32, Method
 from tunescope.theory.costs.shapes import Shape
 from tunescope.theory.costs.training import Batch
 from tunescope.trial.plan import Plan
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 TOKENS = 512  # of a row, where the model takes as many
 USUAL = Method("lora", 8, ("attn.q", "attn.v"))
-FLOAT32 = 4  # bytes of a weight
 Way = dict[str, Any]  # fields of the plan
 
 

@@ -12,7 +12,7 @@ from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import arms, other_text
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.problem import attached, problem_of
+from tunescope.comparison.problem import attached, problem_of, training_in_place
 from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter
@@ -104,10 +104,11 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
 
 def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
     """Of one update, on rows of the middle length, for as many tokens as rows have on average."""
-    settings, problem = bench.plan.settings, problem_of(bench, todo, tuned)
-    rows = _middle(problem.lengths, settings.batch_size)
-    optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
-    with quick_to_train(bench.model, settings.precision):
+    settings = bench.plan.settings
+    with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
+        problem = problem_of(bench, todo, tuned)
+        rows = _middle(problem.lengths, settings.batch_size)
+        optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
         timed = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
     return fmean(timed[1:]) * _longer(problem.lengths, rows)
 

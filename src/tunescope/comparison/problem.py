@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from tunescope.attachment.attached import attach
+from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.guards.checkpointing import checkpointed
-from tunescope.attachment.share import as_first, place_in, total
+from tunescope.attachment.share import as_first
 from tunescope.attachment.tuned import Bare, Tuned
 from tunescope.comparison import score
 from tunescope.comparison.job import Job
@@ -23,7 +23,8 @@ from tunescope.trial.dev_rows import early_rows
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import Problem
 from tunescope.trial.train.microbatches import Parts
-from tunescope.trial.train.share import ALONE, Share
+from tunescope.trial.train.settings import Settings
+from tunescope.trial.train.share import share_of
 
 
 def specs_of(bench: Bench, todo: Job) -> tuple[Any, ...]:
@@ -44,6 +45,13 @@ def attached(bench: Bench, todo: Job, what: Sequence[Spec | Artifact]) -> Abstra
     return attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
 
 
+def training_in_place(tuned: Tuned, settings: Settings) -> AbstractContextManager[object]:
+    """Full tuning alone trains the weights themselves, but where a decay is of their change."""
+    if isinstance(tuned, Attached) and tuned.is_weights and not settings.weight_decay:
+        return tuned.in_place()
+    return nullcontext()
+
+
 def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
     """The task on this model, as functions of rows by number."""
     rows = score.rows_of(bench, todo, tuned, "train")
@@ -59,7 +67,7 @@ def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
         lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
         labelled=[max(1, len(row.target_ids)) for row in rows],
         parts=Parts(bench.plan.settings.accumulate, partial(_tell, todo)) if bench.plan.halve_batches else None,
-        share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
+        share=share_of(bench.model, parameters),
     )
 
 

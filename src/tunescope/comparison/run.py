@@ -17,7 +17,7 @@ from tunescope.comparison import examples, inside_attention, other_text, saved_a
 from tunescope.comparison.arms import passes
 from tunescope.comparison.job import Job
 from tunescope.comparison.outcome import KEPT, Outcome, done, paused, stopped
-from tunescope.comparison.problem import attached, problem_of, specs_of
+from tunescope.comparison.problem import attached, problem_of, specs_of, training_in_place
 from tunescope.errors import UserError
 from tunescope.search.apply import made, with_found
 from tunescope.search.search import Found
@@ -124,12 +124,11 @@ def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     meter = memory_meter(bench.device)
     with torch.random.fork_rng(), attached(bench, todo, specs_of(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)
-        problem = problem_of(bench, todo, tuned.train())
+        saving = Saving(work, SAVE_EVERY)
         try:
-            with quick_to_train(bench.model, settings.precision):
-                state = train(
-                    problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report, until=todo.until
-                )
+            with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
+                problem = problem_of(bench, todo, tuned.train())
+                state = train(problem, settings, todo.seed, saving=saving, report=report, until=todo.until)
         except Diverged as problem_found:
             return stopped(todo, "diverged", problem_found)
         if is_paused(state, settings):

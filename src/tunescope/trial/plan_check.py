@@ -70,10 +70,10 @@ def _check_memory(plan: Plan) -> None:
         )
     if plan.processes > 1 and plan.load in QUANTISED and plan.parallel == "fsdp":
         raise UserError(f"--load {plan.load} keeps weights that FSDP2 cannot shard. Type: --parallel ddp")
-    if plan.processes > 1 and plan.halve_batches:
+    if plan.processes > 1 and plan.halve_batches and plan.parallel == "fsdp":
         raise UserError(
-            "--batch-size auto is for one process: of several, those with memory left would wait for the one without. "
-            "Type: --batch-size 16 --accumulate 4"
+            "--batch-size auto wants a model that each process has whole: of a sharded one those with memory left wait "
+            "within a layer for the one without. Type: --batch-size 16 --accumulate 4, or --parallel ddp"
         )
 
 

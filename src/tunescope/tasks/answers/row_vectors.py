@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tunescope.attachment.whole import through
-from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
+from tunescope.tasks.answers.batches import exact, in_batches, pad_id, padded
 from tunescope.tasks.facts import positions
 
 if TYPE_CHECKING:
@@ -24,16 +24,14 @@ def mean_states(
 
     Of an encoder-decoder those of the encoder. Float32, or float64 where the model is.
     """
-    found: list[Tensor] = [torch.empty(0)] * len(rows)
-    with evaluating(model):
-        for some in batches([len(row) for row in rows], batch_size):
-            ids, mask = padded([rows[index] for index in some], pad_id(tokenizer), model.device, left=False)
-            states = _last(model, ids, mask)
-            real = mask[..., None].to(states.dtype)
-            means = (states * real).sum(1) / real.sum(1)
-            for index, mean in zip(some, means.to(torch.promote_types(means.dtype, torch.float32)), strict=True):
-                found[index] = mean
-    return torch.stack(found)
+
+    def means(some: list[int]) -> Tensor:
+        ids, mask = padded([rows[index] for index in some], pad_id(tokenizer), model.device, left=False)
+        states = _last(model, ids, mask)
+        real = mask[..., None].to(states.dtype)
+        return exact((states * real).sum(1) / real.sum(1))
+
+    return torch.stack(in_batches(model, [len(row) for row in rows], batch_size, means))
 
 
 def text_states(model: PreTrainedModel, texts: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Tensor:
