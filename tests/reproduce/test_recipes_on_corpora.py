@@ -25,7 +25,7 @@ from tunescope.reproduce.run import command, default_folder, reproduce
 from tunescope.system import machine, run_folder, sealed_json
 from tunescope.trial.budget import count
 
-STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
+STUDIES = [name for name in recipes() if "accumulate" in find(name).TAKES]
 
 
 def webnlg(folder):

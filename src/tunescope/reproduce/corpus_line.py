@@ -55,7 +55,7 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
     try:
         done = compare(
             settings["model"],
-            _written(given, folder / "data"),
+            written(given, folder / "data"),
             arms=[published.begun(unit["arm"])],
             budget=budget,
             task=_task(settings, unit["template"]),
@@ -224,7 +224,7 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
     )
 
 
-def _written(given: Parts, folder: Path) -> dict[str, str]:
+def written(given: Parts, folder: Path) -> dict[str, str]:
     """The rows as files, which a comparison can be resumed from; parts that there are none of it cuts itself."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}

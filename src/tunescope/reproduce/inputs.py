@@ -9,6 +9,7 @@ from tunescope.errors import UserError
 from tunescope.models.load import load_model, model_name, on_paper
 
 PATHS = ("model", "data")  # settings that may be paths of this machine
+SEVERAL = ("bases", "others")  # settings that are lists of such
 SENTENCES = (
     "Once upon a time there was a little girl named Lily.",
     "The cat sat on the mat and looked at the rain.",
@@ -67,5 +68,4 @@ def portable(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as results hold them: names, no paths of this machine."""
     named = {key: settings[key] for key in PATHS if isinstance(settings.get(key), str)}
     found = settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
-    several = {"bases": [portable(one) for one in settings["bases"]]} if "bases" in settings else {}
-    return found | several
+    return found | {key: [portable(one) for one in settings[key]] for key in SEVERAL if key in settings}
