@@ -30,17 +30,19 @@ SENTENCES = (
 )
 
 
-def model_settings(model: str, kinds: Sequence[str], asker: str, *, paper: bool = False) -> dict[str, Any]:
+def model_settings(
+    model: str, kinds: Sequence[str], asker: str, *, paper: bool = False, in_words: bool = False
+) -> dict[str, Any]:
     """{"model", "kind", "weights", "parameters"}: where it is, and what is there.
 
-    paper: weights are neither read nor told, for an estimate.
+    paper: weights are neither read nor told, for an estimate. in_words: an encoder with its head, as of `load_model`.
 
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
     from tunescope.models.anatomy import anatomy
     from tunescope.models.fingerprint import fingerprint
 
-    found = on_paper(model) if paper else load_model(model)[0]
+    found = on_paper(model) if paper else load_model(model, in_words=in_words)[0]
     kind = anatomy(found).kind
     if kind not in kinds:
         raise UserError(

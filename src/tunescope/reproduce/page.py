@@ -6,6 +6,8 @@ from typing import Any
 
 from tunescope.report import recipe_page
 from tunescope.report.cells import Table
+from tunescope.reproduce.corpus_table import OF_UNIT
+from tunescope.reproduce.piece import named
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.show import ours
 from tunescope.system import run_folder
@@ -24,15 +26,14 @@ def page(result: Json, settings: Settings, table: Table, found: Found, out: Path
 def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, Path]]:
     """What each line is called, and the folder of its comparison; of several the first."""
     given = settings.get("lines", ())
-    each = len(found) == len(given) * len(settings.get("bases", "1"))  # a line a unit, base by base
-    for index, (unit, _) in enumerate(found):
+    for unit, _ in found:
         runs = sorted((out / "units" / run_folder.identity(unit)).glob("**/results.json"))
         if not runs:
             continue
-        line = given[index % len(given)] if each else {}
+        line = next((one for one in given if all(unit.get(key) == one[key] for key in OF_UNIT)), {})
         part = f", {line['part']}" if line.get("part") else ""
         base = f"{Path(settings['bases'][unit['base']]['model']).name}: " if "bases" in settings else ""
-        yield f"{base}{line.get('label') or unit['arm']}{part}", runs[0].parent
+        yield f"{base}{line.get('label') or named(unit)}{part}", runs[0].parent
 
 
 def _together(lines: list[tuple[str, Path]]) -> Json | None:

@@ -43,16 +43,15 @@ def task(ask: Ask, made: Settings, published: Mapping[str, Asked], otherwise: st
     return {"kind": "classification", "template": template} | ({"words": words} if words else {})
 
 
-def bench(settings: Settings, model: str, folder: Path, **plan: Any) -> "Bench":
-    """The model and the recipe's rows, which are written to the folder; plan: more of its fields.
+def files(settings: Settings, folder: Path, *, k_shot: bool = False) -> dict[str, str]:
+    """The recipe's rows, written to the folder; with k_shot no development rows, which are drawn from the others."""
+    given = corpus_table.parts(settings)
+    kept = {part: rows for part, rows in given.items() if part != "dev" or not k_shot}
+    return corpus_line.written(kept, folder / "data")
 
-    With `k_shot` there are no development rows but those that are drawn.
-    """
+
+def bench(settings: Settings, model: str, data: Mapping[str, str], /, **plan: Any) -> "Bench":
+    """A model, which may be another than the recipe's, on rows as `files` has them; plan: more of its fields."""
     from tunescope.trial.open import open_bench
 
-    given: Mapping[str, Any] = corpus_table.parts(settings)
-    if "k_shot" in plan:
-        given = {part: rows for part, rows in given.items() if part != "dev"}
-    files = corpus_line.written(given, folder / "data")
-    asked = {"task": settings["task"], "device": str(default_device())} | plan
-    return open_bench(Plan(model=model, data=files, **asked))
+    return open_bench(Plan(model=model, data=data, task=settings["task"], device=str(default_device()), **plan))

@@ -97,7 +97,8 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     from tunescope.attachment.artifact_folder import save
     from tunescope.search.apply import made
 
-    bench = _label_tasks.bench(settings, settings["model"], folder)
+    data = _label_tasks.files(settings, folder)
+    bench = _label_tasks.bench(settings, settings["model"], data)
     if unit["arm"] == NONE:
         texts = [row["text"] for row in bench.splits.test[:READ] if row.get("text")]
         found: dict[str, Any] = {"prompt": "", "passes": 0, "nats": _nats(bench, texts)}
@@ -110,7 +111,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         save(folder / "prompt", artifact, model=bench.model, tokenizer=bench.tokenizer)
     found["scores"] = {"accuracy": [_accuracy(bench, found["prompt"])]}
     del bench
-    return found | {"carried": [_carried(settings, one, found["prompt"], folder) for one in _others(settings)]}
+    return found | {"carried": [_carried(settings, one, found["prompt"], data) for one in _others(settings)]}
 
 
 def _others(settings: Settings) -> list[str]:
@@ -124,10 +125,10 @@ def _accuracy(bench: "Bench", prompt: str) -> float:
     return aggregate(bench.task.metric, stats_of(bench, prompt))[bench.task.metric]
 
 
-def _carried(settings: Settings, model: str, prompt: str, folder: Path) -> float | str:
+def _carried(settings: Settings, model: str, prompt: str, data: dict[str, str]) -> float | str:
     """The accuracy of another model behind the prompt, or why it has none."""
     try:
-        return _accuracy(_label_tasks.bench(settings, model, folder), prompt)
+        return _accuracy(_label_tasks.bench(settings, model, data), prompt)
     except UserError as problem:
         return str(problem)
 
