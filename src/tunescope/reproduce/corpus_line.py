@@ -253,17 +253,17 @@ def written(given: Parts, folder: Path) -> dict[str, str]:
 def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
     if metric in run["test"]:
         return float(run["test"][metric])
-    return float(aggregate(metric, _tested(run, folder)["also"][metric])[metric])
+    return float(aggregate(metric, tested(run, folder)["also"][metric])[metric])
 
 
 def _illegal(run: Mapping[str, Any], labels: Sequence[str], settings: Settings, folder: Path) -> float:
     """The share of a run's written answers that match none of the labels."""
-    answers = _tested(run, folder)["outputs"]
+    answers = tested(run, folder)["outputs"]
     legal = statistics("exact_match", answers, [labels] * len(answers), lowercase=settings["lowercase"])
     return 1 - sum(one for (one,) in legal) / len(legal)
 
 
-def _tested(run: Mapping[str, Any], folder: Path) -> Any:
+def tested(run: Mapping[str, Any], folder: Path) -> Any:
     """What a run's folder keeps of its test rows."""
     place = folder / "run"
     return sealed_json.read(run_folder.folder(place, run["id"]) / "test.json", may_lack=run_folder.is_unsealed(place))

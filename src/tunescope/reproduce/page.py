@@ -20,7 +20,8 @@ def page(result: Json, settings: Settings, table: Table, found: Found, out: Path
     shown = [(label, [(ours(cell), cell.paper) for cell in cells]) for label, cells in table.rows]
     lines = list(_lines(settings, found, out))
     pages = {name: f"{folder.relative_to(out).as_posix()}/report.html" for name, folder in lines}
-    return recipe_page.page(result, shown, table.pictures, pages, _together(lines))
+    together = _together(lines) if "lines" in settings else None  # else each piece has a question of its own
+    return recipe_page.page(result, shown, table.pictures, pages, together)
 
 
 def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, Path]]:
