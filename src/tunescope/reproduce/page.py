@@ -31,7 +31,7 @@ def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, P
         runs = sorted((out / "units" / run_folder.identity(unit)).glob("**/results.json"))
         if not runs:
             continue
-        line = next((one for one in given if all(unit.get(key) == one[key] for key in OF_UNIT)), {})
+        line: Json = next((one for one in given if all(unit.get(key) == one[key] for key in OF_UNIT)), {})
         part = f", {line['part']}" if line.get("part") else ""
         base = f"{Path(settings['bases'][unit['base']]['model']).name}: " if "bases" in settings else ""
         yield f"{base}{line.get('label') or named(unit)}{part}", runs[0].parent

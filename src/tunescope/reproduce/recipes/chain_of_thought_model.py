@@ -132,9 +132,9 @@ def table(settings: Settings, found: Found) -> Table:
         shown = [_cell(by_way[PROMPTED], arm) for arm in (SHOWN_ONCE, SHOWN_STEPS)]
         tuned = [_cell(by_way[way], LORA) for way in (ONCE, TOKENS, STEPS)]
         rows.append((f"{name} three times", [*shown, _gain(*shown), *tuned, _gain(*tuned[1:])]))
-    columns = (f"{SHOWN} shown, at once", f"{SHOWN} shown with steps", "gain")
-    columns += ("tuned at once", "as many tokens", "tuned with steps", "gain")
-    return Table(columns, rows, _notes(settings))
+    prompted = (f"{SHOWN} shown, at once", f"{SHOWN} shown with steps", "gain")
+    tuned_ways = ("tuned at once", "as many tokens", "tuned with steps", "gain")
+    return Table((*prompted, *tuned_ways), rows, _notes(settings))
 
 
 def _cell(outcome: Mapping[str, Any], arm: str) -> Cell:
