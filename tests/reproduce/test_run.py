@@ -10,6 +10,7 @@ import tunescope as ts
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import piece, run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
+from tunescope.reproduce.recipes import _courses
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder, sealed_json
 
@@ -67,6 +68,33 @@ def test_published_settings_are_those_of_the_paper():
         "inputs:length=12": (100_000, 5e-5, 64),
         lora: (10_000, 5e-3, 64),
     }
+
+
+def test_four_heads_stand_below_one_and_have_no_published_numbers():
+    recipe, ask = find("petrov-table1"), Ask("petrov-table1", seeds=2)
+    settings = recipe.settings(ask)
+    assert [(str(world.shape), world.seed) for world in recipe.worlds(settings)] == [
+        (f"1 layer, {heads} head{'s' * (heads > 1)}, width 96", seed) for heads in (1, 4) for seed in (0, 1)
+    ]
+    units, arms = recipe.units(settings), [arm for arm in recipe.LABELS if arm != "pretraining"]
+    score = {(1, 0): 0.1, (1, 1): 0.3, (4, 0): 0.5, (4, 1): 0.9}
+    exact = {"exact": dict.fromkeys(recipe.SKILLS, 0.0)}
+    found = []
+    for unit in units:
+        own = {"exact": dict.fromkeys(recipe.SKILLS, score[unit["heads"], unit["seed"]])}
+        found.append((unit, dict.fromkeys(arms, exact) | {"full": own}))
+    rows = dict(recipe.table(settings, found).rows)
+    assert rows["full tuning on descending"][1].values == (0.1, 0.3)
+    assert rows["full tuning on descending"][1].paper == ".85±.05"
+    assert rows["4 heads: full tuning on descending"][1].values == (0.5, 0.9)
+    assert not any(cell.paper for label, cells in rows.items() if label.startswith("4 heads") for cell in cells)
+
+
+def test_how_long_a_trial_may_be_is_told_where_one_may_be_run_again():
+    recipe = find("petrov-lora")
+    notes = _courses.notes(recipe.settings(Ask("petrov-lora")), recipe.THEIRS)
+    assert any("trials of 1,000 steps, run again twice as long, up to 8,000" in note for note in notes)
+    assert not any("run again" in note for note in _courses.notes(find("petrov-table1").settings(Ask("petrov-table1"))))
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,8 @@ def reproduce(
         load: for recipes on a model and a corpus: its weights in bfloat16, 8bit or 4bit, as in `compare`.
         gradient_checkpointing: for the same: keep little of each layer for the backward pass; no number changes.
         lines: for recipes on given data: only the lines of the table that have one of these in their names.
-        template: for `anchors` on given data: what a row is asked as, with {text} in it.
-        words: for `anchors` on given data: label words, as neg=bad,pos=great.
+        template: for `anchors` on given data, `pez` and `lm-bff`: what a row is asked as, with {text} in it.
+        words: for the same: label words, as neg=bad,pos=great.
         k: for `anchors` on given data: demonstrations of each class (default: 1).
         test: for `anchors` on given data: test rows (default: a tenth of the rows).
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.

@@ -77,8 +77,9 @@ def settings(
     model, device = model_settings(ask.model, kinds, ask.name, paper=ask.check), default_device()
     choose = choose or model["kind"] == "encoder"
     if choose and scored_by(ask.data):
+        chooser = "an encoder" if model["kind"] == "encoder" else ask.name
         raise UserError(
-            f"{ask.name} --data {ask.data}: an encoder chooses among labels, and {spec.name} has texts to write. "
+            f"{ask.name} --data {ask.data}: {chooser} chooses among labels, and {spec.name} has texts to write. "
             "Give a corpus with labels, such as sst2:FOLDER."
         )
     course = published.course_asked(

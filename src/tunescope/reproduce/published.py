@@ -115,6 +115,15 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
 )
 
 
+PEZ = Course(steps=5000, batch_size=16, of="sst2")  # Wen et al. 2023, of their code: steps of PEZ, which set the budget
+LM_BFF = Course(  # Gao et al. 2021, section 3 and of their code; batches of 2 and 4 were tried too
+    steps=1000,
+    batch_size=8,
+    rates=(1e-5, 2e-5, 5e-5),
+    warmup=0.0,
+    patience=1000,
+)
+
 STARTS = {"prefix": "noise", "soft": "vocabulary"}
 
 

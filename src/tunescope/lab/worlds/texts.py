@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int64]
 SENTINELS = 100
-END, PAD, UNKNOWN = "</s>", "<pad>", "<unk>"
+END, PAD, UNKNOWN, MASK = "</s>", "<pad>", "<unk>", "<mask>"
 NOISE, SPAN = 0.15, 3.0  # Raffel et al. 2020, section 3.3.4
 
 
@@ -103,6 +103,30 @@ def corrupted(rows: Tensor, words: PreTrainedTokenizerFast, seed: int) -> tuple[
     made = [_corrupt(row, noise, spans, first, draw) for row in rows.numpy()]
     inputs, targets = (torch.from_numpy(np.stack(part)) for part in zip(*made, strict=True))
     return _ended(inputs, words), _ended(targets, words)
+
+
+def with_mask(words: PreTrainedTokenizerFast, length: int) -> PreTrainedTokenizerFast:
+    """The tokenizer with a mask token, which takes the space before it, and as many positions as a row has."""
+    from tokenizers import AddedToken
+
+    words.add_special_tokens({"mask_token": AddedToken(MASK, lstrip=True, special=True)})
+    words.model_max_length = length
+    return words
+
+
+def masked(rows: Tensor, words: PreTrainedTokenizerFast, seed: int) -> tuple[Tensor, Tensor]:
+    """Masked language modelling (Devlin et al. 2019, section 3.1): inputs, and targets that are -100 elsewhere.
+
+    `NOISE` of each row's tokens are to be told: eight of ten stand as the mask, one as any token, one as it is.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    count = max(1, round(rows.shape[1] * NOISE))
+    places = torch.rand(rows.shape, generator=draw).argsort(1)[:, :count]
+    own, how = rows.gather(1, places), torch.rand(places.shape, generator=draw)
+    other = torch.randint(len(words), places.shape, generator=draw)
+    mask = torch.full_like(own, words.mask_token_id)
+    shown = torch.where(how < 0.8, mask, torch.where(how < 0.9, other, own))
+    return rows.scatter(1, places, shown), torch.full_like(rows, -100).scatter(1, places, own)
 
 
 def halves(rows: Tensor, words: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
