@@ -19,12 +19,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
-from tunescope.trial.train.parts import Parts
 
 import tunescope as ts
 from tunescope.attachment.share import share
 from tunescope.errors import UserError
 from tunescope.trial.train.loop import Problem, Saving, train
+from tunescope.trial.train.microbatches import Parts
 from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.share import share_of
 
