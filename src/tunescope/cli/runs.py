@@ -1,43 +1,49 @@
 """The verbs for a run that others lead or wait for: status, watch, and work, which does one job of it."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.say import say
 
 
 def work(run: str, /, *, job: str, token: str = "") -> None:
-    """Do one job of a comparison or a recipe on another machine: what `--executor slurm` hands to each.
+    """Do one job of a run on another machine: what `--executor slurm` hands to each.
 
     Args:
         run: the run's folder, on a disk that the machines share.
         job: its id.
         token: what the folder is known by.
     """
-    from tunescope.system import far_jobs, job_folder, run_folder
+    from tunescope.system import far_jobs, job_folder
 
     place = Path(run)
     try:
-        job_folder.shared(place, token)
-        worker = _of_recipe() if "recipe" in run_folder.read_config(place) else _of_comparison()
-        worker.begin(place, token)
+        begin, do = _worker(job_folder.shared(place, token).get("work", "comparison"))
+        begin(place, token)
     except UserError as problem:
         far_jobs.refused(place, job, problem)
         raise
-    say(f"job {job}: {worker.do(job)}")
+    say(f"job {job}: {do(job)}")
 
 
-def _of_comparison() -> Any:
-    from tunescope.comparison import work as worker
+def _worker(kind: str) -> tuple[Callable[[Path, str], None], Callable[[str], str]]:
+    """What readies this process for the jobs of a run, and what does one."""
+    from functools import partial
 
-    return worker
+    from tunescope.system import pieces
 
+    if kind == "comparison":
+        from tunescope.comparison import work as worker
 
-def _of_recipe() -> Any:
-    from tunescope.reproduce import far_pieces
-
-    return far_pieces
+        return worker.begin, worker.do
+    if kind == "recipe":
+        from tunescope.reproduce.far_pieces import opened
+    elif kind == "search":
+        from tunescope.search.far_seeds import opened
+    else:
+        from tunescope.probes.anchors.far_draws import opened
+    return partial(pieces.begin, opened), pieces.do
 
 
 def status(run: str, /) -> None:
