@@ -1,15 +1,18 @@
 """`tunescope anchors` on every executor gives what one process gives; the oracle is that process."""
 
+import socket
+
 import far_tools
 import pytest
 import tinyrun
+from commands import call
 from far_tools import NAMES, NEEDS, Queue, gone_on
 
 from tunescope.errors import UserError
 from tunescope.probes.anchors import study
 from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.probes.names import DEMONSTRATIONS
-from tunescope.system import plugins
+from tunescope.system import job_folder, lease, plugins
 from tunescope.system.executors import slurm
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
@@ -69,3 +72,19 @@ def test_a_section_that_cannot_be_had_is_left_out_wherever_it_was_tried(request_
 def test_a_folder_in_use_is_refused(request_, tmp_path):
     with locked(tmp_path / "run"), pytest.raises(UserError, match="is in use"):
         study.study(request_, lambda line: None, tmp_path / "run")
+
+
+def test_status_tells_pieces_in_a_queue_and_at_work_and_who_leads(request_, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    monkeypatch.setattr(slurm, "called", lambda command: 0)  # taken, and never begun
+    with pytest.raises(far_tools.Submitted, match="jobs: 4 handed in"):
+        asked(request_, run, far_tools.DEBUG)
+    first = job_folder.every(run)[0]
+    with lease.held(first.lease, dead=first.death, lost=lambda: None), locked(run):
+        code, out, _ = call(monkeypatch, capsys, "status", run)
+    lines = out.splitlines()
+    assert code == 0 and len(lines) == 5 and lines[-1].startswith("led by process ")
+    assert sum(line.endswith(": queued") for line in lines) == 3
+    assert lines[0] == f"section flow, draw {first.asked()['seed']}: on {socket.gethostname()}"
+    code, out, _ = call(monkeypatch, capsys, "watch", run)
+    assert code == 0 and "nobody leads it; to go on, type the same command again" in out

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.say import say
@@ -47,26 +48,35 @@ def _worker(kind: str) -> tuple[Callable[[Path, str], None], Callable[[str], str
 
 
 def status(run: str, /) -> None:
-    """Say where the comparison in RUN is: every arm's runs, its best score on dev, the time that is left."""
-    from tunescope.comparison import status as found
-
-    for line in found.lines(Path(run)):
+    """Say where RUN is: of a comparison every arm's runs, its best score on dev, the time that is left; else the pieces
+    that are at work or wait."""
+    for line in _where(run).lines(Path(run)):
         say(line)
 
 
 def watch(run: str, /, *, every: float = 5.0) -> None:
-    """Say the same again and again, until the comparison in RUN ends or nobody works on it.
+    """Say the same again and again, until RUN ends or nobody works on it.
 
     Args:
         every: seconds.
     """
     import time
 
-    from tunescope.comparison import status as found
-
+    found = _where(run)
     while True:
         told = list(found.lines(Path(run)))
         say("\n".join([*told, ""]))
         if found.is_over(Path(run)):
             return
         time.sleep(max(0.1, every))
+
+
+def _where(run: str) -> Any:
+    """What tells of the run."""
+    from tunescope.system import pieces
+
+    if pieces.are_of(Path(run)):
+        return pieces
+    from tunescope.comparison import status as found
+
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import far_jobs, files, job_folder
+from tunescope.system import far_jobs, files, job_folder, lease, lock
 from tunescope.system.executor import Executor, Needs, Work
 from tunescope.system.far_jobs import FarJobs, Jobs
 from tunescope.system.job_folder import JobFolder
@@ -141,3 +141,26 @@ def check_id(name: str, mine: str, what: str) -> None:
     """UserError in a worker where what lies there makes another piece of the same words."""
     if mine != name:
         raise UserError(f"{what} {name} comes out as {mine} here; install the same tunescope on every machine.")
+
+
+def are_of(run: Path) -> bool:
+    """Whether pieces of that run were handed out, and not the runs of a comparison."""
+    path = run / "jobs" / "run.json"
+    return path.exists() and "work" in job_folder.shared(run)
+
+
+def lines(run: Path) -> Iterator[str]:
+    """Each piece that somebody works on or that waits in a queue; then who leads."""
+    for one in job_folder.every(run):
+        holder = lease.holder(one.lease)
+        state = f"on {holder.get('host', '')}" if holder is not None else "queued" if one.was_queued else ""
+        if state:
+            yield f"{one.asked()['what']} {one.asked()['named']}: {state}"
+    leader = lock.holder(run)
+    who = "nobody leads it" if leader is None else f"led by process {leader['pid']} on {leader['host']}"
+    yield who if leader is not None else f"{who}; to go on, {files.SAME_COMMAND}"
+
+
+def is_over(run: Path) -> bool:
+    """Whether nobody leads it, and nobody works on a piece."""
+    return lock.holder(run) is None and not job_folder.leased(run)
