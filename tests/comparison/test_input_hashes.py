@@ -13,6 +13,7 @@ from tunescope.comparison import comparison, workers
 from tunescope.data import read
 from tunescope.errors import UserError
 from tunescope.system import machine
+from tunescope.trial import elsewhere
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
@@ -82,8 +83,8 @@ def test_both_hashes_are_named_and_are_those_of_the_files(material):
 @pytest.mark.parametrize(("device", "gpus", "devices"), [("cuda", 3, ["cuda:0", "cuda:1", "cuda:2", "cuda:0"])])
 def test_of_several_gpus_every_worker_has_one_in_turn(monkeypatch, device, gpus, devices):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    assert [workers.own_device(device, place) for place in range(4)] == devices
-    assert workers.own_device("cuda:1", 0) == "cuda:1" and workers.own_device("cpu", 2) == "cpu"
+    assert [elsewhere.own_device(device, place) for place in range(4)] == devices
+    assert elsewhere.own_device("cuda:1", 0) == "cuda:1" and elsewhere.own_device("cpu", 2) == "cpu"
     assert machine.default_workers("model", device) == gpus
 
 

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tunescope.comparison import arms, other_text, shared_passes
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.progress import at_most_every
@@ -17,6 +15,7 @@ from tunescope.comparison.run import Report
 from tunescope.errors import UserError
 from tunescope.system import far_jobs, job_folder, run_folder
 from tunescope.system.job_folder import JobFolder
+from tunescope.trial import elsewhere
 from tunescope.trial.arm import Ready
 from tunescope.trial.bench import Bench
 from tunescope.trial.input_hashes import check_worker, input_hashes
@@ -48,11 +47,7 @@ def begin(run: Path, token: str = "", share: float = 1.0) -> None:
     """
     global _site
     shared = job_folder.shared(run, token)
-    plan = from_json(run_folder.read_config(run), run / "config.json")
-    plan = replace(plan, model=shared["model"], device=plan.device.partition(":")[0])
-    torch.set_num_threads(plan.threads)
-    if share < 1 and plan.device == "cuda":
-        torch.cuda.set_per_process_memory_fraction(share)
+    plan = elsewhere.taken(from_json(run_folder.read_config(run), run / "config.json"), shared["model"], share)
     _site = Site(run, opened(plan, shared["read"]))
 
 
@@ -112,6 +107,5 @@ def _job(site: Site, asked: Mapping[str, Any]) -> Job:
 
 def share(run: Path, bench: Bench, executor: str) -> str:
     """Leave in the folder what workers need; the token, by which they know the folder again."""
-    model = bench.plan.model
-    place = str(Path(model).absolute()) if Path(model).is_dir() else model
-    return job_folder.share(run, {"read": hashes(bench), "model": place, "executor": executor})
+    model = elsewhere.found_at(bench.plan.model)
+    return job_folder.share(run, {"read": hashes(bench), "model": model, "executor": executor})

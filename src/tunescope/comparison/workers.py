@@ -23,6 +23,7 @@ from tunescope.system.executors.local import Local
 from tunescope.system.far_jobs import FarJobs
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
+from tunescope.trial.elsewhere import own_device
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.loop import Progress
 
@@ -170,12 +171,6 @@ def _start(plan: Plan, read: Mapping[str, str]) -> None:
     global _bench
     torch.set_num_threads(plan.threads)
     _bench = far_worker.opened(replace(plan, device=own_device(plan.device, crew.place())), read)
-
-
-def own_device(name: str, place: int) -> str:
-    """Of several GPUs each worker takes one in turn, where none is named by its number."""
-    count = torch.cuda.device_count()
-    return f"cuda:{place % count}" if name == "cuda" and count > 1 else name
 
 
 def _work(folder: Path, jobs: list[Job]) -> dict[str, Outcome]:

@@ -35,13 +35,15 @@ def differences(bench: Bench, before: Mapping[str, str], now: Mapping[str, str])
     ]
 
 
-def check_worker(bench: Bench, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """UserError where a worker has read something else than the process that began it."""
+def check_worker(
+    bench: Bench, before: Mapping[str, str], now: Mapping[str, str], how: str = "go on, with tunescope resume"
+) -> None:
+    """UserError where a worker has read something else than the process that began it. how: to go on with the run."""
     found = differences(bench, before, now)
     if found:
         raise UserError(
             f"a file was changed while the run reads it: {'; '.join(found)}. What was done with the old one is kept: "
-            "put it back and go on, with tunescope resume; or begin anew with the new one in another folder, with --out"
+            f"put it back and {how}; or begin anew with the new one in another folder, with --out"
         )
 
 

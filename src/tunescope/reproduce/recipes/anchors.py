@@ -18,8 +18,8 @@ from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.recall import Recall, tokenizer
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.probes.anchors.prompts import Prompt, choices
+from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.probes.anchors.round import Round
-from tunescope.probes.anchors.study import AnchorRequest, rounds_of
 from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
