@@ -102,7 +102,7 @@ def home(file: str) -> tuple[str, str] | None:
     for path in sorted(DOCS.rglob("*.md")):
         text = path.read_text("utf-8")
         found = re.search(wanted, text)
-        if found and path != PAGE:
+        if found:
             heading = re.findall(r"^#+ (.*)$", text[: found.start()], re.MULTILINE)[-1]
             return heading, f"{path.relative_to(DOCS).as_posix()}#{slug(heading)}"
     return None
