@@ -144,6 +144,7 @@ def test_a_column_that_there_is_not_is_no_picture() -> None:
         ("full tuning", "full"),
         ("demos:k=4", "text"),
         ("pretrained", "none"),
+        ("gradient-guided swaps (AutoPrompt)", "none"),
     ],
 )
 def test_a_line_has_the_colour_of_its_kind_of_method(row: str, kind: str) -> None:
@@ -151,7 +152,16 @@ def test_a_line_has_the_colour_of_its_kind_of_method(row: str, kind: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("paper", "number"), [("68.2", 68.2), (".95±.02", 0.95), ("0±0", 0.0), ("fails", None), ("", None)]
+    ("paper", "number"),
+    [
+        ("68.2", 68.2),
+        (".95±.02", 0.95),
+        ("0±0", 0.0),
+        ("24,426 of 32,000: .763", 0.763),
+        ("3 of 4", None),
+        ("fails", None),
+        ("", None),
+    ],
 )
 def test_a_published_number_is_read_where_there_is_one(paper: str, number: float | None) -> None:
     assert finding_pictures.published(Number(1.0, None, paper)) == number
