@@ -72,15 +72,16 @@ def pilots() -> str:
 
 
 def _lines() -> Iterator[str]:
-    paper = ""
+    paper = last = ""
     for one in read():
         above, below = number(one.file, *one.above), number(one.file, *one.below)
         said = f"*{one.paper}.* {one.says}" if one.paper != paper else one.says
         here = f"{above.shown} to {below.shown} (`{one.file}`)"
         command = f"`{typed(one)}`" if one.typed else ""
-        cells = (said, _published(one, above, below), here, outcome(above, below), one.model, command)
+        shown = "as above" if command and command == last else command
+        cells = (said, _published(one, above, below), here, outcome(above, below), one.model, shown)
         yield f"| {' | '.join(cells)} |"
-        paper = one.paper
+        paper, last = one.paper, command
 
 
 def bullet(one: Claim) -> str:

@@ -15,8 +15,7 @@ from statistics import fmean
 from markupsafe import Markup
 
 from scripts.numbers import Number, numbers, read
-from tunescope.report import svg
-from tunescope.report.drawing import label
+from tunescope.report import svg, text
 from tunescope.report.finding import HeatMap
 from tunescope.report.findings_page import standalone
 from tunescope.report.pictures import draw
@@ -76,7 +75,7 @@ def dots(file: str, column: str) -> str:
 
 def _line(row: str, found: Number, x: svg.Axis, y: float) -> Iterator[Markup]:
     group = kind(row)
-    yield svg.label(x.start - 12, y + 4, label(row, LONGEST), "tick", "end")
+    yield svg.label(x.start - 12, y + 4, text.middle(row, LONGEST), "tick", "end")
     if found.interval:
         low, high = map(x, found.interval)
         yield svg.tag("line", x1=low, x2=high, y1=y, y2=y, class_=f"whisker g-{group}")
@@ -182,7 +181,9 @@ def training(file: str) -> str:
         parts.append(svg.tag("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in band), class_=f"band g-{group}"))
         parts.append(svg.line([(x(step), y(mean)) for step, mean, *_ in points], f"whisker curve g-{group}"))
         parts.append(svg.mark(x(points[-1][0]), y(points[-1][1]), group, 4))
-        parts.append(svg.label(x.end + 14, end + 4, label(name.partition(":")[0], LONGEST), f"tick l-{group}", "start"))
+        parts.append(
+            svg.label(x.end + 14, end + 4, text.middle(name.partition(":")[0], LONGEST), f"tick l-{group}", "start")
+        )
     told = "; ".join(f"{name} {points[-1][1]:.3f} after {points[-1][0]:,}" for name, points in curves.items())
     size = (48 + WIDTH + 24 + CHARACTER * max(map(len, (name.partition(":")[0] for name in names))), 300)
     return figure(size, f"{result['title']}. {told}.", parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,14 @@ class Number:
         return f"{value:.{1 if self.mean >= 2 else 3}f}"
 
 
+@cache
 def read(file: str) -> dict[str, Any]:
     """results/`file`.json."""
     found: dict[str, Any] = json.loads((RESULTS / f"{file}.json").read_text("utf-8"))
     return found
 
 
+@cache
 def numbers(file: str) -> dict[str, dict[str, Number]]:
     """Row -> column -> number. The columns of a comparison are its metric, those of the starts their corpora."""
     result = read(file)

@@ -144,6 +144,8 @@ def filled(text: str) -> str:
     marks = {"real": real, "first": first, "identity": identity, "bench": bench, "thousands": thousands, "reach": reach}
     marks |= {"claims": claims.table, "pretrained": claims.pretrained, "counts": claims.counts, "pilots": claims.pilots}
     for mark, making in marks.items():
+        if f"<!-- {mark}:begin -->" not in text:
+            continue
         made = making()
         pattern = rf"<!-- {mark}:begin -->.*?<!-- {mark}:end -->"
         around = (
