@@ -34,5 +34,5 @@ def outcomes(claims: list[Claim]) -> str:
         parts.append(svg.tag("g", note, hollow if MEANS in told else svg.mark(x, y, group, 5.5)))
         parts.append(svg.label(left + 3 * wide + 10, y + 4, one.model, "tick", "start"))
         y += step
-    parts.append(svg.label(left, y + 12, "hollow: in the means alone, there are too few seeds", "tick", "start"))
+    parts.append(svg.label(left, y + 12, "hollow: by the means alone, without intervals", "tick", "start"))
     return figure((left + 3 * wide + 130, y + 24), "What came of each claim.", parts)
