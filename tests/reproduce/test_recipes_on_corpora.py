@@ -332,7 +332,7 @@ def test_labels_are_found_near_a_prompt_that_begins_as_them(tmp_path):
     near = recipe._words(torch.stack([words[3] + 0.1 * words[4], words[7]]), words, _Words())
     assert [word for word, _ in near] == ["w7", "w3"] and near[0][1] == pytest.approx(1.0) and near[1][1] < 1
     outcome = {"read": {"words": near}}
-    assert recipe._told("labels", outcome).endswith(f": w7 1.00, w3 {near[1][1]:.2f}.")
+    assert recipe._nearest_tokens("labels", outcome).endswith(f": w7 1.00, w3 {near[1][1]:.2f}.")
     folder, _ = tinyrun.write(tmp_path)
     with pytest.raises(ts.UserError, match="the targets are 60 different texts, no labels; it takes at most 20"):
         recipe.settings(Ask("prompt-init", model=folder, data=e2e(tmp_path / "e2e")))

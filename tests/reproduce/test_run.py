@@ -190,11 +190,11 @@ def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_
         run, "_done", lambda crew, work, pieces, what, say: todo.extend(pieces) if what == "piece" else 0
     )
     with pytest.raises(ts.UserError, match="is not the folder of a run"):  # for nothing was done there
-        run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
+        run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
     assert [one[2] for one in todo] == [{"seed": 0}]
     todo[0][3].write_text('{"a": {"b": 0.25}}')
     (toy / "config.json").write_text('{"version": 1}')
-    assert run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
+    assert run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
 
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
@@ -206,13 +206,13 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
     path.parent.mkdir()
     piece.unit("toy", {"seeds": 1}, {"seed": 0}, path)
     assert path.exists() == lasts and piece.passing(path).exists() != lasts
-    read = run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
+    read = run._outcomes("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
     assert read is None or read[0][1]["status"] == status
     works["status"] = "done"
     if not lasts:
         piece.unit("toy", {"seeds": 1}, {"seed": 0}, path)
         assert not piece.passing(path).exists()
-        assert run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
+        assert run._outcomes("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 
 @pytest.mark.parametrize(

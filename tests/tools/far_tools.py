@@ -2,7 +2,7 @@
 
 import warm
 
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.train.settings import Settings
 
 DEBUG = "slurm:cluster=debug"
@@ -13,7 +13,7 @@ PHASES = ("loads", "trains", "saves", "keeps", "tells", "ends")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tunescope.comparison import run, work
+from tunescope.comparison import far_worker, run
 from tunescope.system import files, job_folder, run_folder
 from tunescope.trial.train import loop
 phase, words = sys.argv[1], sys.argv[2:]
@@ -27,7 +27,7 @@ def third(plain):
     return counted
 run.SAVE_EVERY = 0.0
 if phase == "loads":
-    work.opened = dies
+    far_worker.opened = dies
 if phase == "trains":
     loop.update = third(loop.update)
 if phase == "saves":
@@ -40,8 +40,8 @@ if phase == "tells":
 if phase == "ends":
     plain = job_folder.JobFolder.put_outcome
     job_folder.JobFolder.put_outcome = lambda *given: (plain(*given), dies())
-work.begin(Path(words[0]), words[words.index("--token") + 1])
-work.do(words[words.index("--job") + 1])
+far_worker.begin(Path(words[0]), words[words.index("--token") + 1])
+far_worker.do(words[words.index("--job") + 1])
 """
 
 
@@ -49,7 +49,7 @@ def question(material, *arms, steps=6, **changes):
     model, data = material
     fields = {"task": {"kind": "classification"}, "arms": arms, "budgets": (256,), "seeds": (0,), "trials": 2}
     settings = Settings(steps=steps, batch_size=8, eval_every=max(1, steps // 3))
-    return plan.check(plan.Plan(model=model, data=data, beyond=0, settings=settings, **(fields | changes)))
+    return plan_check.check(plan.Plan(model=model, data=data, beyond=0, settings=settings, **(fields | changes)))
 
 
 def numbers(results):

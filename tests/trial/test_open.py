@@ -97,7 +97,7 @@ def test_a_run_depends_on_tokenizer_config_and_output_layer(tmp_path):
     def ids():
         asked = Plan(model=model, data=data, task={"kind": "classification"}, arms=("zero-shot",))
         opened = open_bench(asked)
-        return job.job(opened, arms.ready(arms.asked(opened)[0], opened), (), 0).id
+        return job.job(opened, arms.ready(arms.planned_arms(opened)[0], opened), (), 0).id
 
     first = ids()
     assert ids() == first

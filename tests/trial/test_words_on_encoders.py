@@ -16,7 +16,7 @@ from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
 from tunescope.probes.anchors import study
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -58,7 +58,7 @@ def question(material, name="bert", **changes):
         "trials": 1,
         "settings": Settings(steps=4, batch_size=8, eval_every=2, patience=3),
     }
-    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
+    return plan_check.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])

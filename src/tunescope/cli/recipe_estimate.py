@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from tunescope.attachment.fit import base_of
+from tunescope.attachment.initial_artifacts import base_of
 from tunescope.errors import UserError
 from tunescope.models.load import load_tokenizer, model_name, on_paper
 from tunescope.reproduce import corpus_table, published

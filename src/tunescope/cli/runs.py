@@ -29,7 +29,7 @@ def work(run: str, /, *, job: str, token: str = "") -> None:
 
 
 def _of_comparison() -> Any:
-    from tunescope.comparison import work as worker
+    from tunescope.comparison import far_worker as worker
 
     return worker
 

@@ -138,7 +138,7 @@ def course(ask: Ask, paper: Course | None = None) -> Course:
     return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16, beyond=2)
 
 
-def asked(ask: Ask, course: Course) -> Course:
+def course_asked(ask: Ask, course: Course) -> Course:
     """The course with what the user set of it. Raises UserError for more parts of a batch than it has rows."""
     course = replace(course, instead={}, precision=ask.precision)
     course = course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)

@@ -88,7 +88,7 @@ def _held(
     started = time.monotonic()
     if not place.is_remote:
         workers = workers or default_workers(ask)  # now that the model is here, its size is known
-    found = _found(ask.name, recipe, settings, out, workers, say, place)
+    found = _outcomes(ask.name, recipe, settings, out, workers, say, place)
     go = {"workers": workers, "seconds_of_this_go": round(time.monotonic() - started, 1)}
     return _written(ask, recipe, settings, recipe.table(settings, found), found, out, say, go)
 
@@ -119,7 +119,7 @@ def _written(
     return result
 
 
-def _found(
+def _outcomes(
     name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say, place: Executor | None = None
 ) -> Found:
     units = recipe.units(settings)

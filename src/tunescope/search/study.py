@@ -30,11 +30,11 @@ from tunescope.system import files, machine, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
-from tunescope.trial.facts import data_of, inputs_of, model_of
 from tunescope.trial.identity import asked_with
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
-from tunescope.trial.plan import to_json as plan_json
+from tunescope.trial.plan_json import to_json as plan_json
+from tunescope.trial.provenance import data_of, inputs_of, model_of
 
 Json = dict[str, Any]
 

@@ -6,6 +6,8 @@ has read on a laptop is little: its held-out loss is kept beside it.
     python -m tunescope.lab.worlds.text_models TEXTS --kind decoder --out DIR
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import shutil
@@ -14,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +30,9 @@ from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
 from tunescope.trial.train.loop import Problem, Progress, train
 from tunescope.trial.train.settings import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 TOGETHER = 64  # rows of one evaluation pass
 HEAD = 32  # width of a head
@@ -104,7 +109,7 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
     write_manifest(out, facts)
 
 
-def _network(model: TextModel, words: Any) -> Any:
+def _network(model: TextModel, words: PreTrainedTokenizerFast) -> PreTrainedModel:
     from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
     size = model.size
@@ -141,13 +146,13 @@ def _network(model: TextModel, words: Any) -> Any:
     )
 
 
-def _load(folder: Path) -> Any:
+def _load(folder: Path) -> PreTrainedModel:
     from transformers import T5ForConditionalGeneration
 
     return T5ForConditionalGeneration.from_pretrained(folder)
 
 
-def _objectives(model: TextModel, rows: Tensor, words: Any) -> dict[str, Pairs]:
+def _objectives(model: TextModel, rows: Tensor, words: PreTrainedTokenizerFast) -> dict[str, Pairs]:
     """Objective -> inputs and targets; a decoder's are the same rows."""
     if model.kind == "decoder":
         return {"language model": (rows, rows)}
@@ -157,7 +162,9 @@ def _objectives(model: TextModel, rows: Tensor, words: Any) -> dict[str, Pairs]:
     }
 
 
-def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, report: Report) -> None:
+def _learn(
+    network: PreTrainedModel, model: TextModel, found: texts.Corpus, words: PreTrainedTokenizerFast, report: Report
+) -> None:
     objective = "language model" if model.kind == "decoder" else "second half" if model.adapted else "span corruption"
     inputs, targets = _objectives(model, found.train, words)[objective]
     watched = _objectives(model, found.held_out, words)[objective]
@@ -188,7 +195,7 @@ def rates_of(parameters: Mapping[str, Tensor], kind: str) -> dict[str, float]:
     }
 
 
-def loss(network: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+def loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> Tensor:
     """The mean cross-entropy of the targets; of a decoder, of every token but the first."""
     if network.config.is_encoder_decoder:
         logits = network(input_ids=inputs, labels=targets).logits
@@ -198,7 +205,7 @@ def loss(network: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def held_out_loss(network: Any, inputs: Tensor, targets: Tensor) -> float:
+def held_out_loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> float:
     """`loss` over all rows, in parts; the network's mode is left as it was."""
     was = network.training
     network.eval()

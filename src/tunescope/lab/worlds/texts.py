@@ -3,9 +3,11 @@
 Every row has the same length, so that nothing is padded. The last rows of the shuffled whole are held out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 Ids = NDArray[np.int64]
 SENTINELS = 100
@@ -32,7 +37,7 @@ class Corpus:
     characters_a_token: float
 
 
-def tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
+def tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of `vocabulary` tokens, T5's hundred sentinels among them.
 
     It has an end, a padding and an unknown token, and adds the end to nothing.
@@ -62,7 +67,9 @@ def tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
     )
 
 
-def corpus(texts: Sequence[str], words: Any, length: int, seed: int, held_out: float = 0.02) -> Corpus:
+def corpus(
+    texts: Sequence[str], words: PreTrainedTokenizerFast, length: int, seed: int, held_out: float = 0.02
+) -> Corpus:
     """The texts one after another, an end token behind each, cut into rows that are shuffled by `seed`.
 
     Raises:
@@ -82,7 +89,7 @@ def corpus(texts: Sequence[str], words: Any, length: int, seed: int, held_out: f
     return Corpus(rows[:-kept], watched, characters / watched.numel())
 
 
-def corrupted(rows: Tensor, words: Any, seed: int) -> tuple[Tensor, Tensor]:
+def corrupted(rows: Tensor, words: PreTrainedTokenizerFast, seed: int) -> tuple[Tensor, Tensor]:
     """Span corruption (Raffel et al. 2020, section 3.1.4): inputs and targets, each of one width.
 
     `NOISE` of the tokens stand in spans of `SPAN` on average. In the inputs a sentinel stands for each span; the
@@ -98,7 +105,7 @@ def corrupted(rows: Tensor, words: Any, seed: int) -> tuple[Tensor, Tensor]:
     return _ended(inputs, words), _ended(targets, words)
 
 
-def halves(rows: Tensor, words: Any) -> tuple[Tensor, Tensor]:
+def halves(rows: Tensor, words: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
     """LM adaptation's pairs (Lester et al. 2021, section 3.2): a row's first half as input, its second as target."""
     middle = rows.shape[1] // 2
     return _ended(rows[:, :middle], words), _ended(rows[:, middle:], words)
@@ -125,5 +132,5 @@ def _parts(total: int, count: int, draw: np.random.Generator) -> list[int]:
     return found
 
 
-def _ended(ids: Tensor, words: Any) -> Tensor:
+def _ended(ids: Tensor, words: PreTrainedTokenizerFast) -> Tensor:
     return torch.cat([ids, torch.full((len(ids), 1), words.eos_token_id)], 1)

@@ -40,7 +40,7 @@ def _known(found: Measured) -> Measured:
     return {name: _with_nan(value) for name, value in found.items()}
 
 
-def _with_nan(value: Any) -> Any:
+def _with_nan(value: object) -> object:
     """nan for what JSON had no word for."""
     if value is None:
         return math.nan

@@ -60,7 +60,9 @@ def study(request: AnchorRequest, say: Say = say, folder: Path | None = None) ->
 
     Raises UserError for an encoder, a task without label words, too few rows of a class, and prompts that do not fit.
     """
-    chosen = [plugins.known(DEMONSTRATIONS, name, "section") for name in request.only] or plugins.names(DEMONSTRATIONS)
+    chosen = [plugins.checked_name(DEMONSTRATIONS, name, "section") for name in request.only] or plugins.names(
+        DEMONSTRATIONS
+    )
     modules = {name: plugins.load(DEMONSTRATIONS, name) for name in chosen}
     chosen.sort(key=lambda name: modules[name].ORDER)
     bench = open_bench(request.plan)

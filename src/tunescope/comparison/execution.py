@@ -11,8 +11,8 @@ from tunescope.comparison import events
 from tunescope.comparison.board import Board
 from tunescope.comparison.job import Job
 from tunescope.comparison.logger import NOBODY, Stream
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import Display
-from tunescope.comparison.run import Outcome
 from tunescope.comparison.workers import runner
 from tunescope.system.executor import Executor
 from tunescope.trial.bench import Bench
@@ -22,7 +22,7 @@ Run = Callable[[Sequence[Job], int], dict[str, Outcome]]  # jobs, and how many m
 
 
 @dataclass(frozen=True)
-class Place:
+class Execution:
     """Where a comparison runs. workers: jobs at once; of a cluster 0 is as many as it has room for."""
 
     folder: Path
@@ -32,7 +32,7 @@ class Place:
     quiet: bool = False
     stream: Stream = NOBODY  # the loggers
 
-    def in_folder(self, folder: Path) -> Place:
+    def in_folder(self, folder: Path) -> Execution:
         """The same in another folder."""
         return (
             self
@@ -40,32 +40,32 @@ class Place:
             else replace(self, folder=folder, board=Board(folder, self.board.executor, self.workers))
         )
 
-    def heard_by(self, stream: Stream) -> Place:
+    def heard_by(self, stream: Stream) -> Execution:
         """The same with these loggers."""
         return replace(self, stream=stream)
 
 
 @contextmanager
 def at_work(
-    bench: Bench, place: Place, shown: Display, expected: Callable[[], Mapping[str, int | None]]
+    bench: Bench, execution: Execution, shown: Display, expected: Callable[[], Mapping[str, int | None]]
 ) -> Iterator[Run]:
     """What runs jobs. expected: arm -> its runs in all, asked for before each round; None: it is refused."""
-    board = place.board
+    board = execution.board
 
     def told(todo: Job, progress: Progress) -> None:
         shown.progress(todo.arm.arm.name, named(todo), progress)
         board.slots = max(1, slots.workers)
-        place.stream.step(events.Step(_run(todo), progress.step, progress.steps, progress.loss, progress.best))
+        execution.stream.step(events.Step(_run(todo), progress.step, progress.steps, progress.loss, progress.best))
         board.progress(todo.id, todo.arm.arm.name, named(todo), asdict(progress))
         shown.whole(board.whole())
 
     def ended(todo: Job, outcome: Outcome) -> None:
         shown.done(todo.arm.arm.name, named(todo), outcome)
-        place.stream.ended(events.ended(_run(todo), outcome))
+        execution.stream.ended(events.ended(_run(todo), outcome))
         board.done(todo.id, todo.arm.arm.name, outcome)
         shown.whole(board.whole())
 
-    with runner(bench, place.folder, place.workers, told, ended, place.executor) as slots:
+    with runner(bench, execution.folder, execution.workers, told, ended, execution.executor) as slots:
 
         def run(jobs: Sequence[Job], together: int) -> dict[str, Outcome]:
             for arm, runs in expected().items():

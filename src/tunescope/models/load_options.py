@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 QUANTISED = ("8bit", "4bit")
 LOADS = ("", "bfloat16", *QUANTISED)
@@ -61,7 +64,7 @@ def _check_installed(name: str, option: str) -> None:
         raise UserError(f"{option} needs {name}, which is not installed. Type: pip install {name}")
 
 
-def check_here(model: Any) -> None:
+def check_here(model: PreTrainedModel) -> None:
     """UserError for a model of which a part was put on the disk, or beside a GPU into memory: none of it is there."""
     places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
     away = sorted(places & {"disk", "cpu"}) if len(places) > 1 else sorted(places & {"disk"})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tunescope.comparison import comparison, costs, estimate, fit, in_time, pace, preview
+from tunescope.comparison import comparison, costs, deadline, estimate, preview, time_cuts, time_limit
 from tunescope.comparison.costs import Costs, Sizes
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
@@ -55,7 +55,7 @@ def test_what_is_cut_is_cut_in_the_order_that_is_told_and_each_takes_less() -> N
     plan = asked(
         beyond=3, seeds=(0, 1, 2, 3, 4), forgetting="", settings=Settings(steps=60, batch_size=8, eval_every=6)
     )
-    steps = list(fit.ladder(plan))
+    steps = list(time_cuts.ladder(plan))
     kinds = list(dict.fromkeys(kind for _, told in steps for kind in told))
     assert kinds == ["other text", "past", "seeds", "halving", "share", "scores", "steps"]
     taken = [costs.rounds(one, [ZERO, SOFT, LORA, FULL], SIZES).total() for one, _ in steps]
@@ -64,7 +64,7 @@ def test_what_is_cut_is_cut_in_the_order_that_is_told_and_each_takes_less() -> N
     assert (last.past, len(last.seeds), last.halving, last.settings.steps) == (0, 3, True, 20)
     assert steps[-1][1]["scores"] == "3 development scores a run" and last.settings.eval_every == 7
     assert steps[0] == (plan, {})
-    few = list(fit.one_seed(plan))
+    few = list(time_cuts.one_seed(plan))
     assert {len(one.seeds) for one, _ in few} == {1} and {one.past for one, _ in few} == {0}
     assert [one.settings.steps for one, _ in few] == [*range(60, 20, -3), *[20] * 5]
     assert few[0][1]["seeds"] == "1 seed, which is too few for a verdict"
@@ -73,39 +73,39 @@ def test_what_is_cut_is_cut_in_the_order_that_is_told_and_each_takes_less() -> N
 def test_the_first_that_fits_is_taken_and_nothing_is_cut_without_need() -> None:
     plan = asked(beyond=1)
     whole = costs.rounds(plan, [one for some in ARMS.values() for one in some], SIZES).total()
-    enough = fit.fitted(plan, ARMS, SIZES, fit.Time(whole + 0.001, 1))
+    enough = time_cuts.fitted(plan, ARMS, SIZES, time_cuts.Time(whole + 0.001, 1))
     assert enough.fit is not None and enough.fit.left_out == () and replace(enough, fit=None) == plan
-    less = fit.fitted(plan, ARMS, SIZES, fit.Time(whole - 1, 1))
+    less = time_cuts.fitted(plan, ARMS, SIZES, time_cuts.Time(whole - 1, 1))
     assert less.fit is not None and less.fit.left_out == ("learning rates that have lost stop at a third of the steps",)
     assert less.fit.seconds <= whole - 1
     for seconds in (1500.0, 1000.0, 700.0, 400.0, 250.0):
-        found = fit.fitted(plan, ARMS, SIZES, fit.Time(seconds, 1))
+        found = time_cuts.fitted(plan, ARMS, SIZES, time_cuts.Time(seconds, 1))
         left = [ARMS[text][0] for text in found.arms or ARMS]
         assert costs.rounds(found, left, SIZES).total() <= seconds
 
 
 def test_arms_go_from_the_end_but_what_trains_nothing_and_a_context_and_a_delta_stay() -> None:
     arms = {**ARMS, "prefix": [replace(SOFT, arm="prefix")], "demos:k=4": [replace(ZERO, arm="demos:k=4")]}
-    left = list(fit.shorter(arms))
+    left = list(time_cuts.shorter(arms))
     assert left == [
         ["zero-shot", "soft", "lora", "full", "prefix", "demos:k=4"],
         ["zero-shot", "soft", "lora", "full", "demos:k=4"],
         ["zero-shot", "soft", "lora", "demos:k=4"],
     ]
-    found = fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(150.0, 1))
+    found = time_cuts.fitted(asked(beyond=0), ARMS, SIZES, time_cuts.Time(150.0, 1))
     assert found.arms == ("zero-shot", "soft", "lora")
     assert found.fit is not None and found.fit.left_out[-1] == "left out of the arms: full"
     with pytest.raises(UserError, match=r"^--minutes 8: with everything cut that may be, the runs take about 1.3 min"):
-        fit.fitted(asked(beyond=0), ARMS, SIZES, fit.Time(30.0, 1))
+        time_cuts.fitted(asked(beyond=0), ARMS, SIZES, time_cuts.Time(30.0, 1))
 
 
 def test_steps_go_down_to_a_tenth_before_a_seed_and_with_it_the_verdict_goes() -> None:
     plan = asked(beyond=0, settings=Settings(steps=500, batch_size=8, eval_every=50))
-    few = list(fit.few_steps(plan))
+    few = list(time_cuts.few_steps(plan))
     assert [one.settings.steps for one, _ in few] == [100, 75, 50] and {len(one.seeds) for one, _ in few} == {3}
     arms = {"soft": [SOFT], "lora": [LORA]}
     at = [costs.rounds(one, [SOFT, LORA], SIZES).total() for one, _ in few]
-    least = costs.rounds(list(fit.ladder(plan))[-1][0], [SOFT, LORA], SIZES).total()
+    least = costs.rounds(list(time_cuts.ladder(plan))[-1][0], [SOFT, LORA], SIZES).total()
     for seconds, steps, seeds in (
         (least, 125, 3),
         (at[0], 100, 3),
@@ -113,32 +113,32 @@ def test_steps_go_down_to_a_tenth_before_a_seed_and_with_it_the_verdict_goes() -
         (at[2], 50, 3),
         (at[2] - 1, 100, 1),
     ):
-        found = fit.fitted(plan, arms, SIZES, fit.Time(seconds + 1e-6, 1))
+        found = time_cuts.fitted(plan, arms, SIZES, time_cuts.Time(seconds + 1e-6, 1))
         assert (found.settings.steps, len(found.seeds)) == (steps, seeds)
 
 
 def test_the_minutes_that_a_refusal_names_are_enough_and_one_less_is_not() -> None:
-    with pytest.raises(fit.TooShort, match=r"Type: --minutes \d+$") as told:
-        fit.fitted(asked(minutes=0.5), ARMS, SIZES, fit.Time(1.0, 1, spent=20.0))
+    with pytest.raises(time_cuts.TooShort, match=r"Type: --minutes \d+$") as told:
+        time_cuts.fitted(asked(minutes=0.5), ARMS, SIZES, time_cuts.Time(1.0, 1, spent=20.0))
     least = told.value.minutes
     for minutes, fits in ((least, True), (least - 1, False)):
-        left = fit.Time(60 * minutes - fit.reserve(minutes) - 20.0, 1, 20.0)
+        left = time_cuts.Time(60 * minutes - time_cuts.reserve(minutes) - 20.0, 1, 20.0)
         if fits:
-            assert fit.fitted(asked(minutes=float(minutes)), ARMS, SIZES, left).fit is not None
+            assert time_cuts.fitted(asked(minutes=float(minutes)), ARMS, SIZES, left).fit is not None
         else:
-            with pytest.raises(fit.TooShort):
-                fit.fitted(asked(minutes=float(minutes)), ARMS, SIZES, left)
+            with pytest.raises(time_cuts.TooShort):
+                time_cuts.fitted(asked(minutes=float(minutes)), ARMS, SIZES, left)
 
 
 def test_what_would_be_over_too_late_at_the_pace_so_far_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
 
     def job(name: str, **more: Any) -> Any:
         arm = SimpleNamespace(arm=SimpleNamespace(name="soft"))
         return SimpleNamespace(id=name, arm=arm, steps=60, until=None, test=False, **more)
 
-    found = pace.Pace(asked(), end=100.0 + 130.0, costs={"soft": SOFT}, sizes=SIZES)  # a run is 63 s
+    found = deadline.Deadline(asked(), end=100.0 + 130.0, costs={"soft": SOFT}, sizes=SIZES)  # a run is 63 s
     assert found.allows([job("a"), job("b")]) and not found.allows([job("a"), job("b")], [job("c")])
 
     def run(jobs: Any, together: int) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_what_would_be_over_too_late_at_the_pace_so_far_is_not_begun(monkeypatch
     assert found.allows([job("a")]) and not found.allows([job("b")])  # 46 s are left, and it is done
     found.known = lambda todo: todo.id == "b"  # by an earlier go
     assert found.allows([job("b")], [job("b")]) and not found.allows([job("b")], [job("c")])
-    assert pace.Pace(asked()).allows([job("x")] * 1000)
+    assert deadline.Deadline(asked()).allows([job("x")] * 1000)
 
 
 @pytest.fixture
@@ -176,8 +176,8 @@ def question(tmp_path: Path) -> Plan:
 def test_a_comparison_is_cut_to_its_minutes_done_in_them_and_gone_on_with_as_it_was_cut(
     question: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace.Pace, "allows", lambda self, *rounds: True)  # all that was chosen, on any machine
-    monkeypatch.setattr(fit, "SECONDS", 6.0)
+    monkeypatch.setattr(deadline.Deadline, "allows", lambda self, *rounds: True)  # all that was chosen, on any machine
+    monkeypatch.setattr(time_cuts, "SECONDS", 6.0)
     asked = replace(question, minutes=0.2)
     start = time.monotonic()
     found = comparison.ask(asked, tmp_path / "run", quiet=True)
@@ -217,7 +217,9 @@ def test_where_it_goes_slower_than_timed_there_are_fewer_seeds_which_is_told(
 ) -> None:
     asked = replace(question, minutes=30.0, arms=("zero-shot", "prefix:length=2", "lora:rank=1"), trials=1)
     asked = replace(asked, settings=Settings(steps=4, batch_size=8, eval_every=2))
-    monkeypatch.setattr(pace.Pace, "allows", lambda self, *rounds: sum(map(len, map(list, rounds))) <= 3)  # one seed
+    monkeypatch.setattr(
+        deadline.Deadline, "allows", lambda self, *rounds: sum(map(len, map(list, rounds))) <= 3
+    )  # one seed
     found = comparison.ask(asked, tmp_path / "run", quiet=True)
     assert {arm["name"]: len(arm["runs"]) for arm in found.results["arms"]} == dict.fromkeys(asked.arms, 1)
     assert found.results["protocol"]["seeds"] == [0]
@@ -237,5 +239,5 @@ def test_check_ends_with_the_command_that_fits(question: Plan) -> None:
 
 def test_the_digest_is_of_the_question_and_not_of_what_changes_no_number() -> None:
     plan = asked(model="m", data={"train": "d"})
-    assert in_time.digest(plan) == in_time.digest(replace(plan, minutes=3.0, margin=0.01))
-    assert in_time.digest(plan) != in_time.digest(replace(plan, trials=2))
+    assert time_limit.digest(plan) == time_limit.digest(replace(plan, minutes=3.0, margin=0.01))
+    assert time_limit.digest(plan) != time_limit.digest(replace(plan, trials=2))

@@ -11,7 +11,7 @@ from tunescope.attachment.share import as_first
 from tunescope.comparison.entry import Entry
 from tunescope.comparison.results import assemble
 from tunescope.comparison.standing import Standing
-from tunescope.report.verdict.looks import planned
+from tunescope.report.verdict.interim_looks import planned
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
 from tunescope.trial.bench import Bench

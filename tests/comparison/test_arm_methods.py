@@ -8,12 +8,12 @@ import tinyrun
 import torch
 
 from tunescope.comparison import comparison
-from tunescope.exchange.verbs import exported
+from tunescope.exchange.export_import import exported
 from tunescope.methods import text_form
 from tunescope.report.use import use
 from tunescope.report.view import view
 from tunescope.system import plugins
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.train.settings import Settings
 
 ARMS = {
@@ -35,7 +35,7 @@ def done(tmp_path_factory):
     model, data = tinyrun.write(root)
     settings = Settings(steps=2, batch_size=8, eval_every=2, patience=3)
     fields = {"task": {"kind": "classification"}, "seeds": (0,), "trials": 1, "beyond": 0, "settings": settings}
-    asked = plan.check(plan.Plan(model=model, data=data, arms=tuple(ARMS), **fields))
+    asked = plan_check.check(plan.Plan(model=model, data=data, arms=tuple(ARMS), **fields))
     return model, comparison.ask(asked, root / "run", quiet=True)
 
 

@@ -11,17 +11,18 @@ from pathlib import Path
 from tunescope.attachment.share import as_first
 from tunescope.comparison import arms, estimate
 from tunescope.comparison.costs import Costs
-from tunescope.comparison.fit import Time, fitted, reserve
-from tunescope.comparison.looks import Clock
-from tunescope.comparison.pace import Pace
-from tunescope.comparison.place import Place
+from tunescope.comparison.deadline import Deadline
+from tunescope.comparison.execution import Execution
+from tunescope.comparison.interim_looks import Clock
 from tunescope.comparison.run import is_known
+from tunescope.comparison.time_cuts import Time, fitted, reserve
 from tunescope.errors import UserError
 from tunescope.system import run_folder
 from tunescope.system.say import say
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
-from tunescope.trial.plan import AFTERWARDS, Plan, from_json, to_json
+from tunescope.trial.plan import AFTERWARDS, Plan
+from tunescope.trial.plan_json import from_json, to_json
 
 
 def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
@@ -50,34 +51,34 @@ def digest(question: Plan) -> str:
     return run_folder.identity({name: value for name, value in to_json(question).items() if name not in apart})
 
 
-def paced(bench: Bench, place: Place, start: float, fits: bool) -> tuple[Pace, Clock]:
+def with_deadline(bench: Bench, execution: Execution, start: float, fits: bool) -> tuple[Deadline, Clock]:
     """When all of it is to be over; where it is to fit, it is timed, and the bench's plan cut if it was not before.
 
     Raises:
         UserError: it does not fit, or is to run on other machines, which cannot be timed from here.
     """
-    question, workers = bench.plan, max(1, place.workers)
+    question, workers = bench.plan, max(1, execution.workers)
     if not fits or question.minutes is None:
-        return Pace(question), Clock(start, workers)
-    if place.executor.is_remote:
+        return Deadline(question), Clock(start, workers)
+    if execution.executor.is_remote:
         raise UserError(
-            f"--minutes times this machine, and --executor {executor_name.show(place.executor)} runs on others; "
+            f"--minutes times this machine, and --executor {executor_name.show(execution.executor)} runs on others; "
             "leave it out, or type: --executor local"
         )
     opened = time.monotonic() - start
-    costs = timed(bench, place.quiet)
+    costs = timed(bench, execution.quiet)
     spent = time.monotonic() - start + (opened if workers > 1 else 0.0)  # each worker opens it too
     costs, spent = as_first(bench.model, (costs, spent))
     kept = reserve(question.minutes)
     if question.fit is None:
         bench.plan = cut(bench, costs, Time(60 * question.minutes - kept - spent, workers, spent))
-        told(bench.plan, place.quiet)
+        say_minutes(bench.plan, execution.quiet)
     agreed = partial(as_first, bench.model)
     end = start + 60 * question.minutes - kept
-    pace = Pace(
-        bench.plan, end, workers, costs, estimate.sizes_of(bench), agreed, partial(is_known, bench, place.folder)
+    deadline = Deadline(
+        bench.plan, end, workers, costs, estimate.sizes_of(bench), agreed, partial(is_known, bench, execution.folder)
     )
-    return pace, Clock(start, workers, kept)
+    return deadline, Clock(start, workers, kept)
 
 
 def timed(bench: Bench, quiet: bool = False) -> dict[str, Costs]:
@@ -101,6 +102,6 @@ def typed(bench: Bench, costs: Mapping[str, Costs]) -> dict[str, Sequence[Costs]
     return {text: [costs[name] for name in own] for text, own in names.items()}
 
 
-def told(plan: Plan, quiet: bool) -> None:
+def say_minutes(plan: Plan, quiet: bool) -> None:
     if plan.fit is not None and not quiet:
         say(f"its runs are expected to take {plan.fit.seconds / 60:.1f} minutes, all of it less than {plan.minutes:g}")

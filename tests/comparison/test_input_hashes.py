@@ -14,7 +14,8 @@ from tunescope.data import read
 from tunescope.errors import UserError
 from tunescope.system import machine
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, check
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
 from tunescope.trial.train.settings import Settings
 
 

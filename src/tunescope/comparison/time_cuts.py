@@ -26,8 +26,9 @@ from itertools import product
 
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.errors import UserError
-from tunescope.report.verdict.looks import LEAST
-from tunescope.trial.plan import DEV_SHARE, NO_TEXT, Fit, Plan, check
+from tunescope.report.verdict.interim_looks import LEAST
+from tunescope.trial.plan import DEV_SHARE, NO_TEXT, Fit, Plan
+from tunescope.trial.plan_check import check
 from tunescope.trial.rates import rungs
 
 SCORES = (5, 3)  # of a run

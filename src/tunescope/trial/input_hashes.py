@@ -18,7 +18,7 @@ SHOWN = 12  # digits of a hash
 OLDER_CUT = re.compile(r"cut from the training file by a hash of the content .* stay together\.$")
 
 
-def as_read(bench: Bench) -> dict[str, str]:
+def input_hashes(bench: Bench) -> dict[str, str]:
     """What was read -> its hash: data.PART, model.weights and so on, encoder.NAME for each other encoder that is."""
     model = {"weights": bench.fingerprint, **asked_with(bench)}
     found = {f"data.{part}": digest for part, digest in bench.sha256.items()}

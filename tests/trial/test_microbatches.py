@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tunescope.trial.train.loop import Problem, train
-from tunescope.trial.train.parts import OutOfMemory, Parts
+from tunescope.trial.train.microbatches import OutOfMemory, Parts
 from tunescope.trial.train.settings import Settings
 
 ROWS = torch.randn(30, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from tunescope.tasks.facts import positions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.modeling_outputs import BaseModelOutput
 
 
 def mean_states(
@@ -54,6 +55,6 @@ def _last(model: PreTrainedModel, ids: Tensor, mask: Tensor) -> Tensor:
     return _states(through(model, lambda: base(input_ids=ids, attention_mask=mask)))
 
 
-def _states(out: Any) -> Tensor:
+def _states(out: BaseModelOutput) -> Tensor:
     states: Tensor = out.last_hidden_state
     return states

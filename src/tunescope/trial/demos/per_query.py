@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asking:
+class QueryDemos:
     """How an arm asks with demonstrations of each query's own.
 
     taken: positions of what is attached. begun: whether that begins the sequence.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.attachment.attention.deltas import readers
 from tunescope.attachment.attention.function import STATE, LayerState
@@ -184,7 +184,7 @@ def own_keys_values(model: PreTrainedModel, ids: Tensor) -> KeysValues:
     found = reached(model)
     kept: KeysValues = {}
 
-    def keep(module: Any, seen: dict[str, Tensor | None]) -> None:
+    def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
         name = next(place.name for place in found if place.module is module)
         key, value = seen["key"], seen["value"]
         assert key is not None and value is not None

@@ -18,10 +18,11 @@ from tunescope.errors import UserError
 from tunescope.system import far_jobs, job_folder, run_folder
 from tunescope.system.job_folder import JobFolder
 from tunescope.trial.arm import Ready
-from tunescope.trial.as_read import as_read, check_worker
 from tunescope.trial.bench import Bench
+from tunescope.trial.input_hashes import check_worker, input_hashes
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, from_json
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_json import from_json
 from tunescope.trial.train.loop import Progress
 
 TOLD_EVERY = 2.0  # seconds
@@ -66,7 +67,7 @@ def opened(plan: Plan, read: Mapping[str, str]) -> Bench:
 def hashes(bench: Bench) -> dict[str, str]:
     """Of all that workers read for themselves; of other encoders when they are needed (`Bench.states`)."""
     text = other_text.windows(bench)
-    return as_read(bench) | ({} if text is None else {"text.--forgetting": text.sha256})
+    return input_hashes(bench) | ({} if text is None else {"text.--forgetting": text.sha256})
 
 
 def ask_of(todo: Job) -> dict[str, Any]:
@@ -97,7 +98,7 @@ def _report(folder: JobFolder) -> Report:
 def _job(site: Site, asked: Mapping[str, Any]) -> Job:
     """The job of that id. Raises UserError where what lies here makes another one of the same words."""
     if asked["arm"] not in site.ready:
-        arm = next(one for one in arms.asked(site.bench) if one.name == asked["arm"])
+        arm = next(one for one in arms.planned_arms(site.bench) if one.name == asked["arm"])
         site.ready[asked["arm"]] = arms.ready(arm, site.bench)
     ready = site.ready[asked["arm"]]
     made = job(site.bench, ready, tuple(asked["rates"]), asked["seed"], test=asked["test"], steps=asked["steps"])

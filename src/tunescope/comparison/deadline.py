@@ -17,7 +17,7 @@ Run = Callable[[Sequence[Job], int], dict[str, Any]]
 
 
 @dataclass
-class Pace:
+class Deadline:
     """Of a comparison that is to be over at `end`, as `time.monotonic` has it; None: whenever it is.
 
     costs: arm -> its seconds. went: steps that are done of each run. took, expected: of all that ran, in seconds.
