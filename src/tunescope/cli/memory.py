@@ -33,7 +33,8 @@ def lines(plan: Plan, config: Any) -> Iterator[str]:
     batch = Batch(-(-rows // plan.settings.accumulate), tokens, rows)
     method, (room, devices, where) = largest(plan, shape, batch), here(plan.device)
     plain = taken({}, method, shape, batch, devices)
-    head = f"memory on paper, of a {method.kind} with rows of {tokens} tokens: {plain / 1e9:.3g} GB"
+    size = f"{batch.rows} rows of {tokens} tokens"
+    head = f"memory on paper: at most {plain / 1e9:.3g} GB for a step of {method.kind}, were it {size}"
     has = f"{where} has {room / 1e9:.3g} GB to spare"
     way = needed(method, shape, batch, room, devices)
     if way is None:

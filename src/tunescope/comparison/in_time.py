@@ -17,7 +17,7 @@ from tunescope.comparison.pace import Pace
 from tunescope.comparison.place import Place
 from tunescope.comparison.run import is_known
 from tunescope.errors import UserError
-from tunescope.system import run_folder
+from tunescope.system import machine, run_folder
 from tunescope.system.say import say
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
@@ -83,6 +83,8 @@ def paced(bench: Bench, place: Place, start: float, fits: bool) -> tuple[Pace, C
 def timed(bench: Bench, quiet: bool = False) -> dict[str, Costs]:
     """Arm -> its seconds; of one that is refused none."""
     found = estimate.estimates(bench, lambda name: None if quiet else say(f"timing {name}"))
+    if not quiet and (busy := machine.busy()):
+        say(f"note: {busy}")
     return {one.arm: one.costs or Costs(one.arm) for one in found}
 
 

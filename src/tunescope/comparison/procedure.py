@@ -14,7 +14,7 @@ from tunescope import report
 from tunescope.comparison import events, in_time, inside_attention, other_text
 from tunescope.comparison.board import Board
 from tunescope.comparison.conclusion import keep_best
-from tunescope.comparison.entry import entered
+from tunescope.comparison.entry import check_sides, entered
 from tunescope.comparison.logger import stream
 from tunescope.comparison.looks import looked
 from tunescope.comparison.place import Place
@@ -87,6 +87,8 @@ def carried_out(
         bench = opened()
         bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
+        if not (folder / "config.json").exists():
+            check_sides(entered(bench))
         pace, clock = in_time.paced(bench, place, start, fits)
         entries = entered(bench)
         check_folder(bench, folder, read := as_read(bench))
