@@ -25,8 +25,9 @@ def lines(plan: Plan, config: Any) -> Iterator[str]:
     """What a training step takes of each device, and the command of the first way that has room."""
     try:
         shape = shapes.of(config, FLOAT32 if _says_float32(config) else 2)
-    except UserError as problem:
-        yield f"memory on paper: not known. {problem}"
+    except UserError:
+        kind = getattr(config, "model_type", None)
+        yield f"memory on paper: not known for models of type {kind!r}; what a step takes is measured below"
         return
     rows = plan.settings.batch_size
     tokens = min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
