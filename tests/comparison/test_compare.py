@@ -280,6 +280,20 @@ def test_all_refused_is_an_error(bench, material, tmp_path):
         on(bench, asked, tmp_path / "run")
 
 
+def test_a_budget_without_room_for_any_delta_is_refused_before_the_contexts_are_trained(bench, material, tmp_path):
+    alone = question(material, arms=("soft", "lora"), budgets=(40,), seeds=(0,), trials=1)
+    told = (
+        r"The budget leaves no delta to compare with a context, so there would be no verdict; lora: LoRA cannot be had "
+        r"for 40 parameters: its smallest size \(rank=1\) stores ([\d,]+)\. .* Type: --budget (\d+), or more$"
+    )
+    with pytest.raises(UserError, match=told) as problem:
+        on(bench, alone, tmp_path / "run")
+    stored, typed = re.search(told, str(problem.value)).groups()
+    assert stored.replace(",", "") == typed and not list((tmp_path / "run").glob("arms/*"))
+    both = question(material, arms=("soft", "lora:rank=1", "lora"), budgets=(40,), seeds=(0,), trials=1)
+    assert arm(on(bench, both, tmp_path / "both"), "lora")["status"] == "refused"
+
+
 def test_budgets_are_met_and_told(bench, material):
     bench.plan = question(material)
 

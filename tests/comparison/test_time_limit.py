@@ -118,7 +118,8 @@ def test_steps_go_down_to_a_tenth_before_a_seed_and_with_it_the_verdict_goes() -
 
 
 def test_the_minutes_that_a_refusal_names_are_enough_and_one_less_is_not() -> None:
-    with pytest.raises(time_cuts.TooShort, match=r"Type: --minutes \d+$") as told:
+    half = r" Half the rows a step take about half of it \(--batch-size \d+\)\."
+    with pytest.raises(time_cuts.TooShort, match=half + r" Type: --minutes \d+$") as told:
         time_cuts.fitted(asked(minutes=0.5), ARMS, SIZES, time_cuts.Time(1.0, 1, spent=20.0))
     least = told.value.minutes
     for minutes, fits in ((least, True), (least - 1, False)):
@@ -230,7 +231,7 @@ def test_check_ends_with_the_command_that_fits(question: Plan) -> None:
     from tunescope.trial.open import open_bench
 
     told = list(preview.lines(open_bench(replace(question, minutes=0.75))))
-    assert told[-2].startswith("in 0.75 minutes, with 1 worker: ") and ", of 3" in told[-2]
+    assert told[-2].startswith("to be done in 0.75 minutes, with 1 worker, it is cut: ") and ", of 3" in told[-2]
     assert told[-1].startswith(f"for that on this machine, type: tunescope compare {question.model} ")
     assert told[-1].endswith(" --minutes 0.75")
     least = list(preview.lines(open_bench(replace(question, minutes=0.01))))[-1].rpartition(" ")[2]

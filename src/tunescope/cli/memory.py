@@ -27,15 +27,17 @@ def lines(plan: Plan, config: PreTrainedConfig) -> Iterator[str]:
     """What a training step takes of each device, and the command of the first way that has room."""
     try:
         shape = shapes.of(config, FLOAT32 if _says_float32(config) else 2)
-    except UserError as problem:
-        yield f"memory on paper: not known. {problem}"
+    except UserError:
+        kind = getattr(config, "model_type", None)
+        yield f"memory on paper: not known for models of type {kind!r}; what a step takes is measured below"
         return
     rows = plan.settings.batch_size
     tokens = min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
     batch = Batch(-(-rows // plan.settings.accumulate), tokens, rows)
     method, (room, devices, where) = largest(plan, shape, batch), here(plan.device)
     plain = taken({}, method, shape, batch, devices)
-    head = f"memory on paper, of a {method.kind} with rows of {tokens} tokens: {plain / 1e9:.3g} GB"
+    size = f"{batch.rows} rows of {tokens} tokens"
+    head = f"memory on paper: at most {plain / 1e9:.3g} GB for a step of {method.kind}, were it {size}"
     has = f"{where} has {room / 1e9:.3g} GB to spare"
     way = first_way(method, shape, batch, room, devices)
     if way is None:

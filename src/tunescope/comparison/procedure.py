@@ -14,7 +14,7 @@ from tunescope import report
 from tunescope.comparison import events, inside_attention, other_text, time_limit
 from tunescope.comparison.board import Board
 from tunescope.comparison.conclusion import keep_best
-from tunescope.comparison.entry import entered
+from tunescope.comparison.entry import check_sides, entered
 from tunescope.comparison.execution import Execution
 from tunescope.comparison.interim_looks import looked
 from tunescope.comparison.logger import stream
@@ -88,6 +88,8 @@ def carried_out(
         bench = opened()
         bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
+        if not (folder / "config.json").exists():
+            check_sides(entered(bench))
         deadline, clock = time_limit.with_deadline(bench, execution, start, fits)
         entries = entered(bench)
         check_folder(bench, folder, read := input_hashes(bench))

@@ -83,10 +83,11 @@ def fitted(plan: Plan, arms: Mapping[str, Sequence[Costs]], sizes: Sizes, time: 
             if seconds <= time.left:
                 left_out = [*told.values(), *([f"left out of the arms: {', '.join(gone)}"] if gone else [])]
                 return check(replace(found, fit=Fit(plan.minutes, round(seconds, 1), tuple(left_out))))
-    needed = _minutes(least + time.spent)
+    needed, rows = _minutes(least + time.spent), plan.settings.batch_size
+    smaller = f" Half the rows a step take about half of it (--batch-size {rows // 2})." if rows > 1 else ""
     raise TooShort(
         f"--minutes {plan.minutes:g}: with everything cut that may be, the runs take about {least / 60:.1f} minutes "
-        f"here, loading and timing {time.spent / 60:.1f}. Type: --minutes {needed}",
+        f"here, loading and timing {time.spent / 60:.1f}.{smaller} Type: --minutes {needed}",
         needed,
     )
 

@@ -17,7 +17,7 @@ from tunescope.comparison.interim_looks import Clock
 from tunescope.comparison.run import is_known
 from tunescope.comparison.time_cuts import Time, fitted, reserve
 from tunescope.errors import UserError
-from tunescope.system import run_folder
+from tunescope.system import machine, run_folder
 from tunescope.system.say import say
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
@@ -84,6 +84,8 @@ def with_deadline(bench: Bench, execution: Execution, start: float, fits: bool) 
 def timed(bench: Bench, quiet: bool = False) -> dict[str, Costs]:
     """Arm -> its seconds; of one that is refused none."""
     found = estimate.estimates(bench, lambda name: None if quiet else say(f"timing {name}"))
+    if not quiet and (busy := machine.busy()):
+        say(f"note: {busy}")
     return {one.arm: one.costs or Costs(one.arm) for one in found}
 
 
