@@ -19,7 +19,7 @@ from benchmarks.tools.predicting import Case, machine
 from benchmarks.tools.running import names, run
 
 WHOLE = {"version", "name", "about", "command", "created", "seconds", "versions", "machine", "settings"}
-CLUSTERS = ("executors", "sharding")  # whose own tests ask the same
+CLUSTERS = ("executors", "sharding", "shard_memory")  # which begin processes in full
 RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}
 
 
