@@ -24,7 +24,7 @@ import tunescope as ts
 from tunescope.attachment.share import share
 from tunescope.errors import UserError
 from tunescope.trial.train.loop import Problem, Saving, train
-from tunescope.trial.train.parts import Parts
+from tunescope.trial.train.microbatches import Parts
 from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.share import share_of
 

@@ -38,17 +38,17 @@ SAVING = {"gradient_checkpointing": True}
 def test_the_first_way_that_has_room_is_advised(
     shape: Shape, room: float, devices: int, way: dict[str, Any] | None
 ) -> None:
-    assert memory.needed(LORA, shape, BATCH, room, devices) == way
+    assert memory.first_way(LORA, shape, BATCH, room, devices) == way
 
 
 def test_a_model_in_float32_is_tried_in_bfloat16_before_quantised() -> None:
     whole = replace(SMALL, bytes=4)
-    assert memory.needed(LORA, whole, BATCH, 22e9, 1) == {"load": "bfloat16", **SAVING}
+    assert memory.first_way(LORA, whole, BATCH, 22e9, 1) == {"load": "bfloat16", **SAVING}
     assert memory.taken({"load": "bfloat16"}, LORA, whole, BATCH, 1) == memory.taken({}, LORA, SMALL, BATCH, 1)
 
 
 def test_full_tuning_is_neither_sharded_nor_quantised() -> None:
-    assert memory.needed(Method("full"), SMALL, BATCH, 72e9, 8) is None
+    assert memory.first_way(Method("full"), SMALL, BATCH, 72e9, 8) is None
 
 
 def test_weights_of_a_device_are_what_they_weigh() -> None:

@@ -10,7 +10,7 @@ import tinyrun
 import torch
 
 from tunescope.attachment.artifact_folder import load
-from tunescope.comparison import arms, run, saved_artifact
+from tunescope.comparison import arms, problem, run, saved_artifact
 from tunescope.comparison.job import Job, job
 from tunescope.trial.arm import Arm
 from tunescope.trial.bench import Bench
@@ -79,5 +79,5 @@ def test_a_state_of_changes_is_not_taken_for_weights(
 def test_a_decay_is_of_the_change(model_and_data: Any, decay: float, is_whole: bool) -> None:
     bench = opened(model_and_data, weight_decay=decay)
     todo = todo_of(bench)
-    with run.attached(bench, todo, todo.arm.specs) as tuned, run.training_in_place(tuned, bench.plan.settings):
+    with problem.attached(bench, todo, todo.arm.specs) as tuned, problem.training_in_place(tuned, bench.plan.settings):
         assert {name.endswith(".whole") for name in tuned.named_parameters()} == {is_whole}

@@ -14,7 +14,7 @@ from tunescope.report.verdict import forecast
 from tunescope.report.verdict.forecast import Shares, answer
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
-from tunescope.trial import command, plan
+from tunescope.trial import command, plan, plan_json
 from tunescope.trial.train.settings import Settings
 
 WHOLE = {"steps": 400, "seeds": [0, 1, 2], "eval_every": 40, "patience": 5, "trials": 3, "rates": []}
@@ -52,8 +52,8 @@ def test_the_length_of_its_trials_and_runs(changes, trial, steps):
 def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
     cut = piloted(asked())
     assert command.command(cut) == command.command(asked()) + " --pilot"
-    kept = json.loads(json.dumps(plan.to_json(cut)))
-    assert plan.from_json(kept, Path("config.json")) == replace(cut, beyond=cut.past)
+    kept = json.loads(json.dumps(plan_json.to_json(cut)))
+    assert plan_json.from_json(kept, Path("config.json")) == replace(cut, beyond=cut.past)
 
 
 @pytest.mark.parametrize(

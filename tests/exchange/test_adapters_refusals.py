@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment.fit import check_fits
+from tunescope.attachment.initial_artifacts import check_fits
 from tunescope.exchange import convert
 from tunescope.exchange.adapters import bottleneck
 from tunescope.exchange.adapters.config import CONFIG, TENSORS

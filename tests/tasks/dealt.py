@@ -20,7 +20,7 @@ from tunescope.errors import UserError
 from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.decode import Sampling, sampled, written
 from tunescope.tasks.answers.own_loss import window_losses
-from tunescope.tasks.answers.states import mean_states
+from tunescope.tasks.answers.row_vectors import mean_states
 from tunescope.tasks.kinds.classification import Classification
 
 Json = dict[str, Any]

@@ -13,8 +13,7 @@ from tunescope.attachment.bank.bank import Bank
 from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.context_keys import check_in_force, positions_of
 from tunescope.attachment.contexts import placed
-from tunescope.attachment.fit import at_site, initialised, site_uses
-from tunescope.attachment.guards.activations import lean
+from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
@@ -23,6 +22,7 @@ from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
 from tunescope.attachment.in_place import WHOLE, check_changes, whole
+from tunescope.attachment.initial_artifacts import at_site, initialised, site_uses
 from tunescope.attachment.site_hooks import acting, frozen
 from tunescope.attachment.weights import Patched, patched
 from tunescope.errors import UserError
@@ -75,7 +75,7 @@ class Attached(Held):
         enter(alike(self.model, self.named_parameters, in_weights=changes))
         enter(unpacked(self.model))
         enter(frozen(self.model))
-        enter(lean(self.model))
+        enter(lean_activations(self.model))
         patches = [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]
         self._patched = enter(patched(self.model, patches))
         enter(acting(site_uses(self.model, self.artifacts), self._drops))

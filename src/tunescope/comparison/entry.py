@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tunescope.comparison import arms
+from tunescope.comparison.arm_methods import methods_of, served_as
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.made_of import methods_of, served_as
 from tunescope.comparison.standing import Standing
 from tunescope.errors import UserError
 from tunescope.trial.arm import Arm, Ready
@@ -51,7 +51,7 @@ def entered(bench: Bench) -> list[Entry]:
     Raises:
         UserError: every arm was refused.
     """
-    return not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
+    return not_all_refused([_entry(bench, one) for one in arms.planned_arms(bench)])
 
 
 def _entry(bench: Bench, arm: Arm) -> Entry:

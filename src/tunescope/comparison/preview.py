@@ -4,18 +4,18 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from tunescope.comparison import in_time, other_text
+from tunescope.comparison import other_text, time_limit
 from tunescope.comparison.costs import Costs
 from tunescope.comparison.estimate import HOW, Estimate, estimates
-from tunescope.comparison.fit import Time, TooShort, reserve
 from tunescope.comparison.progress import duration
+from tunescope.comparison.time_cuts import Time, TooShort, reserve
 from tunescope.report.verdict.words import PAIR, unequal
+from tunescope.tasks.facts import Lengths
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.command import command
-from tunescope.trial.facts import facts_of, notes_of
 from tunescope.trial.plan import Plan
+from tunescope.trial.provenance import facts_of, notes_of
 
 USUAL = 20.0  # minutes, where none are given
 SHOWN = 600  # characters of a row
@@ -51,7 +51,7 @@ def _read(bench: Bench) -> str:
     return f"line {row.row} as the model reads it: {shown}" + (f" -> {answer[:SHOWN]}" if row.target_ids else "")
 
 
-def _lengths(found: Any) -> str:
+def _lengths(found: Lengths) -> str:
     return f"{found.min} to {found.max} (middle {found.median}, 95 % up to {found.p95})"
 
 
@@ -99,7 +99,7 @@ def _fitting(bench: Bench, costs: Mapping[str, Costs], workers: int, spent: floa
 
 def _cut(bench: Bench, costs: Mapping[str, Costs], minutes: float, workers: int, spent: float) -> Plan:
     asked = replace(bench, plan=replace(bench.plan, minutes=minutes))
-    return in_time.cut(asked, costs, Time(60 * minutes - reserve(minutes) - spent, workers, spent))
+    return time_limit.cut(asked, costs, Time(60 * minutes - reserve(minutes) - spent, workers, spent))
 
 
 def _line(one: Estimate) -> str:

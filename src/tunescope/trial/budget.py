@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tunescope.attachment.fit import base_of, fresh
+from tunescope.attachment.initial_artifacts import base_of, fresh
 from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, Spec, TokenContext

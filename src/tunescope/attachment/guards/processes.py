@@ -42,7 +42,7 @@ def alike(
     sharing = _Sharing(model, tensors, in_weights)
     sharing.look()
 
-    def before(*_: Any) -> None:
+    def before(*_: object) -> None:
         if not torch.compiler.is_compiling():
             sharing.look()
 

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Any
 
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
-from tunescope.report.verdict.looks import LEAST
+from tunescope.report.verdict.interim_looks import LEAST
 from tunescope.report.verdict.variance import quantile
 
 POWER = 0.8

@@ -18,8 +18,8 @@ from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.recall import Recall, tokenizer
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.probes.anchors.prompts import Prompt, choices
+from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.probes.anchors.round import Round
-from tunescope.probes.anchors.study import AnchorRequest, rounds_of
 from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
@@ -29,7 +29,8 @@ from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import files, option, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, data_paths
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import data_paths
 from tunescope.trial.train.settings import Settings as Training
 
 OF_DATA = ("template", "words", "k", "test")
@@ -58,7 +59,7 @@ def settings(ask: Ask) -> Settings:
     if ask.model is not None and ask.data is not None:
         size = {"k": ask.k or 1, "rows": 24 if ask.quick else 200}
         model = model_settings(ask.model, ("decoder",), ask.name)
-        return seeds | size | model | data_settings(ask.data) | _asked(ask, ask.data)
+        return seeds | size | model | data_settings(ask.data) | _task_and_rows(ask, ask.data)
     own = [f"--{name}" for name in OF_DATA if getattr(ask, name)]
     if own:
         raise UserError(f"{ask.name} has no use for {own[0]} without --model and --data.")
@@ -73,7 +74,7 @@ def settings(ask: Ask) -> Settings:
     }
 
 
-def _asked(ask: Ask, data: str) -> dict[str, Any]:
+def _task_and_rows(ask: Ask, data: str) -> dict[str, Any]:
     """The task and the test rows. Label words are the labels' names where the rows have them."""
     task: dict[str, Any] = {"label": "label_name" if "label_name" in read(data)[0] else "label"}
     task |= {"template": ask.template} if ask.template is not None else {}
@@ -94,7 +95,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    round = _given(settings, unit) if "model" in settings else _at_home(settings, unit)
+    round = _first_round(settings, unit) if "model" in settings else _at_home(settings, unit)
     found = {unit["section"]: plugins.load(DEMONSTRATIONS, unit["section"]).measure(round)}
     gold = round.gold.bincount(minlength=len(round.labels))
     made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
@@ -123,7 +124,7 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
     return Round(pretrained(made), words, told_apart, task.labels, prompts, unit["seed"], at_once=64)
 
 
-def _given(settings: Settings, unit: dict[str, Any]) -> Any:
+def _first_round(settings: Settings, unit: dict[str, Any]) -> Any:
     task = {"kind": "classification"} | settings["task"]
     data = data_paths(settings["data"]) | ({"test": settings["test"]} if "test" in settings else {})
     plan = Plan(model=settings["model"], data=data, task=task, seeds=(unit["seed"],))

@@ -16,7 +16,7 @@ from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _start(model: PreTrainedModel, batch: Sequence[Encoded], pad: int) -> int:
 
 
 @contextmanager
-def _only(model: PreTrainedModel, config: Any) -> Iterator[None]:
+def _only(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
     """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
     own = model.generation_config
     model.generation_config = config

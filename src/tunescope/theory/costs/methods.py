@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from tunescope.errors import UserError
 from tunescope.theory.costs.shapes import Shape, at_least
@@ -42,7 +42,7 @@ class Method:
         return self.size if self.kind in CONTEXTS else 0
 
 
-def of(spec: Any) -> Method:
+def of(spec: object) -> Method:
     """The method of one of our specs. Raises UserError for what the cost model does not know."""
     counted = getattr(spec, "counted", None)
     if counted is not None:

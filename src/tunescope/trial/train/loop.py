@@ -13,8 +13,8 @@ from torch import Tensor
 from tunescope.system.machine import precision_on
 from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
+from tunescope.trial.train.microbatches import OutOfMemory, Parts
 from tunescope.trial.train.optimizers import factor, make
-from tunescope.trial.train.parts import OutOfMemory, Parts
 from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import Point, State
