@@ -20,7 +20,12 @@ from benchmarks.tools.running import names, run
 
 WHOLE = {"version", "name", "about", "command", "created", "seconds", "versions", "machine", "settings"}
 SLOW = ("executors", "sharding")  # whose own tests ask the same
-SLOW += ("workers_memory", "dev_scores", "anchor_sections")  # whole commands in processes that are begun in full
+SLOW += (
+    "workers_memory",
+    "shard_memory",
+    "dev_scores",
+    "anchor_sections",
+)  # whole commands in processes that are begun in full
 RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}
 
 
