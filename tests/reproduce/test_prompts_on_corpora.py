@@ -166,7 +166,7 @@ def test_each_line_of_few_rows_has_a_score_a_draw_and_what_was_found_is_told(few
     rows = {row["label"]: row["cells"] for row in result["table"]["rows"]}
     assert list(rows) == [
         "nothing tuned",
-        "1 demonstrations a label, nothing tuned",
+        "1 demonstration a label, nothing tuned",
         "tuned, given words and template",
         "tuned with a new head",
         "tuned, words found",

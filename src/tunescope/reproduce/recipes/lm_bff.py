@@ -103,10 +103,10 @@ def _searches(size: dict[str, int], steps: int) -> dict[str, dict[str, Any]]:
 
 def _lines(size: dict[str, int], kind: str, writes: bool) -> list[Line]:
     shown = f"demos:k=1,choose=similar,sets={size['sets']}+full"
-    given = "given words and template"
+    given, several = "given words and template", "s" * (size["shown"] > 1)
     lines = [
         Line("nothing tuned", "zero-shot", paper=_paper("zero-shot")),
-        Line(f"{size['shown']} demonstrations a label, nothing tuned", f"demos:k={size['shown']}"),
+        Line(f"{size['shown']} demonstration{several} a label, nothing tuned", f"demos:k={size['shown']}"),
         Line(f"tuned, {given}", "full", paper=_paper("tuned")),
         Line(f"tuned with demonstrations, {given}", shown),
         *([Line("tuned with a new head", "full", part="head")] if kind == "encoder" else []),
