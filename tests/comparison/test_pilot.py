@@ -74,6 +74,15 @@ def test_the_two_lines(context, delta, layers, expected):
     assert answer(Shares(context, delta, layers)) == expected
 
 
+def test_weights_are_needed_of_no_encoder_for_its_contexts_come_up_in_longer_runs() -> None:
+    assert answer(Shares(0.0, 1.0, 1, causal=False)) == "no verdict"
+    assert answer(Shares(0.9, 0.95, 1, causal=False)) == "context suffices"
+    for kind, expected in (("decoder", "weights needed"), ("encoder", "no verdict"), ("encoder-decoder", "no verdict")):
+        said = decide(scored(0.1, 0.3, 0.9) | {"model": {"layers": 2, "kind": kind}})
+        assert said["answer"] == expected
+        assert ("that is no decoder" in said["sentences"][0]) == (kind != "decoder")
+
+
 def shown(context_loss, delta_loss, first=4.0):
     """Results in which the two arms' losses ended there."""
     found = json.loads(json.dumps(results(ZERO, PREFIX, LORA)))
@@ -149,7 +158,7 @@ def test_a_pilot_without_one_kind_of_arm_has_no_verdict():
 
 def test_a_whole_comparison_is_judged_by_its_own_rule_and_only_a_pilot_carries_the_forecast():
     found = scored(0.1, 0.9, 0.9)
-    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9, "layers": 1}
+    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9, "layers": 1, "causal": True}
     found["protocol"]["pilot_of"] = None
     said = decide(found)
     assert said["forecast"] is None
