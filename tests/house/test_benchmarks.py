@@ -93,4 +93,4 @@ def test_a_check_is_met_at_its_bound():
 
 def test_a_benchmark_that_does_not_exist_is_refused_by_name(capsys):
     assert main(["sloth"]) == 2
-    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: anchors, ")
+    assert capsys.readouterr().err.startswith("error: no benchmark 'sloth'. There are: anchor_sections, anchors, ")

@@ -65,6 +65,9 @@ def test_a_pass_shows_what_the_family_s_file_says_and_leaves_no_trace(family: st
     assert sites_of(model).keys() == told.keys()
 
 
+ROUNDING = 1e-12  # torch folds a product with frozen weights another way, and some processors then round another way
+
+
 def seen_by_attention(model: Any, name: str, family: str) -> dict[str, list[Tensor]]:
     """query, key and value, in every attention module."""
     kept: dict[str, list[Tensor]] = {"q": [], "k": [], "v": []}
@@ -99,9 +102,9 @@ def test_a_change_at_a_site_changes_what_its_name_says_and_nothing_beside_it(fam
                     continue
                 with ts.attach(model, *tiny.away(model, f"lora:rank=1,sites={name}.{role}")):
                     changed = seen_by_attention(model, name, family)
-                moved = {one for one in "qkv" if not torch.equal(changed[one][0], plain[one][0])}
-                assert moved == {role}, (name, role)
-                wide = plain[role][0] != changed[role][0]
+                far = {one: (changed[one][0] - plain[one][0]).abs() > ROUNDING for one in "qkv"}
+                assert {one for one in "qkv" if far[one].any()} == {role}, (name, role)
+                wide = far[role]
                 assert role == "k" or wide.flatten(0, 2).any(0).all(), (name, role)
 
 

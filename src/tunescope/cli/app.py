@@ -105,10 +105,14 @@ def _noted(message: Warning | str, category: type[Warning], *place: Any, **more:
 
 def _fail(problem: Exception) -> NoReturn:
     line = " ".join(part.strip() for part in str(problem).splitlines())
-    verb = next((f"{word} " for word in sys.argv[1:2] if word in app), "")
-    more = f" Type: tunescope {verb}--help" if isinstance(problem, CycloptsError) else ""
+    more = f" Type: tunescope {_verb_typed()}--help" if isinstance(problem, CycloptsError) else ""
     say(f"error: {line}{more}", sys.stderr)
     sys.exit(2)
+
+
+def _verb_typed() -> str:
+    """With a space behind it; nothing where the first word is no verb."""
+    return next((f"{word} " for word in sys.argv[1:2] if word in app), "")
 
 
 if __name__ == "__main__":
