@@ -178,7 +178,7 @@ def _pictures(trained: Mapping[str, Sequence[Any]]) -> dict[str, Markup]:
         if arm in trained
     ]
     shares = [_line(arm, STYLES[arm], _by_layer(outcomes, "share")) for arm, outcomes in prefixes.items()]
-    lengths = list(next(iter(trained.values()))[0]["lengths"])
+    lengths = sorted(next(iter(trained.values()))[0]["lengths"], key=int)  # JSON has sorted them as words
     by_length = [
         _line(arm, STYLES[arm], [[fmean(one["lengths"][n]["share"]) for n in lengths] for one in outcomes])
         for arm, outcomes in prefixes.items()
