@@ -119,7 +119,9 @@ def test_the_recipe_runs_on_any_decoder_and_its_cells_are_what_was_measured(tmp_
         assert rows_of["nothing attached"]["accuracy, 2 steps"]["values"] == []
         assert f"{on_first:.3f} of attention is on the first token" in result["table"]["notes"][0]
         assert ("The same behind the token that begins a text" in result["table"]["notes"][1]) == (index == 0)
-        assert "zeros: trained" in (tmp_path / f"run-{index}" / "destinations.svg").read_text()
+        drawn = [(tmp_path / f"run-{index}" / f"{name}.svg").read_text() for name in ("begun", "trained")]
+        assert [f"{one}, rest of the prefix" in drawn[1] for one in ("zeros", "nothing attached")] == [True, False]
+        assert f"nothing attached, text, first token: {on_first:.3f}" in drawn[0]
 
 
 def test_the_table_of_some_pieces_leaves_the_others_empty():
@@ -129,8 +131,9 @@ def test_the_table_of_some_pieces_leaves_the_others_empty():
     outcome = {"asked": [asked] * 3, "before": seen, "after": seen}
     table = recipe.table(settings, [({"start": "zeros", "seed": 0}, outcome)])
     assert [bool(cells[0].values) for _, cells in table.rows] == [False, False, True]
-    assert "zeros: begun, prefix, first position: 0.250" in table.pictures["destinations.svg"]
-    assert list(table.pictures) == ["destinations.svg"]
+    assert "zeros, rest of the prefix: 0.500" in table.pictures["begun.svg"]
+    assert "zeros, rest of the text: 0.125" in table.pictures["trained.svg"]
+    assert list(table.pictures) == ["begun.svg", "trained.svg"]
 
 
 def test_the_loss_on_prose_is_transformers_own(bench, tmp_path):

@@ -119,7 +119,7 @@ def test_the_recipe_runs_on_any_decoder_and_its_cells_are_what_was_measured(tmp_
         assert cells["moved in depth, every layer, before training"][2]["values"] == [0.0]
         drawn = (tmp_path / f"run-{index}" / "share-by-length.svg").read_text()
         from_8, to_32 = (cells[f"share at {n} tokens"][1]["mean"] for n in (8, 32))
-        assert f"prefix begun as noise: from {from_8:.3f} to {to_32:.3f}" in drawn and "LoRA" not in drawn
+        assert f"from noise: from {from_8:.3f} to {to_32:.3f}" in drawn and "LoRA" not in drawn
 
 
 def test_prose_stands_behind_what_begins_a_text_and_nothing_else_changes(tmp_path):

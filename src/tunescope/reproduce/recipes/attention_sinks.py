@@ -30,6 +30,7 @@ STARTS = (
     *("noise", "noise, each dimension's own", "noise behind a sink", "zeros", "sampled tokens"),
     *("demonstrations", "demonstrations without a sink"),
 )
+SHORT = {"noise, each dimension's own": "noise by dimension", "demonstrations without a sink": "demos without a sink"}
 BARE = "nothing attached"
 TEXTS = {"count": 8, "length": 64}  # of prose
 NOTES = [
@@ -65,10 +66,8 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.tasks.prompts.templates import edges
 
     bench = _short_runs.bench_of(settings)
-    rows, prose = (
-        _short_runs.tested_rows(bench, settings["rows"], in_front=0),
-        _short_runs.prose(bench, **settings["texts"]),
-    )
+    rows = _short_runs.tested_rows(bench, settings["rows"], in_front=0)
+    prose = _short_runs.prose(bench, **settings["texts"])
 
     def asked() -> dict[str, float]:
         losses = window_losses(bench.model, prose, bench.tokenizer)
@@ -78,8 +77,8 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     texts = [(*begin, *one) for one in prose]
     if unit["start"] == BARE:
         named = {"as usual": texts} | ({} if begin or begins is None else {"begun": [(begins, *one) for one in prose]})
-        found = {name: sinks(bench.model, some) for name, some in named.items()}
-        return {"asked": [asked()], "sinks": found, "before": destinations(bench.model, texts, 0)}
+        own = {name: sinks(bench.model, some) for name, some in named.items()}
+        return {"asked": [asked()], "sinks": own, "before": destinations(bench.model, texts, 0)}
     length = _short_runs.LENGTH
     artifact = begun(bench, unit["start"], length, unit["seed"])
     arm = f"prefix:length={length},init_from=zero"  # its spec is not attached: the artifact is
@@ -100,7 +99,7 @@ def table(settings: Settings, found: Found) -> Table:
         (start, [_short_runs.cell(read, outcomes, bounds) for read, bounds in columns.values()])
         for start, outcomes in by_start.items()
     ]
-    of = f"Here: batches of {settings['batch_size']}, {settings['rows']} test rows at most."
+    of = f"Here: {settings['steps']} steps of {settings['batch_size']} rows, {settings['rows']} test rows at most."
     return Table(tuple(columns), rows, [*_told(by_start[BARE]), *NOTES, of], pictures=_pictures(settings, by_start))
 
 
@@ -157,26 +156,22 @@ def _pictures(settings: Settings, by_start: Mapping[str, Sequence[Any]]) -> dict
         on_first = one["sinks"]["as usual"]["on_first"]
         layers, heads = ([f"{kind} {i}" for i in range(n)] for kind, n in _grid(on_first))
         found["heads.svg"] = draw(HeatMap("Attention on the first token of a text", layers, heads, on_first))
-    starts = [start for start in settings["starts"] if by_start[start]]
-    if starts:
-        rows = [(start, when) for start in starts for when in _WHEN]
-        goes = [[_place(by_start[start], when, place) for place in _PLACES] for start, when in rows]
-        names = [f"{start}: {_WHEN[when]}" for start, when in rows]
-        found["destinations.svg"] = draw(HeatMap("Where attention goes", names, [*_PLACES], goes))
+    for when, told in (("before", "begun"), ("after", "trained")):
+        known = {start: [one[when] for one in outcomes if when in one] for start, outcomes in by_start.items()}
+        rows = [(start, seen) for start, seen in known.items() if seen]
+        if rows:
+            goes = [[fmean(map(read, seen)) for read in _PLACES.values()] for _, seen in rows]
+            names = [SHORT.get(start, start) for start, _ in rows]
+            found[f"{told}.svg"] = draw(HeatMap(f"Where attention goes, {told}", names, [*_PLACES], goes))
     return found
 
 
-_WHEN = {"before": "begun", "after": "trained"}
 _PLACES: dict[str, Callable[[Any], float]] = {
-    "prefix, first position": lambda seen: float(seen["positions"][0]),
+    "prefix, first position": lambda seen: float(sum(seen["positions"][:1])),
     "rest of the prefix": lambda seen: float(sum(seen["positions"][1:])),
     "text, first token": lambda seen: float(seen["first"]),
     "rest of the text": lambda seen: 1 - float(sum(seen["positions"]) + seen["first"]),
 }
-
-
-def _place(outcomes: Sequence[Any], when: str, place: str) -> float:
-    return fmean(_PLACES[place](one[when]) for one in outcomes)
 
 
 def _grid(rows: Sequence[Sequence[float]]) -> tuple[tuple[str, int], tuple[str, int]]:

@@ -31,8 +31,13 @@ ARMS = {
     "prefix begun as noise": f"prefix:length={_short_runs.LENGTH},init_from=noise",
     "LoRA": "lora:rank=1",
 }
+BY_ITSELF = ("prefix begun as demonstrations", "LoRA")  # drawn so, too; all prefixes lie on one line there
 BARE = "nothing attached"
-STYLES = dict(zip(ARMS, ("context", "text", "delta"), strict=True))
+DRAWN = {  # of each arm, its name in a picture and its colour
+    "prefix begun as demonstrations": ("from demonstrations", "context"),
+    "prefix begun as noise": ("from noise", "text"),
+    "LoRA": ("LoRA", "delta"),
+}
 Row = tuple[str, tuple[float, float], Callable[[Any], float]]  # its name, what a number can be, how it is read
 SHARE, LENGTH = (0.0, 1.0), (0.0, math.inf)
 PLACES: dict[str, Callable[[list[float]], float]] = {
@@ -171,16 +176,12 @@ def _slope(found: Mapping[str, Any]) -> float:
 def _pictures(trained: Mapping[str, Sequence[Any]]) -> dict[str, Markup]:
     """How far attention moved by layer, the prefixes' share by layer, and that by length."""
     prefixes = {arm: outcomes for arm, outcomes in trained.items() if "share" in outcomes[0]["layers"][0]}
-    moved = [_line(f"{arm}, in depth", STYLES[arm], _by_layer(outcomes, "along")) for arm, outcomes in trained.items()]
-    moved += [
-        _line(f"{arm}, by itself", STYLES[arm], _by_layer(trained[arm], "held"))
-        for arm in ("prefix begun as demonstrations", "LoRA")
-        if arm in trained
-    ]
-    shares = [_line(arm, STYLES[arm], _by_layer(outcomes, "share")) for arm, outcomes in prefixes.items()]
+    moved = [_line(arm, ", in depth", _by_layer(outcomes, "along")) for arm, outcomes in trained.items()]
+    moved += [_line(arm, ", by itself", _by_layer(trained[arm], "held")) for arm in BY_ITSELF if arm in trained]
+    shares = [_line(arm, "", _by_layer(outcomes, "share")) for arm, outcomes in prefixes.items()]
     lengths = sorted(next(iter(trained.values()))[0]["lengths"], key=int)  # JSON has sorted them as words
     by_length = [
-        _line(arm, STYLES[arm], [[fmean(one["lengths"][n]["share"]) for n in lengths] for one in outcomes])
+        _line(arm, "", [[fmean(one["lengths"][n]["share"]) for n in lengths] for one in outcomes])
         for arm, outcomes in prefixes.items()
     ]
     layers = [str(index) for index in range(len(moved[0].values))]
@@ -196,7 +197,7 @@ def _by_layer(outcomes: Sequence[Any], key: str) -> list[list[float]]:
     return [[layer[key] for layer in one["layers"]] for one in outcomes]
 
 
-def _line(name: str, style: str, curves: Sequence[Sequence[float]]) -> Line:
+def _line(arm: str, state: str, curves: Sequence[Sequence[float]]) -> Line:
     """The mean of the seeds' curves, and their range."""
-    points = list(zip(*curves, strict=True))
-    return Line(name, [*map(fmean, points)], [*map(min, points)], [*map(max, points)], style)
+    points, (name, style) = list(zip(*curves, strict=True)), DRAWN[arm]
+    return Line(name + state, [*map(fmean, points)], [*map(min, points)], [*map(max, points)], style)
