@@ -11,7 +11,7 @@ import tunescope as ts
 from benchmarks.decoding import STEPS, decoder, text_before
 from benchmarks.tools.measuring import Check, Result, alternating, compared
 from benchmarks.tools.models import MODELS, Scale
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods.artifact import Artifact
 
 EVERY = ("attn.q", "attn.k", "attn.v", "attn.o", "ffn.in", "ffn.out")

@@ -21,7 +21,7 @@ from benchmarks.tools.measuring import Check, Ratio, Result, compared
 from benchmarks.tools.memory import megabytes
 from benchmarks.tools.models import IGNORED, MODELS, Scale, floor_step, labelled_step, plain_step, text
 from benchmarks.tools.predicting import Case, predictions
-from tunescope.attachment.guards.activations import lean
+from tunescope.attachment.guards.activations import lean_activations
 from tunescope.theory.costs import methods, serving, shapes, training
 from tunescope.theory.costs.methods import Method
 from tunescope.theory.costs.shapes import Shape
@@ -138,7 +138,7 @@ def _with_activations_of_attach(model: Any, step: Callable[[], None]) -> Callabl
     """The speed is calibrated on such as all that is predicted has them."""
 
     def leaner() -> None:
-        with lean(model):
+        with lean_activations(model):
             step()
 
     return leaner

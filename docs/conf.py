@@ -27,7 +27,7 @@ suppress_warnings = ["myst.header"]  # a page that is included begins where its 
 
 def _linked(app, name, source):
     """Files of the project that pages link to beside them, as pages of the site."""
-    source[0] = source[0].replace("](../CONTRIBUTING.md", "](contributing.md")
+    source[0] = re.sub(r"\]\(((?:\.\./)*)\.\./CONTRIBUTING\.md", r"](\1contributing.md", source[0])
 
 
 FIELD = re.compile(r"^[a-z]\w*(, [a-z]\w*)*( and [a-z]\w*)?: ")

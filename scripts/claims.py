@@ -6,16 +6,15 @@ they meet it cannot be told; of one seed there is no interval, and the means alo
 
 from __future__ import annotations
 
-import json
-import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from scripts.numbers import Number, number
+from scripts.numbers import read as results
 
 HERE = Path(__file__).resolve().parent
-RESULTS = HERE.parent / "results"
 HOLDS, OTHER_WAY, UNTOLD, MEANS = "**holds**", "the other way round", "cannot be told", "in the mean"
 
 
@@ -42,22 +41,6 @@ def read() -> list[Claim]:
     return [Claim(**one | {which: tuple(one[which]) for which in ("above", "below")}) for one in found]
 
 
-@dataclass(frozen=True)
-class Number:
-    """mean, with its interval over seeds where there are several; paper: the published one, as its cell has it."""
-
-    mean: float
-    interval: tuple[float, float] | None
-    paper: str = ""
-
-    @property
-    def shown(self) -> str:
-        digits = 1 if self.mean >= 2 else 3
-        if self.interval is None:
-            return f"{self.mean:.{digits}f}"
-        return f"{self.mean:.{digits}f} [{self.interval[0]:.{digits}f}, {self.interval[1]:.{digits}f}]"
-
-
 def table() -> str:
     """All claims as Markdown."""
     lines = ["| claim | published | here | it | with | the published size |", "|---|---|---|---|---|---|"]
@@ -74,7 +57,7 @@ def pretrained() -> str:
 
 def pilots() -> str:
     """How often a pilot's forecast was right on lab worlds, in a sentence; whole comparisons beside it."""
-    result = json.loads((RESULTS / "verdict-calibration.json").read_text("utf-8"))
+    result = results("verdict-calibration")
     rows = {one["label"]: [cell["text"] for cell in one["cells"]] for one in result["table"]["rows"]}
     every, unseen = rows["all"], rows["not looked at before"]
     said = (
@@ -89,15 +72,45 @@ def pilots() -> str:
 
 
 def _lines() -> Iterator[str]:
-    paper = ""
+    paper = last = ""
     for one in read():
         above, below = number(one.file, *one.above), number(one.file, *one.below)
         said = f"*{one.paper}.* {one.says}" if one.paper != paper else one.says
-        recipe = re.sub("-(sst2|mnli|trec)$", "", one.file)
-        typed = f"`tunescope reproduce {recipe} {one.typed}`" if one.typed else ""
         here = f"{above.shown} to {below.shown} (`{one.file}`)"
-        yield f"| {said} | {_published(one, above, below)} | {here} | {outcome(above, below)} | {one.model} | {typed} |"
-        paper = one.paper
+        command = f"`{typed(one)}`" if one.typed else ""
+        shown = "as above" if command and command == last else command
+        cells = (said, _published(one, above, below), here, outcome(above, below), one.model, shown)
+        yield f"| {' | '.join(cells)} |"
+        paper, last = one.paper, command
+
+
+def bullet(one: Claim) -> str:
+    """The claim, what came of it, and the two numbers, as an item of a list."""
+    above, below = number(one.file, *one.above), number(one.file, *one.below)
+    told = outcome(above, below)
+    told = f"{told} at this size" if told == UNTOLD else told
+    theirs = _published(one, above, below)
+    theirs = f"; published: {theirs}" if theirs and not theirs.startswith("in a ") else ""
+    return (
+        f"- {one.says}: {told if '*' in told else f'**{told}**'}, {above.shown} to {below.shown} ({one.model}){theirs}."
+    )
+
+
+def typed(one: Claim) -> str:
+    """The command of the published size."""
+    recipe = results(one.file)["recipe"]
+    return f"tunescope reproduce {recipe} {one.typed}"
+
+
+def counts() -> str:
+    """How many claims there are, and what came of them, in a sentence."""
+    told = [outcome(number(one.file, *one.above), number(one.file, *one.below)) for one in read()]
+    certain, means = told.count(HOLDS), told.count(f"{HOLDS} {MEANS}")
+    other = sum(one.startswith(OTHER_WAY) for one in told)
+    return (
+        f"of {len(told)} claims {certain} hold beyond the intervals and {means} in the mean alone, {other} come out "
+        f"the other way round, and of {told.count(UNTOLD)} it cannot be told at the size that was tried"
+    )
 
 
 def outcome(above: Number, below: Number) -> str:
@@ -111,14 +124,3 @@ def outcome(above: Number, below: Number) -> str:
 
 def _published(one: Claim, above: Number, below: Number) -> str:
     return one.published or (f"{above.paper} to {below.paper}" if above.paper and below.paper else "")
-
-
-def number(file: str, row: str, column: str) -> Number:
-    """A cell of a results file. Raises KeyError where the file has no such row or column."""
-    result: dict[str, Any] = json.loads((RESULTS / f"{file}.json").read_text("utf-8"))
-    if file == "starts":
-        (arm,) = [arm for arm in result[column]["arms"] if arm["name"] == row]
-        return Number(sum(arm["test"]) / len(arm["test"]), None)
-    cells = {one["label"]: one["cells"] for one in result["table"]["rows"]}
-    cell = cells[row][result["table"]["columns"].index(column)]
-    return Number(cell["mean"], tuple(cell["interval"]) if cell["interval"] else None, cell["paper"])

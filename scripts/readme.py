@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from scripts import claims, families_table
+from scripts import claims, families_table, findings, paper_table, spans
 from scripts.scale import TABLES
-from tunescope.reproduce.corpus_line import at_an_edge
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
@@ -21,8 +20,6 @@ TITLES = {
     "sst2-smollm2": "SST-2 (at most 25 words), SmolLM2-135M",
 }
 FIRST = "sst2-smollm2"
-STOPS = "a run ends when 8 scores in a row are no better"
-PAPERS = ("petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "petrov-translation")
 SHORT = {
     "adapter:placement=parallel,scale=4.0": "parallel adapter ×4",
     "adapter": "sequential adapter",
@@ -131,13 +128,7 @@ def reach() -> str:
     return families_table.counts(json.loads((ROOT / "results" / "families.json").read_text("utf-8")))
 
 
-def papers() -> str:
-    """The recipes' tables of scores, ours beside the paper's, and the identity of the first layer in a line."""
-    paths = [ROOT / "results" / f"{name}.json" for name in PAPERS]
-    return "\n\n".join([_identity(), *(_paper(json.loads(path.read_text("utf-8"))) for path in paths if path.exists())])
-
-
-def _identity() -> str:
+def identity() -> str:
     """The largest deviations from the two laws, over all families."""
     rows = json.loads((ROOT / "results" / "petrov-attention.json").read_text("utf-8"))["table"]["rows"]
     exact = [row["cells"] for row in rows if row["label"].endswith("float64")]
@@ -149,55 +140,20 @@ def _identity() -> str:
     )
 
 
-def _paper(result: dict[str, Any]) -> str:
-    table = result["table"]
-    lines = [f"**{result['title']}** (`{result['command']}`)", "", "| | " + " | ".join(table["columns"]) + " |"]
-    lines.append("|---" * (len(table["columns"]) + 1) + "|")
-    for row in table["rows"]:
-        lines.append(f"| {row['label']} | " + " | ".join(map(_cell, row["cells"])) + " |")
-    notes = _notes(result)
-    return "\n".join([*lines, "", " ".join(notes)] if notes else lines)
-
-
-def _notes(result: dict[str, Any]) -> list[str]:
-    """The table's own; results of earlier versions get the note on rates too, and the right word for training rows."""
-    notes = [
-        note.replace(
-            "Most inputs of a part: train 10,000, dev 100.", "At most 10,000 rows of train and 100 inputs of dev."
-        )
-        .replace("Most inputs of a part: train 500, dev 100.", "At most 500 rows of train and 100 inputs of dev.")
-        .replace("Most inputs of a part: dev 100.", "At most 100 inputs of dev.")
-        .replace("`tunescope.sites`", "`tunescope.models.sites`")
-        .replace("Steps and rows of each, ours:", f"Steps at most ({STOPS}) and rows of each, ours:")
-        for note in result["table"]["notes"]
-    ]
-    if "lines" in result["settings"] and isinstance(result["units"], list):
-        found = [(one["unit"], one["outcome"]) for one in result["units"]]
-        notes += [note for note in at_an_edge(result["settings"], found) if note not in notes]
-    return notes
-
-
-def _cell(cell: dict[str, Any]) -> str:
-    """Ours with its interval over seeds, then the paper's in brackets."""
-    ours = cell["text"] if cell["mean"] is None else _number(cell["mean"])
-    if cell["interval"]:
-        ours += " [" + ", ".join(map(_number, cell["interval"])) + "]"
-    return f"{ours} ({cell['paper']})" if cell["paper"] else ours
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}" if value == 0 or 1e-3 <= abs(value) < 1e4 else f"{value:.2g}"
-
-
 def filled(text: str) -> str:
-    marks = {"real": real, "first": first, "papers": papers, "bench": bench, "thousands": thousands, "reach": reach}
-    marks |= {"claims": claims.table, "pretrained": claims.pretrained, "pilots": claims.pilots}
+    marks = {"real": real, "first": first, "identity": identity, "bench": bench, "thousands": thousands, "reach": reach}
+    marks |= {"claims": claims.table, "pretrained": claims.pretrained, "counts": claims.counts, "pilots": claims.pilots}
     for mark, making in marks.items():
+        if f"<!-- {mark}:begin -->" not in text:
+            continue
         made = making()
         pattern = rf"<!-- {mark}:begin -->.*?<!-- {mark}:end -->"
-        around = "" if mark in ("thousands", "reach", "pretrained", "pilots") else "\n\n"  # within a sentence
+        around = (
+            "" if mark in ("thousands", "reach", "pretrained", "pilots", "counts", "identity") else "\n\n"
+        )  # within a sentence
         body = f"<!-- {mark}:begin -->{around}{made}{around}<!-- {mark}:end -->"
         text = re.sub(pattern, lambda _, body=body: body, text, flags=re.DOTALL)
+    text = findings.filled(spans.filled(text))
     named = r"<!-- (table|search|scale|model|starts|families):(\S+):begin -->.*?<!-- \1:\2:end -->"
     return re.sub(named, _named, text, flags=re.DOTALL)
 
@@ -208,7 +164,13 @@ def _named(match: re.Match[str]) -> str:
     if kind == "scale":
         return f"<!-- scale:{name}:begin -->\n\n{TABLES[name]()}\n\n<!-- scale:{name}:end -->"
     result = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
-    making = {"table": _paper, "search": _search, "model": _model, "starts": _starts, "families": families_table.table}
+    making = {
+        "table": paper_table.table,
+        "search": _search,
+        "model": _model,
+        "starts": _starts,
+        "families": families_table.table,
+    }
     made = making[kind](result)
     return f"<!-- {kind}:{name}:begin -->\n\n{made}\n\n<!-- {kind}:{name}:end -->"
 
@@ -261,12 +223,20 @@ def _span(value: float, interval: list[float]) -> str:
 
 def main() -> int:
     pages = {path: path.read_text("utf-8") for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
-    stale = {path: after for path, before in pages.items() if (after := filled(before)) != before}
+    wrong = [told for text in pages.values() for told in spans.untrue(text)]
+    made = {path: filled(text) for path, text in pages.items()} | findings.pictures(pages[findings.PAGE])
+    stale = {path: text for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text}
+    unused = set(findings.PICTURES.glob("*.svg")) - set(made)
+    for told in wrong:
+        print(f"not so: {told}", file=sys.stderr)
     if "--check" in sys.argv:
-        return int(bool(stale))
-    for path, after in stale.items():
-        path.write_text(after, "utf-8")
-    return 0
+        return int(bool(stale or unused or wrong))
+    for path, text in stale.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+    for path in unused:
+        path.unlink()
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -115,6 +115,32 @@ def processes() -> str:
     return _table(["method", "order", *counts], rows)
 
 
+def loading() -> str:
+    """Private memory of processes that load a model and shard it, from the benchmark's result file."""
+    page = json.loads((ROOT / "benchmarks" / "results" / "shard_memory.json").read_text("utf-8"))
+    heads = {
+        "processes": "processes",
+        "type": "type",
+        "loaded": "loaded",
+        "most": "most until it is sharded",
+        "sharded": "sharded",
+        "step": "most in a step",
+    }
+    rows = [
+        [f"{row[key]:.0%}" if isinstance(row[key], float) else str(row[key]) for key in heads]
+        for row in page["settings"]["rows"]
+    ]
+    return _table(list(heads.values()), rows)
+
+
+def full() -> str:
+    """Bytes a parameter of full tuning, from the benchmark's result file."""
+    page = json.loads((ROOT / "benchmarks" / "results" / "full_memory.json").read_text("utf-8"))
+    found = {check["name"]: f"{check['value']:.1f}" for check in page["checks"]}
+    types, ways = (list(dict.fromkeys(name.split(", ")[at] for name in found)) for at in (0, 1))
+    return _table(["", *types], [[way, *(found[f"{one}, {way}"] for one in types)] for way in ways])
+
+
 def fits() -> str:
     """How many artifacts stay hot beside the model and a batch; in brackets, how many the host holds as stored."""
     return _by_machine(METHODS, _fitting)
@@ -201,6 +227,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "steps": steps,
     "sharded": sharded,
     "processes": processes,
+    "full": full,
+    "loading": loading,
     "fits": fits,
     "decoding": decoding,
     "prefill": prefill,

@@ -18,7 +18,7 @@ from traces import assert_no_trace, trace
 
 import tunescope as ts
 from tunescope.attachment import attached
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.attachment.merge import can_merge
 from tunescope.methods.artifact import Artifact, Context, Spec, TokenContext
 from tunescope.methods.text_form import methods, parse

@@ -17,12 +17,13 @@ RETURNING = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")  # mallopt(3): 
 LEAST = 2**17  # bytes
 
 
-def megabytes(benchmark: str, variant: str, tiny: bool, *, returned: bool = False) -> float:
+def megabytes(benchmark: str, variant: str, tiny: bool, *, returned: bool = False, what: str = "memory") -> float:
     """Peak of a variant of a benchmark that has `step(variant, scale)`, in megabytes.
 
-    returned: glibc gives every block back to the system when it is freed, so that what is resident is in use.
+    returned: glibc gives every block back to the system when it is freed, so that what is resident is in use. what:
+    "private" for what that program of this folder prints instead.
     """
-    command = [sys.executable, "-m", "benchmarks.tools.memory", benchmark, variant, *(["--tiny"] if tiny else [])]
+    command = [sys.executable, "-m", f"benchmarks.tools.{what}", benchmark, variant, *(["--tiny"] if tiny else [])]
     environment = os.environ | (dict.fromkeys(RETURNING, str(LEAST)) if returned else {})
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:

@@ -21,11 +21,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import tunescope as ts
-from tunescope.attachment.share import place_in, share, total
+from tunescope.attachment.share import share
 from tunescope.errors import UserError
 from tunescope.trial.train.loop import Problem, Saving, train
+from tunescope.trial.train.microbatches import Parts
 from tunescope.trial.train.settings import Settings
-from tunescope.trial.train.share import ALONE, Share
+from tunescope.trial.train.share import share_of
 
 Tensors = dict[str, Tensor]
 REFUSED: dict[str, Callable[[], Any]] = {}
@@ -166,17 +167,23 @@ def trained(arm: str, order: str, *, checkpointing: bool = False, dtype: torch.d
 
 
 ROWS = [row[: 3 + index % 4] for index, row in enumerate(tiny.ids(12, 6, seed=5).tolist())]  # of unlike length
+SAID: list[str] = []
 SETTINGS = Settings(steps=6, batch_size=5, eval_every=3, clip=0.05, accumulate=2)
 
 
-def learned(folder: Path, how: str, until: int | None = None) -> Tensors:
-    """What the training loop makes of a LoRA and a soft prompt, gone on with from a state that lies in the folder."""
+def learned(folder: Path, how: str, until: int | None = None, most: tuple[int, ...] = ()) -> Tensors:
+    """What the training loop makes of a LoRA and a soft prompt, gone on with from a state that lies in the folder.
+
+    most: of each process, the rows that its memory has room for.
+    """
     model = tiny.make("llama")
     artifacts = tiny.away(model, "lora:rank=2+soft:length=2", 0)
     if how:
         share(model, how, torch.device("cpu"))
 
     def mean(rows: list[int]) -> Tensor:
+        if most and len(rows) > most[torch.distributed.get_rank()]:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
         longest = max(len(ROWS[row]) for row in rows)
         text = torch.tensor([ROWS[row] + [0] * (longest - len(ROWS[row])) for row in rows])
         mask = torch.tensor([[1] * len(ROWS[row]) + [0] * (longest - len(ROWS[row])) for row in rows])
@@ -194,7 +201,8 @@ def learned(folder: Path, how: str, until: int | None = None) -> Tensors:
                 score=lambda: -float(next(iter(parameters.values())).detach().square().sum()),
                 lengths=[len(row) for row in ROWS],
                 labelled=[len(row) - 1 for row in ROWS],
-                share=Share(*place, total) if (place := place_in(model)) else ALONE,
+                share=share_of(model, parameters),
+                parts=Parts(1, SAID.append) if most else None,
             ),
             SETTINGS,
             0,
@@ -237,6 +245,7 @@ def main(folder: Path) -> None:
     mine = folder / f"half-{world}-{rank}"
     if world == 2:
         mine.mkdir()
+        found |= {f"halved/{name}": value for name, value in learned(mine, "ddp", most=(9, 1)).items()}
         learned(mine, "ddp", until=3)
         if rank == 0:
             shutil.copytree(mine, folder / "half")
@@ -244,7 +253,7 @@ def main(folder: Path) -> None:
         shutil.copytree(folder / "half", mine)
     found |= {f"learned/{name}": value for name, value in learned(mine, "fsdp").items()}
     save_file(found, folder / f"{world}-{rank}.safetensors")
-    (folder / f"{world}-{rank}.json").write_text(json.dumps({"refused": said, "folder": str(folder)}))
+    (folder / f"{world}-{rank}.json").write_text(json.dumps({"refused": said, "said": SAID, "folder": str(folder)}))
     torch.distributed.destroy_process_group()
 
 

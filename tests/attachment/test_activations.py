@@ -7,7 +7,7 @@ from torch import Tensor
 from transformers.activations import NewGELUActivation
 
 import tunescope as ts
-from tunescope.attachment.guards.activations import lean
+from tunescope.attachment.guards.activations import lean_activations
 
 
 def test_outputs_are_the_same_bits_and_gradients_those_of_autograd() -> None:
@@ -16,7 +16,7 @@ def test_outputs_are_the_same_bits_and_gradients_those_of_autograd() -> None:
     weight = torch.linspace(1, 2, 3000, dtype=torch.float64).view(3, 100, 10)
     plain = module(x)
     (expected,) = torch.autograd.grad((plain * weight).sum(), x)
-    with lean(module):
+    with lean_activations(module):
         out = module(x)
         (found,) = torch.autograd.grad((out * weight).sum(), x)
     assert torch.equal(out, plain) and "forward" not in vars(module[0])
@@ -32,7 +32,7 @@ def test_second_derivatives_are_those_of_autograd_too() -> None:
         return torch.autograd.grad((first**2).sum(), x)[0]
 
     expected = second()
-    with lean(module):
+    with lean_activations(module):
         torch.testing.assert_close(second(), expected, rtol=0, atol=1e-13)
 
 
@@ -40,7 +40,7 @@ def test_a_forward_that_somebody_put_in_its_place_stays() -> None:
     module = NewGELUActivation()
     module.forward = lambda x: 2 * x  # type: ignore[method-assign]
     own = module.forward
-    with lean(module):
+    with lean_activations(module):
         assert module.forward is own
     assert module.forward is own
 
@@ -51,7 +51,7 @@ def test_under_autocast_the_gradient_has_the_type_of_the_input(half: torch.dtype
     x = torch.linspace(-3, 3, 50, dtype=half or torch.float32).view(5, 10).requires_grad_()
     with torch.autocast("cpu", torch.bfloat16):
         plain = module(x)
-        with lean(module):
+        with lean_activations(module):
             out = module(x)
     (found,) = torch.autograd.grad(out.float().sum(), x)
     assert found.dtype == x.dtype and out.dtype == plain.dtype and torch.equal(out, plain)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope.attachment import artifact_folder
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.errors import Note
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint

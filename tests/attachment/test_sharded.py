@@ -83,6 +83,17 @@ def test_a_run_goes_on_in_any_number_of_processes(
             torch.testing.assert_close(one, value, rtol=0, atol=1e-6, msg=name)
 
 
+def test_where_the_memory_of_one_process_ends_all_go_on_in_more_parts(
+    two: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """The second has room for one row at once; the gradient is that of the whole batch."""
+    whole = sharded.learned(tmp_path, "")
+    for found in two:
+        assert found["said"] == ["a batch of 5 rows goes through in 2 parts from here on, with the same gradient"]
+        for name, value in whole.items():
+            torch.testing.assert_close(found["tensors"][f"halved/{name}"], value, rtol=0, atol=1e-6, msg=name)
+
+
 def test_what_is_attached_to_a_sharded_model_acts_as_on_a_whole_one(two: list[dict[str, Any]]) -> None:
     for arm in sharded.CONTEXTS:
         whole = sharded.logits(Path(two[0]["folder"]), arm, split=False)  # of what the first process has saved

@@ -20,7 +20,7 @@ from tunescope.cli import app
 from tunescope.cli.options import PlanOptions, TaskOptions, question
 from tunescope.errors import UserError
 from tunescope.trial import command as the_command
-from tunescope.trial import plan
+from tunescope.trial import plan_json
 from tunescope.trial.train.settings import Settings
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
@@ -116,7 +116,7 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     app.main()
     signal.signal(signal.SIGTERM, handler)
     assert seen[0].data == asked.data
-    assert {**plan.to_json(seen[0]), "model": model} == plan.to_json(asked)
+    assert {**plan_json.to_json(seen[0]), "model": model} == plan_json.to_json(asked)
 
 
 def test_rates_and_a_number_of_rates_together_are_refused():

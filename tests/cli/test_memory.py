@@ -38,17 +38,17 @@ SAVING = {"gradient_checkpointing": True}
 def test_the_first_way_that_has_room_is_advised(
     shape: Shape, room: float, devices: int, way: dict[str, Any] | None
 ) -> None:
-    assert memory.needed(LORA, shape, BATCH, room, devices) == way
+    assert memory.first_way(LORA, shape, BATCH, room, devices) == way
 
 
 def test_a_model_in_float32_is_tried_in_bfloat16_before_quantised() -> None:
     whole = replace(SMALL, bytes=4)
-    assert memory.needed(LORA, whole, BATCH, 22e9, 1) == {"load": "bfloat16", **SAVING}
+    assert memory.first_way(LORA, whole, BATCH, 22e9, 1) == {"load": "bfloat16", **SAVING}
     assert memory.taken({"load": "bfloat16"}, LORA, whole, BATCH, 1) == memory.taken({}, LORA, SMALL, BATCH, 1)
 
 
 def test_full_tuning_is_neither_sharded_nor_quantised() -> None:
-    assert memory.needed(Method("full"), SMALL, BATCH, 72e9, 8) is None
+    assert memory.first_way(Method("full"), SMALL, BATCH, 72e9, 8) is None
 
 
 def test_weights_of_a_device_are_what_they_weigh() -> None:
@@ -68,12 +68,11 @@ def test_the_command_is_printed_and_asks_the_same(monkeypatch: pytest.MonkeyPatc
     )
     plan = Plan(model="base", data={"train": "rows.jsonl"}, arms=("zero-shot", "lora"), forgetting="none")
     (line,) = memory.lines(replace(plan, settings=replace(plan.settings, batch_size=8)), config)
-    assert (
-        line.startswith("memory on paper, of a lora with rows of 512 tokens: ") and "an L4 has 22 GB to spare" in line
-    )
+    assert line.startswith("memory on paper: at most ") and "for a step of lora, were it 8 rows of 512 tokens; " in line
+    assert "an L4 has 22 GB to spare" in line
     assert "type: tunescope compare base rows.jsonl" in line and " --gradient-checkpointing " in line
     (line,) = memory.lines(plan, tf.T5Config())
-    assert line.startswith("memory on paper: not known. The cost model knows the layers of gpt2 and llama")
+    assert line == "memory on paper: not known for models of type 't5'; what a step takes is measured below"
 
 
 def test_check_says_it_first(
@@ -83,4 +82,4 @@ def test_check_says_it_first(
     words = ["check", data["train"], "--model", model, "--arms", "lora:rank=2", "--steps", 2, "--forgetting", "none"]
     code, out, err = commands.call(monkeypatch, capsys, *words)  # type: ignore[no-untyped-call]
     assert code == 0, err
-    assert out.splitlines()[0].startswith("memory on paper, of a lora with rows of 64 tokens") and "no option" in out
+    assert "GB for a step of lora, were it 16 rows of 64 tokens; " in out.splitlines()[0] and "no option" in out

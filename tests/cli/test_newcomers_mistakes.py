@@ -47,6 +47,14 @@ def material(tmp_path_factory):
             'It has: review, stars. A template names fields of the file: --template "{review} It was"',
         ),
         (
+            ["--text-field", "review", "--label-field", "stars", "--template", "It was"],
+            'as {field} and no more, such as --template "{text} It was"',
+        ),
+        (
+            ["--text-field", "stars", "--label-field", "review"],
+            "60 rows, of which 2 distinct in stars, cannot be cut into train and dev and test. Give more rows, or a ",
+        ),
+        (
             ["--task", "generation", "--input", "review"],
             "'target'. It has: review, stars. Say which field is meant: --target-",
         ),
@@ -95,3 +103,24 @@ def test_labels_that_are_numbers_are_told_of_with_words(material, monkeypatch, c
     code, out, _ = call(monkeypatch, capsys, *words)
     assert code == 0 and "note: The labels are numbers, and the model is asked for the words '0', '1'." in out
     assert "--words 0=WORD,1=WORD" in out
+    hint = (
+        'if no text would go on like that, write how one would, with words to choose from: --template "{review} It was"'
+    )
+    assert f"{hint} --words LABEL=WORD,LABEL=WORD\n" in out
+    _, out, _ = call(monkeypatch, capsys, *words, "--template", "{review} :")
+    assert "if no text would go on like that" not in out
+
+
+def test_an_option_that_is_not_there_is_answered_with_the_help_of_its_verb(monkeypatch, capsys):
+    code, _, err = call(monkeypatch, capsys, "check", "rows.csv", "--model", "m", "--text-colum", "review")
+    assert code == 2 and err.endswith("Did you mean --text-field? Type: tunescope check --help\n")
+    code, _, err = call(monkeypatch, capsys, "chek", "rows.csv")
+    assert code == 2 and err.endswith(" Type: tunescope --help\n")
+
+
+def test_a_machine_that_others_use_is_told_of_where_time_is_measured(monkeypatch):
+    monkeypatch.setattr("psutil.cpu_count", lambda: 2)
+    for load, told in ((4.9, ""), (14.0, "about 14 processes share this machine's 2 cores now: ")):
+        monkeypatch.setattr("psutil.getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert machine.busy().startswith(told) and bool(told) == bool(machine.busy())
+    assert machine.busy().endswith("what was timed here may be 7 times as slow as on an idle machine")

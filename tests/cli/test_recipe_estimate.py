@@ -80,6 +80,8 @@ def test_several_bases_have_lines_each(models, tmp_path):
     ask = Ask("prompt-bases", model=models["t5"], others=(models["t5"],), data=corpus(tmp_path / "rte"), check=True)
     told = list(estimate.lines(ask, find("prompt-bases"), "H100"))
     assert sum("full tuning" in line for line in told) == 2
+    shown = [line.split() for line in told if "4 demonstrations a label" in line]
+    assert [words[5] for words in shown] == ["0", "0"]  # nothing is trained
 
 
 def test_a_recipe_without_a_model_and_a_corpus_cannot_be_asked():

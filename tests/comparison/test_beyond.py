@@ -15,7 +15,9 @@ from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.command import command
-from tunescope.trial.plan import Plan, check, from_json, to_json
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
+from tunescope.trial.plan_json import from_json, to_json
 from tunescope.trial.rates import following, possible, start, unless_far_off
 from tunescope.trial.train.settings import Settings
 

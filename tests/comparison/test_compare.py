@@ -28,7 +28,7 @@ from tunescope.errors import UserError
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, run_folder, tensor_files
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check, plan_json
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 from tunescope.trial.rates import grid
@@ -55,7 +55,7 @@ def question(material, **changes):
         "trials": 2,
         "settings": Settings(steps=12, batch_size=8, eval_every=4, patience=3),
     }
-    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
+    return plan_check.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +280,20 @@ def test_all_refused_is_an_error(bench, material, tmp_path):
         on(bench, asked, tmp_path / "run")
 
 
+def test_a_budget_without_room_for_any_delta_is_refused_before_the_contexts_are_trained(bench, material, tmp_path):
+    alone = question(material, arms=("soft", "lora"), budgets=(40,), seeds=(0,), trials=1)
+    told = (
+        r"The budget leaves no delta to compare with a context, so there would be no verdict; lora: LoRA cannot be had "
+        r"for 40 parameters: its smallest size \(rank=1\) stores ([\d,]+)\. .* Type: --budget (\d+), or more$"
+    )
+    with pytest.raises(UserError, match=told) as problem:
+        on(bench, alone, tmp_path / "run")
+    stored, typed = re.search(told, str(problem.value)).groups()
+    assert stored.replace(",", "") == typed and not list((tmp_path / "run").glob("arms/*"))
+    both = question(material, arms=("soft", "lora:rank=1", "lora"), budgets=(40,), seeds=(0,), trials=1)
+    assert arm(on(bench, both, tmp_path / "both"), "lora")["status"] == "refused"
+
+
 def test_budgets_are_met_and_told(bench, material):
     bench.plan = question(material)
 
@@ -368,7 +382,7 @@ import os, signal, sys, json
 from pathlib import Path
 from tunescope.comparison import run
 from tunescope.comparison.comparison import ask
-from tunescope.trial.plan import from_json
+from tunescope.trial.plan_json import from_json
 from tunescope.trial.train import loop
 run.SAVE_EVERY = 0.0
 plain, left = loop.update, int(sys.argv[2])
@@ -387,7 +401,7 @@ ask(asked, Path(sys.argv[3]), quiet=True)
 @pytest.mark.parametrize("life", [random.Random(seed).randrange(1, 65) for seed in range(2)])
 def test_a_killed_run_is_resumed_to_the_same_numbers(done, bench, material, tmp_path, life, capsys):
     config = tmp_path / "asked.json"
-    config.write_text(json.dumps(plan.to_json(question(material))))
+    config.write_text(json.dumps(plan_json.to_json(question(material))))
     killed = warm.run(["-c", KILLED, config, life, tmp_path / "run"])
     assert killed.returncode == -signal.SIGKILL
     assert not (tmp_path / "run" / "results.json").exists()
@@ -423,7 +437,7 @@ def test_a_resumed_run_begins_at_its_saved_step_and_ends_with_the_same_bits(
     asked = question(material, arms=(arm_asked,), budgets=(), **changes)
     whole = ask(asked, tmp_path / "whole", quiet=True)
     config = tmp_path / "asked.json"
-    config.write_text(json.dumps(plan.to_json(asked)))
+    config.write_text(json.dumps(plan_json.to_json(asked)))
     assert warm.run(["-c", KILLED, config, life, tmp_path / "run"]).returncode == -signal.SIGKILL
     assert saved_steps(tmp_path / "run") == left
     taken, plain = {}, loop.update
@@ -607,7 +621,7 @@ def test_resume_of_a_run_that_had_a_loaded_model_says_how(tmp_path, bench, mater
 
 
 def test_a_config_that_was_edited_badly_is_refused_by_field(tmp_path, material):
-    config = plan.to_json(question(material)) | {"version": 1, "trials": "many"}
+    config = plan_json.to_json(question(material)) | {"version": 1, "trials": "many"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"config.json: 'trials' cannot be used .*; start the comparison anew"):
         resume(tmp_path)
@@ -615,7 +629,7 @@ def test_a_config_that_was_edited_badly_is_refused_by_field(tmp_path, material):
 
 def test_a_plan_survives_json(material, tmp_path):
     asked = question(material, rates=(1e-3, 0.1))
-    assert plan.from_json(json.loads(json.dumps(plan.to_json(asked))), tmp_path) == asked
+    assert plan_json.from_json(json.loads(json.dumps(plan_json.to_json(asked))), tmp_path) == asked
 
 
 @pytest.mark.parametrize(

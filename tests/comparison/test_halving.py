@@ -14,7 +14,8 @@ from tunescope.comparison.comparison import compare
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import rates
 from tunescope.trial.command import command
-from tunescope.trial.plan import Plan, check
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
 from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")

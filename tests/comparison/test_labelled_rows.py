@@ -8,7 +8,7 @@ import tinyrun
 
 from tunescope.comparison import comparison, examples
 from tunescope.errors import UserError
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -18,7 +18,7 @@ def done(tmp_path_factory):
     root = tmp_path_factory.mktemp("labelled")
     model, data = tinyrun.write(root)
     settings = Settings(steps=6, batch_size=8, eval_every=3, patience=3)
-    asked = plan.check(
+    asked = plan_check.check(
         plan.Plan(
             model=model,
             data=data,

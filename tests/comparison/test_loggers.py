@@ -14,7 +14,7 @@ from tunescope.comparison import comparison, logger, procedure
 from tunescope.comparison.events import Begun, Place, safe
 from tunescope.errors import UserError
 from tunescope.system import plugins
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.train.settings import Settings
 
 
@@ -22,7 +22,7 @@ def question(material):
     model, data = material
     settings = Settings(steps=6, batch_size=8, eval_every=3, patience=3)
     fields = {"task": {"kind": "classification"}, "seeds": (0, 1), "trials": 1, "beyond": 0, "settings": settings}
-    return plan.check(plan.Plan(model=model, data=data, arms=("zero-shot", "lora:rank=2"), **fields))
+    return plan_check.check(plan.Plan(model=model, data=data, arms=("zero-shot", "lora:rank=2"), **fields))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope.attachment.guards.checkpointing import checkpointed
-from tunescope.models import smaller
+from tunescope.models import load_options
 from tunescope.models.load import load_model
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import planned
@@ -114,7 +114,7 @@ def test_where_memory_ends_a_run_goes_on_and_says_so(
         (["--load", "4bit", "--device-map", "auto"], "give one"),
         (["--processes", 2, "--device-map", "auto"], "--parallel fsdp shards"),
         (["--processes", 2, "--load", "4bit"], "Type: --parallel ddp"),
-        (["--processes", 2, "--batch-size", "auto"], "--batch-size 16 --accumulate 4"),
+        (["--processes", 2, "--batch-size", "auto"], "--batch-size 16 --accumulate 4, or --parallel ddp"),
         (["--parallel", "tp"], "--parallel"),
     ],
 )
@@ -131,12 +131,12 @@ def test_what_does_not_go_together_is_told(
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smaller, "find_spec", lambda name: None if name in ("bitsandbytes", "torchao") else name)
+    monkeypatch.setattr(load_options, "find_spec", lambda name: None if name in ("bitsandbytes", "torchao") else name)
     with pytest.raises(ts.UserError, match=r"--load 4bit needs a library .* Type: pip install bitsandbytes"):
-        smaller.loading("4bit", "", "cpu")
-    monkeypatch.setattr(smaller, "find_spec", lambda name: None)
+        load_options.loading("4bit", "", "cpu")
+    monkeypatch.setattr(load_options, "find_spec", lambda name: None)
     with pytest.raises(ts.UserError, match=r"--device-map needs accelerate"):
-        smaller.loading("", "auto", "cpu")
+        load_options.loading("", "auto", "cpu")
 
 
 def test_a_model_of_which_a_part_is_elsewhere_is_refused() -> None:
@@ -144,11 +144,11 @@ def test_a_model_of_which_a_part_is_elsewhere_is_refused() -> None:
         def __init__(self, **places: object) -> None:
             self.hf_device_map = places
 
-    smaller.check_here(Spread(a=0, b=1))
-    smaller.check_here(Spread(a="cpu"))
+    load_options.check_here(Spread(a=0, b=1))
+    load_options.check_here(Spread(a="cpu"))
     for places in ({"a": 0, "b": "cpu"}, {"a": "cpu", "b": "disk"}):
         with pytest.raises(ts.UserError, match="--device-map auto has put a part"):
-            smaller.check_here(Spread(**places))
+            load_options.check_here(Spread(**places))
 
 
 @pytest.mark.filterwarnings("ignore")  # of the libraries
@@ -162,9 +162,9 @@ def test_weights_in_eight_bits_are_compared(
 ) -> None:
     pytest.importorskip(library)
     model, data = model_and_data
-    find = smaller.find_spec
+    find = load_options.find_spec
     others = {"bitsandbytes", "torchao"} - {library}
-    monkeypatch.setattr(smaller, "find_spec", lambda name: None if name in others else find(name))
+    monkeypatch.setattr(load_options, "find_spec", lambda name: None if name in others else find(name))
     words = ["compare", model, data["train"], *FEW, "--load", "8bit", "--out", tmp_path / "run"]
     code, out, err = commands.call(monkeypatch, capsys, *words)
     assert code == 0 and " done " in out, err
@@ -174,7 +174,7 @@ def test_weights_in_bfloat16_train_what_stays_in_float32(
     model_and_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, data = model_and_data
-    assert load_model(model, given=smaller.loading("bfloat16", "", "cpu"))[0].dtype == torch.bfloat16
+    assert load_model(model, given=load_options.loading("bfloat16", "", "cpu"))[0].dtype == torch.bfloat16
     words = ["compare", model, data["train"], *FEW, "--load", "bfloat16", "--out", tmp_path / "run"]
     code, out, err = commands.call(monkeypatch, capsys, *words)
     assert code == 0 and " done " in out, err

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from tunescope.comparison import comparison, looks
+from tunescope.comparison import comparison, interim_looks
 from tunescope.errors import UserError
-from tunescope.trial.plan import Plan, check, from_json
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
+from tunescope.trial.plan_json import from_json
 
 
 def test_seeds_added_later_follow_those_that_every_arm_has():
@@ -37,8 +39,8 @@ def arm_of(seconds: float) -> Any:
 
 
 def test_seeds_are_added_while_their_end_lies_within_the_minutes(monkeypatch):
-    monkeypatch.setattr(looks.time, "monotonic", lambda: 100.0)
-    clock = looks.Clock(start=40.0, workers=2)  # 60 s ago
+    monkeypatch.setattr(interim_looks.time, "monotonic", lambda: 100.0)
+    clock = interim_looks.Clock(start=40.0, workers=2)  # 60 s ago
     arms = [arm_of(5.0), arm_of(10.0)]  # 10 and 20 s a seed
     assert clock.allows(None, arms, 10**6)
     assert clock.allows(1.75, arms, 3) and not clock.allows(1.74, arms, 3)  # 3 seeds of 30 s, two at once: 45 s
@@ -47,7 +49,7 @@ def test_seeds_are_added_while_their_end_lies_within_the_minutes(monkeypatch):
 def test_where_time_is_up_no_seeds_are_added_which_is_told_and_a_resume_goes_on(question, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     asked(question, folder, monkeypatch, [False])
-    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": True})
+    monkeypatch.setattr(interim_looks, "decide", lambda results: decide(results) | {"more_seeds": True})
     found = comparison.resume(folder, minutes=1e-9, quiet=True).results
     assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 3, "deciding": [], "out_of_time": 1e-9}
     assert all(len(arm["runs"]) <= 3 for arm in found["arms"])
@@ -78,12 +80,12 @@ def question(tmp_path) -> Plan:
     return replace(plan, settings=replace(plan.settings, steps=2, batch_size=4, eval_every=1))
 
 
-decide = looks.decide
+decide = interim_looks.decide
 
 
 def asked(question: Plan, folder: Path, monkeypatch: Any, more: list[bool]) -> dict[str, Any]:
     """results.json, where each look in turn hears whether more seeds may help."""
-    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": more.pop(0)})
+    monkeypatch.setattr(interim_looks, "decide", lambda results: decide(results) | {"more_seeds": more.pop(0)})
     return dict(comparison.ask(question, folder, quiet=True).results)
 
 
@@ -102,7 +104,7 @@ def test_where_seeds_do_not_help_none_are_added_and_a_resume_with_more_goes_on(q
     assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 3, "deciding": []}
     before = {path: path.stat().st_mtime_ns for path in (folder / "arms").glob("*/result.json")}
 
-    monkeypatch.setattr(looks, "decide", lambda results: decide(results) | {"more_seeds": True})
+    monkeypatch.setattr(interim_looks, "decide", lambda results: decide(results) | {"more_seeds": True})
     more = comparison.resume(folder, max_seeds=4, quiet=True).results
 
     assert more["protocol"]["looks"]["planned"] == [3, 4]
@@ -123,8 +125,8 @@ def test_an_arm_that_was_best_at_few_seeds_and_fails_at_more_gives_way(question,
                 run["dev"] = put.get(one.name, (0.95,) * 6)[run["seed"]]
         return assemble(bench, standings, *rest)
 
-    assemble = looks.assemble
-    monkeypatch.setattr(looks, "assemble", assembled)
+    assemble = interim_looks.assemble
+    monkeypatch.setattr(interim_looks, "assemble", assembled)
     found = asked(plan, tmp_path / "run", monkeypatch, [True])
     assert found["protocol"]["looks"]["deciding"] == ["soft:length=2", "lora:rank=1"]
     assert {arm["name"]: len(arm["runs"]) for arm in found["arms"]} == dict.fromkeys(plan.arms, 6)
@@ -136,4 +138,4 @@ def test_of_equal_development_scores_the_lower_training_loss_decides():
         return {"name": name, "group": "context", "status": "done", "score": 1.0, "runs": runs}
 
     results = {"task": {"metric": "accuracy"}, "arms": [arm("soft", 0.01), arm("prefix", 0.001), arm("infix", 0.1)]}
-    assert looks.best_of_each(results) == ["prefix"]
+    assert interim_looks.best_of_each(results) == ["prefix"]

@@ -12,10 +12,10 @@ from tunescope.comparison import comparison, preview
 from tunescope.comparison.comparison import compare
 from tunescope.report import card
 from tunescope.report.verdict import reader, words
-from tunescope.trial.facts import notes_of
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import planned
+from tunescope.trial.provenance import notes_of
 
 ODD = {
     "train": [*tinyrun.rows(20, 0), {"text": "a plot was dull", "label": "pos"}, {"text": "the film", "label": "Pos"}],

@@ -22,10 +22,10 @@ from tunescope.comparison.other_text import of_arm
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.system import run_folder
-from tunescope.trial import identity, plan
+from tunescope.trial import identity, plan, plan_check, plan_fields, plan_json
 from tunescope.trial.command import command
 from tunescope.trial.open import open_bench
-from tunescope.trial.train.parts import OutOfMemory
+from tunescope.trial.train.microbatches import OutOfMemory
 from tunescope.trial.train.settings import Settings
 
 ARMS = ("zero-shot", "demos:k=1", "prefix:length=2", "lora:rank=1")
@@ -51,7 +51,7 @@ def question(material, **changes):
     model, data, _ = material
     settings = Settings(steps=4, batch_size=8, eval_every=4)
     fields = {"model": model, "data": data, "arms": ARMS, "seeds": (0, 1), "rates": (0.05,), "settings": settings}
-    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
+    return plan_check.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_another_text_is_measured_without_training_and_is_resumed_with(bench, ma
     assert second.results["forgetting"]["path"] == "other.txt"
     assert arm(second, "lora:rank=1")["forgetting"] != arm(first, "lora:rank=1")["forgetting"]
     assert arm(second, "lora:rank=1")["score"] == arm(first, "lora:rank=1")["score"]
-    assert plan.from_json(run_folder.read_config(tmp_path / "run"), tmp_path).forgetting == material[2]
+    assert plan_json.from_json(run_folder.read_config(tmp_path / "run"), tmp_path).forgetting == material[2]
     with pytest.raises(UserError, match="differs in: arms"):
         on(bench, replace(asked, arms=("zero-shot",)), tmp_path / "run")
 
@@ -263,10 +263,10 @@ def test_a_text_that_cannot_be_used_is_told_before_anything_is_trained(material,
 
 def test_a_path_is_kept_whole_and_none_as_it_is(material, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert plan.text_path("a.txt") == str(tmp_path / "a.txt") and plan.text_path(Path("none/a")) == str(
+    assert plan_fields.text_path("a.txt") == str(tmp_path / "a.txt") and plan_fields.text_path(Path("none/a")) == str(
         tmp_path / "none/a"
     )
-    assert plan.text_path("none") == "none" and plan.text_path("") == ""
+    assert plan_fields.text_path("none") == "none" and plan_fields.text_path("") == ""
 
 
 def test_check_counts_it(bench, material, monkeypatch):

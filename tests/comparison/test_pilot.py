@@ -14,7 +14,7 @@ from tunescope.report.verdict import forecast
 from tunescope.report.verdict.forecast import Shares, answer
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
-from tunescope.trial import command, plan
+from tunescope.trial import command, plan, plan_json
 from tunescope.trial.train.settings import Settings
 
 WHOLE = {"steps": 400, "seeds": [0, 1, 2], "eval_every": 40, "patience": 5, "trials": 3, "rates": []}
@@ -52,8 +52,8 @@ def test_the_length_of_its_trials_and_runs(changes, trial, steps):
 def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
     cut = piloted(asked())
     assert command.command(cut) == command.command(asked()) + " --pilot"
-    kept = json.loads(json.dumps(plan.to_json(cut)))
-    assert plan.from_json(kept, Path("config.json")) == replace(cut, beyond=cut.past)
+    kept = json.loads(json.dumps(plan_json.to_json(cut)))
+    assert plan_json.from_json(kept, Path("config.json")) == replace(cut, beyond=cut.past)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,15 @@ def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
 )
 def test_the_two_lines(context, delta, layers, expected):
     assert answer(Shares(context, delta, layers)) == expected
+
+
+def test_weights_are_needed_of_no_encoder_for_its_contexts_come_up_in_longer_runs() -> None:
+    assert answer(Shares(0.0, 1.0, 1, causal=False)) == "no verdict"
+    assert answer(Shares(0.9, 0.95, 1, causal=False)) == "context suffices"
+    for kind, expected in (("decoder", "weights needed"), ("encoder", "no verdict"), ("encoder-decoder", "no verdict")):
+        said = decide(scored(0.1, 0.3, 0.9) | {"model": {"layers": 2, "kind": kind}})
+        assert said["answer"] == expected
+        assert ("that is no decoder" in said["sentences"][0]) == (kind != "decoder")
 
 
 def shown(context_loss, delta_loss, first=4.0):
@@ -149,7 +158,7 @@ def test_a_pilot_without_one_kind_of_arm_has_no_verdict():
 
 def test_a_whole_comparison_is_judged_by_its_own_rule_and_only_a_pilot_carries_the_forecast():
     found = scored(0.1, 0.9, 0.9)
-    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9, "layers": 1}
+    assert decide(found)["forecast"]["shares"] == {"context": 0.9, "delta": 0.9, "layers": 1, "causal": True}
     found["protocol"]["pilot_of"] = None
     said = decide(found)
     assert said["forecast"] is None

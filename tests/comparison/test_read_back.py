@@ -15,7 +15,7 @@ from tunescope.comparison import comparison, run, saved_artifact
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.system import files, run_folder, sealed_json
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train import loop, state
 from tunescope.trial.train.settings import Settings
@@ -28,7 +28,7 @@ def asked(tmp_path_factory):
     model, data = tinyrun.write(tmp_path_factory.mktemp("material"))
     settings = Settings(steps=2, batch_size=8, eval_every=1)
     fields = {"task": {"kind": "classification"}, "arms": ("lora",), "budgets": (256,), "seeds": (0,)}
-    return plan.check(plan.Plan(model=model, data=data, trials=3, beyond=0, settings=settings, **fields))
+    return plan_check.check(plan.Plan(model=model, data=data, trials=3, beyond=0, settings=settings, **fields))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 from zoo import zoo
 
 from tunescope.comparison.comparison import ask
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.train.settings import Settings
 
 
@@ -20,7 +20,7 @@ def test_contexts_and_deltas_are_compared(name: str, tmp_path: Path) -> None:
     tinyrun.tokenizer().save_pretrained(tmp_path / "today")
     arms = ("head", "prefix") if name == "modernbert" else ("zero-shot", "soft", "prefix", "infix")
     arms += ("lora", "adapter", "full")
-    asked = plan.check(
+    asked = plan_check.check(
         plan.Plan(
             model=str(tmp_path / "today"),
             data=data,

@@ -15,7 +15,7 @@ from tunescope.data.scores import aggregate, statistics
 from tunescope.errors import UserError
 from tunescope.report.verdict import stats
 from tunescope.search.loop import scored
-from tunescope.trial import command, plan
+from tunescope.trial import command, plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -41,7 +41,7 @@ def question(material, **task):
     model, data = material
     settings = Settings(steps=4, batch_size=8, eval_every=2, patience=3)
     asked = {"model": model, "data": data, "task": TASK | task, "seeds": (0, 1), "trials": 1, "settings": settings}
-    return plan.check(
+    return plan_check.check(
         plan.Plan(**asked, arms=("zero-shot", "demos:k=1,choose=nearest", "prefix:length=2", "lora:rank=1"))
     )
 

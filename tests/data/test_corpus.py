@@ -9,7 +9,7 @@ from tunescope.data.corpus import Corpus, corpus
 from tunescope.data.corpus_name import Spec, names, parsed, shown
 from tunescope.data.read import read, sha256
 from tunescope.errors import UserError
-from tunescope.trial.plan import data_paths
+from tunescope.trial.plan_fields import data_paths
 
 ROW = {"table": "name : Ox", "text": "Ox ."}
 

@@ -72,5 +72,7 @@ def test_numbers_and_texts_are_different_values():
 def test_too_few_rows_or_a_bad_share_are_refused():
     with pytest.raises(UserError, match="3 rows, of which 2 distinct, cannot be cut into train and dev and test"):
         split([{"a": 1}, {"a": 2}, {"a": 2}])
+    with pytest.raises(UserError, match=r"of which 1 distinct in a, cannot .* for each part, or another field\."):
+        split([{"a": 1, "b": n} for n in range(9)], by=("a",))
     with pytest.raises(UserError, match=r"share=0.5\) must lie between 0 and 0.5. Type: share=0.1"):
         split([{"a": i} for i in range(9)], share=0.5)

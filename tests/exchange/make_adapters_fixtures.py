@@ -119,6 +119,9 @@ CASES: dict[str, dict[str, Any]] = {
         ),
         "vera": VeraConfig(r=1),
         "compacter": CompacterConfig(reduction_factor=2, phm_dim=2),
+        "compacter_shared": CompacterConfig(
+            reduction_factor=2, phm_dim=2, shared_W_phm=True, factorized_phm_rule=True, scaling=8.0,
+        ),
         "inverted": SeqBnInvConfig(reduction_factor=4),
         "prompt": PromptTuningConfig(prompt_length=2),
         "residual": SeqBnConfig(reduction_factor=4, residual_before_ln="post_add"),
@@ -137,8 +140,7 @@ CASES: dict[str, dict[str, Any]] = {
     "t5": COMMON | {"cross": WITH_CROSS},
 }  # fmt: skip
 REFUSED = {
-    "compacter", "dora", "ia3", "inverted", "left_out", "loreft", "no_cross_prefix", "norm_around", "prompt", "unipelt",
-    "vera",
+    "dora", "ia3", "inverted", "left_out", "loreft", "no_cross_prefix", "norm_around", "prompt", "unipelt",
 }  # fmt: skip  # nothing to compare
 
 

@@ -9,7 +9,7 @@ import torch
 import transformers as tf
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange.serving.checkpoint import quiet
 
 DECODERS = ("gpt2", "llama", "gemma2", "qwen3", "opt", "phi", "gpt_neox")

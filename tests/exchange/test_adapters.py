@@ -93,6 +93,45 @@ def test_a_decoder_s_layers_are_counted_after_the_encoder_s() -> None:
     assert specs("bart", "cross") == [ts.Adapter(bottleneck=2, sites=("self", "ffn", "cross"))]
 
 
+@pytest.mark.parametrize(
+    ("case", "spec", "numbers"),
+    [
+        (
+            "compacter",
+            ts.Adapter(bottleneck=4, sites=("self", "ffn"), activation="gelu"),
+            "Compacter's maps were written out: 304 numbers where",
+        ),
+        (
+            "compacter_shared",
+            ts.Adapter(bottleneck=4, sites=("self", "ffn"), activation="gelu", scale=8.0),
+            "Compacter's maps were written out: 304 numbers where",
+        ),
+        (
+            "vera",
+            ts.LoRA(rank=1, alpha=8.0, sites=("self.q", "self.v")),
+            "VeRA's maps were written out: 64 numbers where",
+        ),
+    ],
+)
+def test_maps_that_are_stored_in_parts_are_written_out_and_said_to_be(case: str, spec: object, numbers: str) -> None:
+    found = theirs.read("bert", theirs.HERE / "bert" / case)
+    assert [artifact.spec for artifact in found.artifacts] == [spec]
+    assert found.notes[0].startswith(numbers) and len(found.notes) == 1
+
+
+def test_a_part_that_is_missing_or_fits_no_other_is_named(tmp_path: Path) -> None:
+    folder = theirs.copied("bert", "compacter", tmp_path)
+    tensors = load_file(folder / TENSORS)
+    rule = "bert.shared_parameters.compacter.phm_rule"
+    for changed, told in (
+        (None, r"adapter_down\.0' has no phm_rule: the file was altered or cut\.$"),
+        (tensors[rule][:1], r"the parts of '.*adapter_down\.0' do not fit each other: the file was altered\.$"),
+    ):
+        theirs.retensored(folder, {rule: changed})
+        with pytest.raises(ts.UserError, match=told):
+            theirs.read("bert", folder)
+
+
 def test_a_prefix_comes_with_the_library_s_own_condition() -> None:
     (note,) = theirs.read("gpt2", theirs.HERE / "gpt2" / "prefix").notes
     assert note.startswith("in that library a decoder's prefix takes part as meant with attn_implementation='eager'")

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment.fit import check_fits
+from tunescope.attachment.initial_artifacts import check_fits
 from tunescope.exchange import convert
 from tunescope.exchange.adapters import bottleneck
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
@@ -20,12 +20,10 @@ from tunescope.models.family import find_family
 
 WRITTEN = {
     ("bart", "no_cross_prefix"): "cross_prefix=False, and a prefix here stands in all kinds of attention. Keep it in",
-    ("bert", "compacter"): "phm_layer=True is Compacter, whose maps are sums of Kronecker products",
     ("bert", "inverted"): "inv_adapter='nice' is an invertible adapter behind the embeddings",
     ("bert", "norm_around"): "adapter_residual_before_ln=True norms the block's output too, and an adapter here what",
     ("bert", "prompt"): "prompt tuning, which joins the text behind the embeddings' norm and positions has no place",
     ("bert", "residual"): "residual_before_ln='post_add' adds the state behind",
-    ("bert", "vera"): "vera_d=0.1 is VeRA, one random pair of factors for all layers",
     (
         "gpt2",
         "ia3",

@@ -16,7 +16,7 @@ import transformers as tf
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.cli import app
 from tunescope.exchange.format import format_names
 from tunescope.methods.artifact import Artifact

@@ -16,7 +16,7 @@ from commands import call
 from hub_server import Hub, running
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import hub
 
 TOKEN = "hf_" + "a1B2" * 9

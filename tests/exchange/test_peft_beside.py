@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
+from tunescope.exchange.export_import import exported, imported
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import ranges
-from tunescope.exchange.verbs import exported, imported
 
 
 def lora(model: Any, *targets: str, **fields: Any) -> Any:

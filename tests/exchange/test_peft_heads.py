@@ -14,7 +14,7 @@ from torch import Tensor
 from zoo import zoo
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
 from tunescope.exchange.peft.config import checked
 from tunescope.methods.artifact import Artifact

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.exchange import convert
 from tunescope.exchange.peft import lora_out

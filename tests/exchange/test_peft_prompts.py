@@ -17,7 +17,7 @@ from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
 from tunescope.exchange.peft import prompts as prompts_file
 from tunescope.exchange.peft import prompts_out

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
 from tunescope.exchange.peft import config as peft_config
 from tunescope.exchange.peft.config import CONFIG, TENSORS

@@ -19,7 +19,13 @@ from benchmarks.tools.predicting import Case, machine
 from benchmarks.tools.running import names, run
 
 WHOLE = {"version", "name", "about", "command", "created", "seconds", "versions", "machine", "settings"}
-CLUSTERS = ("executors", "sharding")  # whose own tests ask the same
+SLOW = ("executors", "sharding")  # whose own tests ask the same
+SLOW += (
+    "workers_memory",
+    "shard_memory",
+    "dev_scores",
+    "anchor_sections",
+)  # whole commands in processes that are begun in full
 RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}
 
 
@@ -38,7 +44,7 @@ def soon(monkeypatch):
 @pytest.mark.usefixtures("soon")
 @pytest.mark.filterwarnings("ignore")  # peft and transformers warn of what we do not use
 @pytest.mark.parametrize(
-    "name", [name if name not in CLUSTERS else pytest.param(name, marks=pytest.mark.slow) for name in names()]
+    "name", [name if name not in SLOW else pytest.param(name, marks=pytest.mark.slow) for name in names()]
 )
 def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
     run(name, tiny=True, folder=tmp_path)

@@ -12,7 +12,7 @@ import torch
 import transformers as tf
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = ("bank.md", "start.md", "using.md")
+PAGES = ("bank.md", "howto/many_customers.md", "howto/serve_a_prefix.md", "start.md", "using.md")
 PRETRAINED = os.environ.get("TUNESCOPE_PRETRAINED")
 DECODERS = ("openai-community/gpt2", "meta-llama/Llama-3.2-1B")
 NEEDS = {"BitsAndBytesConfig": "bitsandbytes", "TorchAoConfig": "torchao"}  # a block with the one needs the other

@@ -56,3 +56,9 @@ def test_every_file_of_the_project_that_a_page_names_is_there(page: Path) -> Non
     own = [path for path in paths if not path.endswith(GIVEN) and path.split("/")[0] not in ("RUN", "FOLDER", "arms")]
     places = [ROOT, PACKAGE, PACKAGE.parent, PACKAGE / "report"]
     assert not [path for path in own if not any((place / path).exists() for place in places)]
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_every_file_that_is_named_without_its_folder_is_there(page: str) -> None:
+    alone = re.findall(r"`(\w+\.py)`", (ROOT / page).read_text("utf-8"))
+    assert not [name for name in alone if not any(PACKAGE.rglob(name)) and not any((ROOT / "tests").rglob(name))]

@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods.artifact import Spec
 from tunescope.methods.text_form import parse
 

@@ -12,6 +12,8 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 import tunescope as ts
 from tunescope.lab.worlds import text_files, texts
 from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, main, pretrained, rates_of
+from tunescope.models.load import load_model
+from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.train.settings import Settings
 
 LINES = [f"the {n} birds flew over {n * 7} hills and sang" for n in range(200)]
@@ -63,7 +65,7 @@ def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monke
         (["--width", "100"], "--width 100: heads are of 32, so it is a multiple of that"),
         (["--width", "8"], "--width 8: heads are of 32"),
         (["--steps", "0"], "--steps and --layers are at least 1"),
-        (["--adapted", "5"], "--adapted is of --kind t5: a decoder is a language model from the start"),
+        (["--adapted", "5"], "--adapted is of --kind t5: it makes a language model of one, and not of a decoder"),
     ],
 )
 def test_what_cannot_be_made_is_told_in_a_line(tmp_path, capsys, monkeypatch, given, told):
@@ -99,6 +101,38 @@ def test_lm_adaptation_goes_on_from_span_corruption_and_gets_better_at_second_ha
     inputs, targets = texts.halves(texts.corpus(LINES, words, 16, seed=0).held_out, words)
     by_hand = float(model(input_ids=inputs, labels=targets).loss.detach())
     assert held_out_loss(model, inputs, targets) == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_a_masked_model_tells_masked_words_and_answers_in_words_as_any_does():
+    masked = replace(MODEL, kind="masked", settings=replace(MODEL.settings, steps=60))
+    folder = pretrained(masked, lambda: LINES)
+    model, words = load_model(str(folder), in_words=True)
+    inputs, targets = texts.masked(texts.corpus(LINES, words, 16, seed=0).held_out, words, seed=0)
+    by_hand = float(model(input_ids=inputs, labels=targets).loss.detach())
+    (loss,) = json.loads((folder / "MANIFEST.json").read_text())["losses"].values()
+    assert loss == pytest.approx(by_hand, rel=1e-5) and by_hand < torch.tensor(len(words)).log() - 1
+    task = Classification(template="{text} sang {mask}.", words={"a": "over", "b": "hills"})
+    rows = [{"text": "the 3 birds", "label": "a"}, {"text": "the 4 birds", "label": "b"}]
+    task = task.prepare({"train": rows}, words, model_kind="encoder")
+    (one, _) = task.encode(rows, words, model_kind="encoder")
+    assert one.input_ids[one.slot] == words.mask_token_id and words.model_max_length == 16
+    ids = words("the 3 birds sang <mask>.", return_tensors="pt")["input_ids"]
+    pair = [words(f" {word}")["input_ids"][0] for word in ("over", "hills")]
+    scores = model(ids).logits[0, one.slot, pair]
+    (answer, _) = task.predict(model, task.encode(rows, words, model_kind="encoder"), words)
+    assert answer.text == "ab"[int(scores.argmax())]
+
+
+def test_fifteen_of_a_hundred_tokens_are_to_be_told_and_most_of_them_are_masked():
+    words = texts.with_mask(texts.tokenizer(LINES, 450), 100)
+    rows = torch.randint(3, 300, (400, 100), generator=torch.Generator().manual_seed(1))
+    inputs, targets = texts.masked(rows, words, seed=0)
+    asked = targets != -100
+    assert torch.equal(asked.sum(1), torch.full((400,), 15)) and torch.equal(targets[asked], rows[asked])
+    assert torch.equal(inputs[~asked], rows[~asked])
+    masks = (inputs[asked] == words.mask_token_id).double().mean()
+    same = (inputs[asked] == rows[asked]).double().mean()
+    assert masks == pytest.approx(0.8, abs=0.02) and same == pytest.approx(0.1, abs=0.02)  # of 6,000: .005 of deviation
 
 
 def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_digest(tmp_path):

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts import _network
 from tunescope.methods.text_form import parse

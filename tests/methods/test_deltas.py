@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import tunescope as ts
 from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState, attention
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.methods.artifact import Artifact, SiteDelta, SiteShape
 from tunescope.methods.text_form import methods, parse

@@ -109,7 +109,7 @@ def test_a_site_s_map_is_what_its_slice_of_the_module_computes(family: str) -> N
 def test_fused_maps_are_split_as_the_model_splits_them(family: str) -> None:
     model = tiny.make(family)
     own = {}
-    from tunescope.attachment.fit import base_of
+    from tunescope.attachment.initial_artifacts import base_of
 
     ids = tiny.ids(1, 5)[0]
     for name, (key, value) in base_of(model).keys_values(ids).items():

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPTNeoXJapaneseCon
 import tunescope as ts
 from tunescope.data.read import read
 from tunescope.probes.anchors import study
+from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.system import plugins
 from tunescope.tasks.kinds.classification import Classification
@@ -31,14 +32,14 @@ def material(tmp_path_factory):
 def studied(material):
     model, data = material
     plan = Plan(model=model, data=data, task={"kind": "classification"}, seeds=(0, 1))
-    return study.study(study.AnchorRequest(plan, k=1, rows=12), lambda line: None)
+    return study.study(AnchorRequest(plan, k=1, rows=12), lambda line: None)
 
 
 @pytest.fixture
 def anchors(material, monkeypatch, capsys, tmp_path):
     def run(*words):
         model, data = material
-        place = ["--test", data["test"], "--rows", "6", "--seeds", "2", "--out", tmp_path / "out"]
+        place = ["--test", data["test"], "--rows", "6", "--seeds", "2", "--workers", "1", "--out", tmp_path / "out"]
         return call(monkeypatch, capsys, "anchors", model, data["train"], *place, *words)
 
     return run
@@ -130,13 +131,13 @@ def test_of_an_encoder_decoder_only_compression_is_left_out_and_that_is_said(tmp
     task = {"kind": "classification", "words": {"a": "w5", "b": "w6 w7", "c": "w8"}}
     plan = Plan(model=str(tmp_path / family), data={"train": str(tmp_path / "rows.jsonl")}, task=task, seeds=(0,))
     said = []
-    found = study.study(study.AnchorRequest(plan, rows=3), said.append)
+    found = study.study(AnchorRequest(plan, rows=3), said.append)
     assert list(found.findings) == ["flow", "isolate", "auc", "diagnose"]
     assert found.facts["left out"].startswith("compress: Demonstrations cannot be compressed in an encoder-decoder")
     assert any(line.startswith("left out, compress") for line in said)
     assert all(sum(layer) == pytest.approx(1) for layer in found.draws["flow"][0]["shares"])
     with pytest.raises(ts.UserError, match="cannot be compressed"):
-        study.study(study.AnchorRequest(plan, rows=3, only=("compress",)), said.append)
+        study.study(AnchorRequest(plan, rows=3, only=("compress",)), said.append)
 
 
 def test_an_encoder_is_refused(material, monkeypatch, capsys, tmp_path):
@@ -158,7 +159,7 @@ def test_a_model_of_which_no_section_can_be_had_is_refused_with_the_reason(tmp_p
     tinyrun.tokenizer().save_pretrained(tmp_path / "japanese")
     plan = Plan(model=str(tmp_path / "japanese"), data=data, task={"kind": "classification"})
     with pytest.raises(ts.UserError, match="Family 'gpt_neox_japanese' computes attention by itself"):
-        study.study(study.AnchorRequest(plan, rows=4), say=lambda line: None)
+        study.study(AnchorRequest(plan, rows=4), say=lambda line: None)
 
 
 def test_a_probe_that_is_a_section_says_what_to_type(monkeypatch, capsys):

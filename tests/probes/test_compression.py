@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.text_form import parse, show

@@ -9,6 +9,7 @@ import tinyrun
 
 from tunescope.probes.anchors import study
 from tunescope.probes.anchors.draws import Draws
+from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.probes.demonstrations import auc, isolate
 from tunescope.trial.plan import Plan
 
@@ -19,7 +20,7 @@ def test_a_study_that_was_stopped_measures_what_is_missing_alone(
     model, data = tinyrun.write(tmp_path)
     words = {"neg": "neg", "pos": "pos"}
     plan = Plan(model=model, data=data, task={"kind": "classification", "words": words}, seeds=(0, 1))
-    request = study.AnchorRequest(plan, 1, 6, ("isolate", "auc"))
+    request = AnchorRequest(plan, 1, 6, ("isolate", "auc"))
     whole = study.study(request, lambda _: None)
     asked = list[tuple[str, int]]()
     for section in (isolate, auc):
@@ -32,17 +33,17 @@ def test_a_study_that_was_stopped_measures_what_is_missing_alone(
 
         monkeypatch.setattr(section, "measure", counted)
     with pytest.raises(KeyboardInterrupt):
-        study.study(request, lambda _: None, tmp_path / "draws")
-    again = study.study(request, lambda _: None, tmp_path / "draws")
+        study.study(request, lambda _: None, tmp_path)
+    again = study.study(request, lambda _: None, tmp_path)
     assert asked == [("isolate", 0), ("isolate", 1), ("auc", 0), ("auc", 0), ("auc", 1)]
     assert again.draws == whole.draws and again.findings == whole.findings
-    changed = study.AnchorRequest(plan, 1, 5, ("auc",))  # other rows: nothing that is kept is theirs
-    study.study(changed, lambda _: None, tmp_path / "draws")
+    changed = AnchorRequest(plan, 1, 5, ("auc",))  # other rows: nothing that is kept is theirs
+    study.study(changed, lambda _: None, tmp_path)
     assert asked[5:] == [("auc", 0), ("auc", 1)]
 
 
 def test_what_is_damaged_is_measured_again_and_what_is_undefined_stays_so(tmp_path: Path) -> None:
-    kept = Draws(tmp_path / "draws", {"base": "a"})
+    kept = Draws(tmp_path, {"base": "a"})
     first = kept.of("auc", 0, lambda: {"auc": [0.5, math.nan]})
     assert first["auc"][0] == 0.5 and math.isnan(first["auc"][1])
     (path,) = (tmp_path / "draws").iterdir()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods.artifact import Artifact
 from tunescope.probes.anchors.compression import compress, positions_of, random_sets, text_anchor
 from tunescope.probes.anchors.importance import importance, most_important

@@ -73,6 +73,16 @@ def adamw(point: Tensor, slope: Tensor, state: dict[str, Any], rate: float) -> T
     return point - rate * m / (v.sqrt() + 1e-8)
 
 
+def adafactor(point: Tensor, slope: Tensor, state: dict[str, Any], rate: float) -> Tensor:
+    """Shazeer and Stern 2018, Algorithm 4, without momentum, at a fixed rate that no parameter's size scales."""
+    state["t"] = state.get("t", 0) + 1
+    kept, squares = 1 - state["t"] ** -0.8, slope**2 + 1e-30
+    state["r"] = kept * state.get("r", 0) + (1 - kept) * squares.mean(1)
+    state["c"] = kept * state.get("c", 0) + (1 - kept) * squares.mean(0)
+    step = slope / (torch.outer(state["r"], state["c"]) / state["r"].mean()).sqrt()
+    return point - rate * step / max(1.0, float((step**2).mean().sqrt()))
+
+
 def pez(model: Any, first: list[int], rows: list[Any], allowed: list[int], settings: dict[str, Any]) -> list[list[int]]:
     """Wen et al. 2023, Algorithm 1: the prompts after each of `steps` steps."""
     point, state, found = table(model)[first].clone(), {}, []
@@ -81,6 +91,8 @@ def pez(model: Any, first: list[int], rows: list[Any], allowed: list[int], setti
         _, slope = gradient(model, ids, rows, settings["start"], settings["fluency"])
         if settings["optimizer"] == "adamw":
             point = adamw(point, slope, state, settings["rate"])
+        elif settings["optimizer"] == "adafactor":
+            point = adafactor(point, slope, state, settings["rate"])
         else:
             point = point - settings["rate"] * slope
         found.append(projected(model, point, allowed, settings["by"]))

@@ -88,6 +88,14 @@ def test_what_is_enough_is_tried_at_a_quarter_of_the_budget_and_what_is_not_at_f
     assert "--budget 393216" in worse[0]["command"] and "probe pattern" in worse[1]["command"]
 
 
+def test_no_budget_is_offered_that_has_no_room_for_a_context_or_for_a_delta():
+    """A rank of 3 stores 98304, one of 1 a third of that: more than a quarter."""
+    sized = {**LORA, "spec": "lora:rank=3", "parameters": {"trained": 98304, "stored": 98304, "live": 0}}
+    assert not [one for one in told(ZERO, PREFIX, sized, FULL) if "budget" in one["why"]]
+    first, *_ = told(ZERO, PREFIX, {**sized, "spec": "lora:rank=4"}, FULL)
+    assert first["why"] == "Whether a quarter of the budget, 24,576, does it too."
+
+
 def test_yardsticks_that_lack_are_offered_once():
     last = told(ZERO, PREFIX, LORA)[-1]
     assert last["why"] == "To compare with: solved examples in front and full tuning."

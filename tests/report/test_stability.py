@@ -155,7 +155,7 @@ def test_rows_that_bind_are_asked_for_and_no_more_seeds_are_run():
     found["arms"][0] = made("zero-shot", "none", [0.5], rows=40)
     verdict = decide(found)
     assert verdict["reason"] == "wide interval"
-    assert "the test rows bind: about" in verdict["run"] and "(now 40)" in verdict["run"]
+    assert "there are too few test rows: about" in verdict["run"] and "(now 40)" in verdict["run"]
 
 
 def test_longer_runs_and_larger_rates_are_asked_for_where_nothing_was_learnt():

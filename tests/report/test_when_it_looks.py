@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tunescope.report.verdict import stats
-from tunescope.report.verdict.looks import level, planned
+from tunescope.report.verdict.interim_looks import level, planned
 
 
 @pytest.mark.parametrize(

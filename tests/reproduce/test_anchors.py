@@ -9,6 +9,7 @@ from conftest import smaller
 
 import tunescope as ts
 from tunescope.probes.anchors import study
+from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.reproduce.recipe import Ask, check, find
 from tunescope.reproduce.recipes import anchors
 from tunescope.reproduce.run import reproduce
@@ -52,7 +53,7 @@ def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_pat
         task={"kind": "classification", "template": "{text} was", "words": {"neg": "dull", "pos": "bright"}},
         seeds=(0,),
     )
-    (expected,) = study.study(study.AnchorRequest(plan, 2, 24, ("isolate",)), lambda _: None).draws["isolate"]
+    (expected,) = study.study(AnchorRequest(plan, 2, 24, ("isolate",)), lambda _: None).draws["isolate"]
     assert draws(result)[0]["isolate"] == expected
     with pytest.raises(ts.UserError, match="anchors has no use for --k without --model and --data"):
         anchors.settings(Ask("anchors", k=2))

@@ -1,8 +1,9 @@
-"""The quick size, run whole: steps are needed for hops and not for plus one; and its table, at once."""
+"""The quick size, run whole: steps are needed for hops and not for plus one; its table, at once; and a given model."""
 
 import pytest
 from conftest import smaller
 
+import tunescope as ts
 from tunescope.reproduce.recipe import Ask, find
 from tunescope.reproduce.run import reproduce
 
@@ -42,3 +43,50 @@ def test_every_arm_has_the_same_seeds_and_the_whole_size_has_more_of_all():
     units = recipe.units(whole)
     assert len(units) == 5 * 5 * 3 and len({str(unit) for unit in units}) == len(units)
     assert all(whole[key] > quick[key] for key in ("seeds", "steps", "rows", "test_rows"))
+
+
+def test_a_question_in_words_has_the_states_that_follow_from_its_digits():
+    recipe = find("chain-of-thought-model")
+    (one,) = recipe._rows("plus-one", "test", 1)
+    start = [int(digit) for digit in one["input"].split(": ")[1].split()]
+    states = [" ".join(str((digit + n) % 10) for digit in start) for n in (1, 2, 3)]
+    assert one["steps"] == f"{states[0]}, then {states[1]}, then {states[2]}." and one["target"] == states[2]
+    assert one["written"] == f"{one['steps']} The answer is {one['target']}"
+    (hop,) = recipe._rows("hops", "test", 1)
+    *order, at = [int(digit) for digit in hop["input"].split(": ")[1].split()]
+    read = [at := order[at] for _ in range(3)]
+    assert hop["steps"] == "{}, then {}, then {}.".format(*read) and hop["target"] == str(read[-1])
+
+
+def test_of_an_answer_with_steps_what_stands_behind_the_lead_is_scored():
+    right = find("chain-of-thought-model")._right
+    assert right(["1, then 2. The answer is 3", "3", "The answer is 4."], ["3", "3", "4"], is_read=True) == 2 / 3
+    assert right([" 3\n", "The answer is 3"], ["3", "3"], is_read=False) == 0.5
+
+
+def test_a_given_decoder_is_prompted_and_tuned_and_gains_are_by_seed(tmp_path, in_process):
+    ask = Ask("chain-of-thought-model", quick=True, seeds=2, model=tiny_decoder(tmp_path / "model"))
+    result = reproduce(ask, tmp_path / "run", workers=1, say=lambda line: None)
+    (row,) = result["table"]["rows"]
+    assert all(cell["seeds"] == 2 for cell in row["cells"]) and str(tmp_path) not in str(result)
+    for once, steps, gain in ((0, 1, 2), (4, 5, 6)):
+        pairs = zip(row["cells"][steps]["values"], row["cells"][once]["values"], strict=True)
+        assert row["cells"][gain]["values"] == [one - other for one, other in pairs]
+    with pytest.raises(ts.UserError, match="chain-of-thought-model needs --model MODEL, a decoder"):
+        find("chain-of-thought-model").settings(Ask("chain-of-thought-model"))
+
+
+def tiny_decoder(folder):
+    """A GPT-2 that reads bytes."""
+    import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    letters = ["<|end|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    made = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", bos_token="<|end|>")
+    words.model_max_length = 4096
+    config = transformers.GPT2Config(vocab_size=len(words), n_embd=8, n_layer=1, n_head=1, n_positions=4096)
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    words.save_pretrained(folder)
+    return str(folder)

@@ -1,21 +1,19 @@
 """`tunescope reproduce` on every executor: the same numbers, each piece once; the oracle is arithmetic."""
 
 import os
-import time
 from pathlib import Path
 
+import far_tools
 import pytest
 
 from tunescope.errors import UserError
 from tunescope.reproduce import far_pieces, recipes, run
 from tunescope.reproduce.recipe import Ask
-from tunescope.system import job_folder, run_folder, sealed_json
-from tunescope.system.far_jobs import Submitted
+from tunescope.system import job_folder, pieces, run_folder, sealed_json
 
 FOLDER = Path(__file__).parent
 QUEUES = ("ray", "slurm:cluster=debug")
 NAMES = ("local", "ray", "slurm:cluster=debug", "slurm:cluster=local")
-NEEDS = {"ray": "ray", "slurm": "submitit"}
 WANTED = [0.0, 0.125, 0.25]  # an eighth of each seed
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 
@@ -29,18 +27,11 @@ def toy(tmp_path, monkeypatch):
     return tmp_path
 
 
-def gone_on(toy, executor, say=lambda line: None, most=8, seeds=3):
+def gone_on(toy, executor, say=lambda line: None, seeds=3):
     """result.json, the command typed until it is done; and how often that was."""
-    if needs := NEEDS.get(executor.partition(":")[0]):
-        pytest.importorskip(needs)
-    for count in range(1, most + 1):
-        try:
-            return run.reproduce(Ask("toy-recipe", seeds=seeds), toy / "run", 2, say, executor), count
-        except Submitted:
-            last = time.monotonic() + 60 * executor.endswith("local")  # the other has done what it was given
-            while time.monotonic() < last and len([*toy.glob("run/jobs/*/outcome-*.json")]) < 3:
-                time.sleep(0.2)
-    raise AssertionError(f"not done in {most} goes")
+    pytest.importorskip(far_tools.NEEDS.get(executor.partition(":")[0], "torch"))
+    ask, outcomes = Ask("toy-recipe", seeds=seeds), 3 * executor.endswith("local")
+    return far_tools.gone_on(lambda: run.reproduce(ask, toy / "run", 2, say, executor), toy / "run", outcomes)
 
 
 def values(result):
@@ -90,16 +81,16 @@ def test_a_worker_refuses_another_folder_another_version_and_a_piece_of_another_
     gone_on(toy, "slurm:cluster=debug", seeds=1)
     token = job_folder.shared(folder)["token"]
     with pytest.raises(UserError, match=r"jobs/run\.json is of another comparison"):
-        far_pieces.begin(folder, "other")
-    far_pieces.begin(folder, token)
+        pieces.begin(far_pieces.opened, folder, "other")
+    pieces.begin(far_pieces.opened, folder, token)
     name = "0" * 16
     job_folder.JobFolder(folder, name).ask({"what": "piece", "number": 0, "named": "seed 0"})
-    far_pieces.do(name)
+    pieces.do(name)
     told = job_folder.JobFolder(folder, name)
     mine = run_folder.identity({"seed": 0})
     assert told.outcome(told.asked()) == {
         "error": f"piece {name} comes out as {mine} here; install the same tunescope on every machine."
     }
-    monkeypatch.setattr(far_pieces, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(pieces, "version", lambda name: "0.0.1")
     with pytest.raises(UserError, match=r"was begun with tunescope .*, and here is 0\.0\.1; install the same on every"):
-        far_pieces.begin(folder, token)
+        pieces.begin(far_pieces.opened, folder, token)

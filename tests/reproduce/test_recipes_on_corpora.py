@@ -25,7 +25,7 @@ from tunescope.reproduce.run import command, default_folder, reproduce
 from tunescope.system import machine, run_folder, sealed_json
 from tunescope.trial.budget import count
 
-STUDIES = [name for name in recipes() if getattr(find(name), "KEEPS", False)]
+STUDIES = [name for name in recipes() if "accumulate" in find(name).TAKES]
 
 
 def webnlg(folder):
@@ -102,8 +102,6 @@ def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path,
 def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, name, protocol):
     recipe = find(name)
     folder, _ = tinyrun.write(tmp_path)
-    if name == "prompt-bases":
-        pytest.skip("it takes encoder-decoders, see below")
     sizes = (("train", 600), ("dev", 8), ("test", 10))
     data = webnlg(tmp_path / "webnlg") if name == "prefix-unseen" else corpus(tmp_path / "rte", sizes)
     wide = transformers.GPT2Config(vocab_size=16, n_embd=128, n_layer=1, n_head=2)  # published ranks are above 100
@@ -111,6 +109,8 @@ def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, na
     settings = recipe.settings(Ask(name, protocol, model=folder, data=data))
     assert settings["course"]["rates"] or protocol == "tuned"
     for line in settings["lines"]:
+        if line["arm"].startswith("demos"):
+            continue
         parts = parse(line["arm"])
         assert count(model, parts, tinyrun.tokenizer()).stored > 0
     assert len(recipe.units(settings)) == len({json.dumps(unit) for unit in recipe.units(settings)})
@@ -332,7 +332,7 @@ def test_labels_are_found_near_a_prompt_that_begins_as_them(tmp_path):
     near = recipe._words(torch.stack([words[3] + 0.1 * words[4], words[7]]), words, _Words())
     assert [word for word, _ in near] == ["w7", "w3"] and near[0][1] == pytest.approx(1.0) and near[1][1] < 1
     outcome = {"read": {"words": near}}
-    assert recipe._told("labels", outcome).endswith(f": w7 1.00, w3 {near[1][1]:.2f}.")
+    assert recipe._nearest_tokens("labels", outcome).endswith(f": w7 1.00, w3 {near[1][1]:.2f}.")
     folder, _ = tinyrun.write(tmp_path)
     with pytest.raises(ts.UserError, match="the targets are 60 different texts, no labels; it takes at most 20"):
         recipe.settings(Ask("prompt-init", model=folder, data=e2e(tmp_path / "e2e")))
@@ -512,12 +512,90 @@ def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_pa
         find("prefix-main").settings(ask)
 
 
+def test_written_answers_that_are_no_label_are_counted_line_by_line(tmp_path, in_process):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prompt-length", quick=True, model=model, data=corpus(tmp_path / "rte"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert result["table"]["columns"] == ["parameters", "rate", "exact_match", "no label"]
+    for one, row in zip(result["units"], result["table"]["rows"], strict=True):
+        (path,) = (tmp_path / "run/units" / run_folder.identity(one["unit"])).glob("run/arms/*/test.json")
+        answers = json.loads(path.read_text())["outputs"]
+        illegal = sum(answer.strip() not in ("entailment", "not_entailment") for answer in answers)
+        assert row["cells"][3]["values"] == [pytest.approx(illegal / len(answers))] and illegal
+    shares = [(["a", "b", " b"], 0.0), (["a", "c", "b c", ""], 0.75)]
+    for number, (outputs, share) in enumerate(shares):
+        place = run_folder.folder(tmp_path / "run", str(number))
+        place.mkdir(parents=True)
+        sealed_json.put(place / "test.json", {"outputs": outputs})
+        told = {"lowercase": False}
+        assert corpus_line._illegal({"id": str(number)}, ["a", "b"], told, tmp_path) == pytest.approx(share)
+
+
+def test_a_seed_that_diverged_and_one_below_half_of_the_best_line_have_failed(tmp_path, monkeypatch):
+    recipe = find("prefix-network")
+    folder, _ = tinyrun.write(tmp_path)
+    settings = recipe.settings(Ask("prefix-network", model=folder, data=e2e(tmp_path / "e2e"), seeds=3))
+    assert [(line["arm"], line["part"]) for line in settings["lines"][:2]] == [
+        ("prefix:mlp=512,length=10", "0.0001"),
+        ("prefix:length=10", "0.0001"),
+    ]
+    asked = []
+
+    def compared(settings, unit, folder, given):
+        (seed,) = settings["seeds"]
+        asked.append((unit["part"], settings["course"]["rates"], folder.name))
+        score = {"0.0001": (8.0, 3.9, 4.0), "0.1": (2.0, 1.0, None)}[unit["part"]][seed]
+        if score is None:
+            return corpus_line.REFUSED | {"status": "diverged", "reason": "loss is nan"}
+        run = {"id": "", "dev": score, "test": dict.fromkeys(settings["metrics"], score)}
+        arm = {"status": "done", "reason": "", "told": [], "learning_rate": 0.5, "trials": [], "runs": [run]}
+        return arm | {"parameters": {"trained": 1, "stored": 7, "live": 1}}
+
+    monkeypatch.setattr(corpus_line, "compared", compared)
+    settings["lines"] = [settings["lines"][0], settings["lines"][-1]]
+    found = [(unit, recipe.work(settings, unit, tmp_path)) for unit in recipe.units(settings)]
+    assert asked[0] == ("0.0001", (1e-4,), "seed-0") and asked[-1] == ("0.1", (0.1,), "seed-2")
+    rows = [cells for _, cells in recipe.table(settings, found).rows]
+    best = (8.0 + 3.9 + 4.0) / 3  # its half is 2.65
+    assert rows[0][1].mean == pytest.approx(best) and rows[0][2].values == (pytest.approx(8.0 - 3.9),)
+    assert [cells[3].text for cells in rows] == ["0 of 3", "3 of 3"] and rows[1][1].values == (2.0, 1.0)
+
+
+def test_a_prefix_by_a_network_and_one_without_are_trained_at_each_rate(tmp_path, in_process):
+    folder, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-network", quick=True, model=folder, data=e2e(tmp_path / "e2e"), seeds=2, steps=2)
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert [row["label"] for row in result["table"]["rows"]] == ["by a network, 0.001", "directly, 0.001"]
+    network, direct = (one["outcome"] for one in result["units"])
+    assert network["stored"] == direct["stored"] < network["trained"] and direct["rate"] == "0.001"
+    assert len(network["scores"]["bleu"]) == 2
+
+
 def test_who_chooses_among_labels_is_given_none_to_write(tmp_path):
     data = e2e(tmp_path / "e2e")
     with pytest.raises(ts.UserError, match="an encoder chooses among labels, and e2e has texts to write"):
         find("unified-main").settings(Ask("unified-main", model=bert(tmp_path / "bert"), data=data))
     settings = find("prompt-bases").settings(Ask("prompt-bases", model=t5(tmp_path / "t5"), data=data))
-    assert [line["label"] for line in settings["lines"]] == ["prompt", "full tuning"] and not settings["choose"]
+    labels = [line["label"] for line in settings["lines"]]
+    assert labels == ["prompt", "4 demonstrations", "full tuning"] and not settings["choose"]
+
+
+def test_a_decoder_among_the_bases_has_demonstrations_and_no_sentinel(tmp_path, in_process):
+    models, data = (t5(tmp_path / "t5"), str(tmp_path / "gpt2")), corpus(tmp_path / "rte")
+    words = transformers.AutoTokenizer.from_pretrained(models[0], model_max_length=256)  # which tells the labels apart
+    config = transformers.GPT2Config(vocab_size=len(words), n_embd=16, n_layer=1, n_head=2, n_positions=256)
+    transformers.GPT2LMHeadModel(config).save_pretrained(models[1])
+    words.save_pretrained(models[1])
+    ask = Ask("prompt-bases", model=models[0], others=models[1:], data=data, seeds=1, steps=2)
+    ask = replace(ask, lines=("sentinel", "demonstrations"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    cells = {row["label"]: row["cells"] for row in result["table"]["rows"]}
+    shown = "4 demonstrations a label"
+    assert list(cells) == ["t5: prompt, sentinel", f"t5: {shown}", f"gpt2: {shown}"]
+    assert cells[f"gpt2: {shown}"][0]["text"] == "0" and cells[f"gpt2: {shown}"][2]["seeds"] == 1
+    assert result["table"]["notes"][0].endswith("Sentinel: input and answer have T5's first.")
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert all(f">{label}<" in page for label in cells)
 
 
 def test_a_row_without_a_target_is_left_out_and_told(tmp_path):

@@ -10,6 +10,7 @@ import tunescope as ts
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import piece, run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
+from tunescope.reproduce.recipes import _courses
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder, sealed_json
 
@@ -67,6 +68,33 @@ def test_published_settings_are_those_of_the_paper():
         "inputs:length=12": (100_000, 5e-5, 64),
         lora: (10_000, 5e-3, 64),
     }
+
+
+def test_four_heads_stand_below_one_and_have_no_published_numbers():
+    recipe, ask = find("petrov-table1"), Ask("petrov-table1", seeds=2)
+    settings = recipe.settings(ask)
+    assert [(str(world.shape), world.seed) for world in recipe.worlds(settings)] == [
+        (f"1 layer, {heads} head{'s' * (heads > 1)}, width 96", seed) for heads in (1, 4) for seed in (0, 1)
+    ]
+    units, arms = recipe.units(settings), [arm for arm in recipe.LABELS if arm != "pretraining"]
+    score = {(1, 0): 0.1, (1, 1): 0.3, (4, 0): 0.5, (4, 1): 0.9}
+    exact = {"exact": dict.fromkeys(recipe.SKILLS, 0.0)}
+    found = []
+    for unit in units:
+        own = {"exact": dict.fromkeys(recipe.SKILLS, score[unit["heads"], unit["seed"]])}
+        found.append((unit, dict.fromkeys(arms, exact) | {"full": own}))
+    rows = dict(recipe.table(settings, found).rows)
+    assert rows["full tuning on descending"][1].values == (0.1, 0.3)
+    assert rows["full tuning on descending"][1].paper == ".85±.05"
+    assert rows["4 heads: full tuning on descending"][1].values == (0.5, 0.9)
+    assert not any(cell.paper for label, cells in rows.items() if label.startswith("4 heads") for cell in cells)
+
+
+def test_how_long_a_trial_may_be_is_told_where_one_may_be_run_again():
+    recipe = find("petrov-lora")
+    notes = _courses.notes(recipe.settings(Ask("petrov-lora")), recipe.THEIRS)
+    assert any("trials of 1,000 steps, run again twice as long, up to 8,000" in note for note in notes)
+    assert not any("run again" in note for note in _courses.notes(find("petrov-table1").settings(Ask("petrov-table1"))))
 
 
 @pytest.mark.parametrize(
@@ -190,11 +218,11 @@ def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_
         run, "_done", lambda crew, work, pieces, what, say: todo.extend(pieces) if what == "piece" else 0
     )
     with pytest.raises(ts.UserError, match="is not the folder of a run"):  # for nothing was done there
-        run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
+        run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
     assert [one[2] for one in todo] == [{"seed": 0}]
     todo[0][3].write_text('{"a": {"b": 0.25}}')
     (toy / "config.json").write_text('{"version": 1}')
-    assert run._found("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
+    assert run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
 
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])
@@ -206,13 +234,13 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
     path.parent.mkdir()
     piece.unit("toy", {"seeds": 1}, {"seed": 0}, path)
     assert path.exists() == lasts and piece.passing(path).exists() != lasts
-    read = run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
+    read = run._outcomes("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None) if lasts else None
     assert read is None or read[0][1]["status"] == status
     works["status"] = "done"
     if not lasts:
         piece.unit("toy", {"seeds": 1}, {"seed": 0}, path)
         assert not piece.passing(path).exists()
-        assert run._found("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
+        assert run._outcomes("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from unlisted import UNMAPPED, unlisted
 
 import tunescope as ts
 from tunescope.attachment.attention.own import find_own
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods import text_form
 from tunescope.methods.form import Form
 from tunescope.methods.text_form import parse

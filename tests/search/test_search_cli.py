@@ -21,7 +21,7 @@ import tunescope as ts
 from tunescope.cli.options import PlanOptions, question
 from tunescope.data import scores
 from tunescope.report import findings_page, terminal
-from tunescope.search import findings, names, study, transfer
+from tunescope.search import findings, names, seeds, study, transfer
 from tunescope.search.apply import stats_of, with_found
 from tunescope.search.methods.pez import PEZ
 from tunescope.search.methods.projected import Projected
@@ -61,6 +61,7 @@ def tunescope(monkeypatch, capsys, material, tmp_path):
 
     def run(*words, model=None, out=None):
         parts = ["--dev", material["dev"], "--test", material["test"], "--out", out or tmp_path / "out"]
+        parts += ["--workers", "1"]
         return call(monkeypatch, capsys, "search", model or material["model"], material["train"], *parts, *words)
 
     return run
@@ -193,7 +194,7 @@ main()
 def searching(material, tmp_path):
     """A search in a process of its own, which waits for the file `go` before it looks at anything."""
     words = ["search", material["model"], material["train"], "--dev", material["dev"], "--test", material["test"]]
-    words += ["--method", "random:length=2", *BRIEF, "--out", tmp_path / "out", tmp_path]
+    words += ["--method", "random:length=2", *BRIEF, "--workers", "1", "--out", tmp_path / "out", tmp_path]
     begun = []
 
     def start():
@@ -278,7 +279,7 @@ def test_without_a_folder_each_question_has_its_own(monkeypatch, capsys, materia
     monkeypatch.chdir(tmp_path)
     given = [material["model"], material["train"], "--dev", material["dev"], "--test", material["test"]]
     for words in (["--method", "gcg:length=2,batch=4"], ["--method", "pez:length=2,batch=4"]):
-        code, out, err = call(monkeypatch, capsys, "search", *given, *words, "--passes", "330", "--seeds", "0", "1")
+        code, out, err = call(monkeypatch, capsys, "search", *given, *words, *BRIEF, "--workers", "1")
         assert (code, err) == (0, "") and re.search(r"page: runs/search-model-train-[0-9a-f]{8}/report\.html", out)
     assert len(list((tmp_path / "runs").glob("search-*"))) == 2
 
@@ -353,18 +354,18 @@ def test_the_tables_say_what_the_results_hold():
 
 
 def test_results_name_a_search_without_the_folders_of_a_path():
-    assert study.named(PEZ(length=3, ban=("a", "b"))) == "pez:length=3,ban=a,b"
-    assert study.named(Projected(artifact="/home/somebody/runs/best")) == "projected:artifact=best"
+    assert seeds.named(PEZ(length=3, ban=("a", "b"))) == "pez:length=3,ban=a,b"
+    assert seeds.named(Projected(artifact="/home/somebody/runs/best")) == "projected:artifact=best"
 
 
 def test_what_was_found_is_shown_as_it_is_typed():
     task = bench().task
     words = {"a": "w10", "b": "w11", "c": "w12"}
-    assert study.shown(Found("w20 w21", task.template, task.words, 0.5, 1), task) == '"w20 w21"'
-    assert study.shown(Found(" w20\n\x0f", task.template, task.words, 0.5, 1), task) == r'" w20\n\u000f"'
+    assert seeds.shown(Found("w20 w21", task.template, task.words, 0.5, 1), task) == '"w20 w21"'
+    assert seeds.shown(Found(" w20\n\x0f", task.template, task.words, 0.5, 1), task) == r'" w20\n\u000f"'
     told_of = "\"w20\" --template '{text}' --words a=w10,b=w11,c=w12"
-    assert study.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
-    assert study.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
+    assert seeds.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
+    assert seeds.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
 
 
 def test_what_a_search_left_alone_is_the_target_s_own():

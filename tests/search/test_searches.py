@@ -46,9 +46,10 @@ def taken(goal, moves, passes=1):
         PEZ(length=3, rate=0.3, batch=ALL),
         PEZ(length=3, rate=0.3, nearest="euclidean", batch=ALL),
         PEZ(length=3, rate=3.0, optimizer="sgd", batch=ALL),
+        PEZ(length=3, rate=0.3, optimizer="adafactor", batch=ALL),
         PEZ(length=3, rate=0.3, fluency=0.4, batch=ALL),
     ],
-    ids=["cosine", "euclidean", "sgd", "fluency"],
+    ids=["cosine", "euclidean", "sgd", "adafactor", "fluency"],
 )
 def test_pez_is_algorithm_1(search):
     given = bench()

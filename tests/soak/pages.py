@@ -85,7 +85,7 @@ def entry(results, said):
     from tunescope.report.view import view
 
     link = f"./{quote(said.encode('utf-8', 'replace'))}/report.html"
-    return {"run": text.clean(said), "link": link, "problem": ""} | index._told(view(results))
+    return {"run": text.clean(said), "link": link, "problem": ""} | index._row(view(results))
 
 
 def finding(said):

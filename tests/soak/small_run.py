@@ -4,7 +4,7 @@ import tinyrun
 
 from tunescope.comparison import comparison, run
 from tunescope.system import run_folder
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -21,7 +21,7 @@ class SmallRun:
         model, data = tinyrun.write(folder)
         settings = Settings(steps=2, batch_size=8, eval_every=1)
         asked = {"arms": ("zero-shot", "lora"), "budgets": (256,), "seeds": (0,), "task": {"kind": "classification"}}
-        self.plan = plan.check(plan.Plan(model=model, data=data, trials=2, beyond=0, settings=settings, **asked))
+        self.plan = plan_check.check(plan.Plan(model=model, data=data, trials=2, beyond=0, settings=settings, **asked))
         self.bench = open_bench(self.plan)
         run.SAVE_EVERY = 0.0
 

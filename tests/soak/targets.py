@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.cli import comparisons
 from tunescope.comparison import procedure
 from tunescope.data.read import read

@@ -95,6 +95,14 @@ def test_a_file_that_is_not_ours_is_refused_by_name(tmp_path, content, message):
         files.read_json(path)
 
 
+def test_a_run_that_is_not_finished_and_a_file_in_place_of_a_run_are_told(tmp_path):
+    (tmp_path / "status.json").write_text("{}")
+    with pytest.raises(UserError, match=r"the run in .* is not finished\. Type: tunescope resume "):
+        files.read_json(tmp_path / "results.json")
+    with pytest.raises(UserError, match=r"status\.json is a file, and not the folder of a run\.$"):
+        files.read_json(tmp_path / "status.json" / "config.json")
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import tunescope as ts
 from tunescope.tasks import demonstration_rows
-from tunescope.tasks.answers.states import mean_states, text_states
+from tunescope.tasks.answers.row_vectors import mean_states, text_states
 
 LABELS = ["b", "a", "a", "b", "c", "a", "c", "b", "c"]
 

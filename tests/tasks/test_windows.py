@@ -5,7 +5,7 @@ import pytest
 import tinyrun
 
 from tunescope.data.general_text import general_text
-from tunescope.tasks.windows import cut, known
+from tunescope.tasks.windows import cut, share_kept
 
 
 def test_windows_do_not_overlap_are_equally_long_and_are_spread_over_all_of_the_text():
@@ -38,9 +38,9 @@ def test_a_vocabulary_that_hardly_knows_the_text_has_no_windows_and_a_reason():
 @pytest.mark.parametrize(("text", "share"), [("good bad film", 1.0), ("good good nope nope", 0.5), ("...", 1.0)])
 def test_what_is_known_is_the_share_of_letters_that_come_back(text, share):
     tokenizer = tinyrun.tokenizer()
-    assert known(text, tokenizer(text)["input_ids"], tokenizer) == share
+    assert share_kept(text, tokenizer(text)["input_ids"], tokenizer) == share
 
 
 def test_lower_case_and_pieces_of_words_are_known():
     tokenizer, text = masked.word_piece(), "The PLOT, was unfathomable."
-    assert known(text, tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer) == 1.0
+    assert share_kept(text, tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer) == 1.0

@@ -199,9 +199,11 @@ def test_a_training_step_by_hand():
     assert time == pytest.approx(training.operations(prefix, TINY, batch) / 500 + (4 * 7 * 40 + moved) / 25)
 
 
-def test_full_tuning_keeps_the_weights_with_their_changes_beside_the_weights():
+def test_full_tuning_takes_16_bytes_a_parameter_and_18_of_a_model_in_16_bits():
     made = training.memory(Method("full"), TINY, Batch(1, 1, 1))
-    assert (made.weights, made.trained) == (2 * 4 * 786, 16 * 786)
+    assert (made.weights, made.trained) == (0, 16 * 786)
+    half = training.memory(Method("full"), replace(TINY, bytes=2), Batch(1, 1, 1))
+    assert (half.weights, half.trained) == (2 * 786, 16 * 786)
 
 
 def test_serving_by_hand():

@@ -1,5 +1,7 @@
 """The rough costs against arithmetic by hand, and against the exact model of gpt2 and llama."""
 
+from dataclasses import replace
+
 import pytest
 
 from tunescope.errors import UserError
@@ -26,7 +28,9 @@ def test_a_step_of_an_encoder_decoder_by_hand():
     kept = 17 * 4 * 4 * (2 * 20 + 3 * 10)
     logits = 12 * 2 * 5 * 7
     assert rough.memory(BOTH, 50, step, full=False) == 2 * 1000 + 16 * 50 + kept + logits
-    assert rough.memory(BOTH, 50, step, full=True) == 4 * 1000 + 16 * 50 + kept + logits
+    assert rough.memory(BOTH, 50, step, full=True) == 2 * 1000 + 16 * 50 + kept + logits
+    whole = replace(BOTH, stored=4)  # whose weights are what is trained
+    assert rough.memory(whole, 50, step, full=True) == 16 * 50 + kept + logits
 
 
 def test_a_checkpointed_step_keeps_inputs_and_one_layer_and_runs_the_forward_pass_again():

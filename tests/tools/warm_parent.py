@@ -38,7 +38,7 @@ THEIRS = (
     ),
     *("sacrebleu", "psutil", "filelock", "concurrent.futures.process", "multiprocessing.forkserver"),
 )
-OURS = ("cli.app", "comparison.comparison", "search.study", "reproduce.run", "lab.demo", "exchange.verbs")
+OURS = ("cli.app", "comparison.comparison", "search.study", "reproduce.run", "lab.demo", "exchange.export_import")
 Program = Callable[[], None]
 
 

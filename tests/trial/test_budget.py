@@ -8,7 +8,7 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.methods.text_form import methods, parse
 from tunescope.system import machine
 from tunescope.trial.arm import Arm

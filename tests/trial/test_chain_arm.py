@@ -11,7 +11,7 @@ from tunescope.comparison import arms, comparison
 from tunescope.report import terminal
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.prompts.chain import Chain
-from tunescope.trial import command, plan
+from tunescope.trial import command, plan, plan_check
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
@@ -50,7 +50,7 @@ def question(material, kind="reasoning"):
     task = {"kind": kind, "input": "text", "target": "label", "template": "{text} Label:", "max_new_tokens": 2}
     task |= {"steps": "why", "lead": "a", "read": "neg,pos"} if kind == "reasoning" else {}
     settings = Settings(steps=4, batch_size=8, eval_every=2, patience=3)
-    return plan.check(
+    return plan_check.check(
         plan.Plan(model=model, data=data, task=task, arms=ARMS, seeds=(0, 1), trials=1, settings=settings)
     )
 

@@ -19,7 +19,7 @@ from tunescope.report import terminal
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.answers.decode import Sampling, greedy, sampled
 from tunescope.tasks.task import Encoded, Prediction
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw, order, probing_set
 from tunescope.trial.demos.order import candidates, entropy, ordered
@@ -48,7 +48,7 @@ def question(material, *, task="classification", texts=ARMS, **fields):
     model, data = material
     settings = Settings(steps=4, batch_size=8, eval_every=2, patience=3)
     given = {"kind": task, "template": "{text} Label:", **fields}
-    return plan.check(
+    return plan_check.check(
         plan.Plan(model=model, data=data, task=given, arms=texts, seeds=(0, 1), trials=1, settings=settings)
     )
 

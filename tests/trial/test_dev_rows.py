@@ -15,7 +15,8 @@ from tunescope.errors import UserError
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import dev_rows
 from tunescope.trial.command import command
-from tunescope.trial.plan import Plan, check
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
 
 
 def test_scores_take_a_fifth_of_a_run_s_passes_or_of_fewer_rows() -> None:

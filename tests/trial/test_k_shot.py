@@ -12,7 +12,7 @@ from tunescope.comparison.comparison import ask
 from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.errors import UserError
-from tunescope.trial import command, plan
+from tunescope.trial import command, plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -36,7 +36,7 @@ def asked(material, **changes):
         "settings": Settings(steps=4, batch_size=4, eval_every=2, patience=3),
         "k_shot": 3,
     }
-    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
+    return plan_check.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_same(material, tmp_path, monkeypatch):

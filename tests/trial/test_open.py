@@ -1,11 +1,14 @@
 """What a comparison opens: parts cut from one file, and a model whose weights are all there."""
 
 import json
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import tiny
 import tinyrun
+import torch
 import transformers
 
 import tunescope as ts
@@ -97,7 +100,7 @@ def test_a_run_depends_on_tokenizer_config_and_output_layer(tmp_path):
     def ids():
         asked = Plan(model=model, data=data, task={"kind": "classification"}, arms=("zero-shot",))
         opened = open_bench(asked)
-        return job.job(opened, arms.ready(arms.asked(opened)[0], opened), (), 0).id
+        return job.job(opened, arms.ready(arms.planned_arms(opened)[0], opened), (), 0).id
 
     first = ids()
     assert ids() == first
@@ -113,3 +116,20 @@ def test_a_run_depends_on_tokenizer_config_and_output_layer(tmp_path):
         seen.add(ids())
         path.write_text(before)
     assert len(seen) == 3 and ids() == first
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's list of what is mapped")
+def test_weights_on_the_cpu_stay_in_the_mapped_file_also_in_training_so_that_processes_share_them(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+    bench = open_bench(Plan(model=model, data=data, task={"kind": "classification"}))
+    with ts.attach(bench.model, ts.LoRA(rank=2)) as tuned:
+        tuned.train()
+        rows = bench.encoded("train", bos=True, room=None)[:4]
+        bench.task.loss(bench.model, rows, bench.tokenizer).backward()
+        torch.optim.SGD(tuned.parameters(), lr=0.1).step()
+    file = str(Path(model) / "model.safetensors")
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith(file)]
+    spans = [tuple(int(end, 16) for end in words[0].split("-")) for words in lines]
+    assert spans
+    for name, weight in bench.model.named_parameters():
+        assert any(low <= weight.data_ptr() < high for low, high in spans), name

@@ -12,13 +12,14 @@ from reference import demonstrations as literal
 
 import tunescope as ts
 from tunescope.attachment.tuned import Bare
-from tunescope.comparison import arms, estimate, job, run
+from tunescope.comparison import arms, estimate, job
 from tunescope.comparison.comparison import ask
+from tunescope.comparison.problem import attached, problem_of, specs_of
 from tunescope.tasks.answers import ensemble
-from tunescope.trial import plan, questions
+from tunescope.trial import plan, plan_check, questions
 from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw
-from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.open import open_bench
@@ -55,7 +56,7 @@ def question(material, *texts, **changes):
     task["words"] = WORDS if name == "bert" else LONG
     fields = {"model": str(folder / "model"), "data": data, "task": task, "arms": texts, "seeds": (0,), "trials": 1}
     fields["settings"] = Settings(steps=3, batch_size=4, eval_every=2, patience=3)
-    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
+    return plan_check.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
     demos = Demos(k=1, choose=choose, sets=2)
     draw.source(demos, bench)
     chosen, tokens = list(range(12)), lambda rows: [row.input_ids for row in rows]
-    asked = own_demos.Asking(demos, bench, bench.task, 0, False)
+    asked = own_demos.QueryDemos(demos, bench, bench.task, 0, False)
     state = torch.get_rng_state()
     first, second = asked.drawn_now(chosen), asked.drawn_now(chosen)
     torch.set_rng_state(state)
@@ -156,8 +157,8 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
 def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
     arm = arms.ready(Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
     todo = job.job(bench, arm, (1e-3,), 0)
-    with run.attached(bench, todo, run._specs(bench, todo)) as tuned:
-        problem = run.problem_of(bench, todo, tuned)
+    with attached(bench, todo, specs_of(bench, todo)) as tuned:
+        problem = problem_of(bench, todo, tuned)
         torch.manual_seed(4)
         loss = problem.loss([3, 0])
         torch.manual_seed(4)
@@ -181,7 +182,12 @@ def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
 def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(bench, text):
     arm = arms.ready(Arm("one", f"demos:k=1,{text}"), bench)
     found = questions.predictions(arm, bench, Bare(), "test", 7)
-    own, random, free, expected = own_demos.Asking(arm.demos, bench, bench.task, 0, False), Random("7 test"), None, []
+    own, random, free, expected = (
+        own_demos.QueryDemos(arm.demos, bench, bench.task, 0, False),
+        Random("7 test"),
+        None,
+        [],
+    )
     for row in bench.splits.test:
         shown = draw.sets_of(arm.demos, bench, "test", len(expected), random)
         assert len(shown) == arm.demos.sets
@@ -202,8 +208,8 @@ def test_rows_are_compared_by_the_model_as_it_is_before_anything_is_attached(mat
     fresh = open_bench(question(material))
     arm = arms.ready(Arm("one", "demos:k=1,choose=similar+text:text=a film was+prefix:length=2"), bench)
     todo = job.job(fresh, arm, (1e-3,) * 2, 0)
-    with run.attached(fresh, todo, run._specs(fresh, todo)) as tuned:
-        problem = run.problem_of(fresh, todo, tuned)
+    with attached(fresh, todo, specs_of(fresh, todo)) as tuned:
+        problem = problem_of(fresh, todo, tuned)
         assert problem.loss([0, 1]) > 0
         rows = questions.rows_of(arm, fresh, tuned, "dev", 0)
         if bench.kind == "encoder":  # the text in front has begun the sequence
@@ -256,9 +262,9 @@ def test_a_run_that_was_stopped_goes_on_with_the_draws_of_an_undisturbed_one(mat
         """Stopped after so many steps; the state is saved after each."""
         (folder := tmp_path / name).mkdir(exist_ok=True)
         left = [None] * steps
-        with torch.random.fork_rng(), run.attached(bench, todo, run._specs(bench, todo)) as tuned:
+        with torch.random.fork_rng(), attached(bench, todo, specs_of(bench, todo)) as tuned:
             torch.manual_seed(seed)
-            problem = run.problem_of(bench, todo, tuned.train())
+            problem = problem_of(bench, todo, tuned.train())
             until = replace(problem, loss=lambda chosen: left.pop() or problem.loss(chosen))
             return loop.train(until, settings, 0, saving=loop.Saving(folder, 0.0)).curve
 
@@ -333,8 +339,8 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     bench = open_bench(asked)
     ready = arms.ready(Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
     saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
-    with run.attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
-        sets = own_demos.Asking(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
+    with attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
+        sets = own_demos.QueryDemos(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
         with torch.no_grad():
             logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]
     mean = torch.stack([torch.stack(one) for one in logits]).mean(0)

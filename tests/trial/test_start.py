@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import tunescope as ts
-from tunescope.attachment.fit import initialised, own_keys_values
+from tunescope.attachment.initial_artifacts import initialised, own_keys_values
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import last_ids
 from tunescope.trial.demos import start

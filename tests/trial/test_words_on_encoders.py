@@ -14,9 +14,9 @@ from tunescope.comparison.comparison import ask, compare
 from tunescope.errors import UserError
 from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
-from tunescope.probes.anchors import study
+from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_check
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -58,7 +58,7 @@ def question(material, name="bert", **changes):
         "trials": 1,
         "settings": Settings(steps=4, batch_size=8, eval_every=2, patience=3),
     }
-    return plan.check(plan.Plan(**({"beyond": 0} | fields | changes)))
+    return plan_check.check(plan.Plan(**({"beyond": 0} | fields | changes)))
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta"])
@@ -196,7 +196,7 @@ def test_t5_reads_its_sentinel_wherever_it_is_looked_at(material, tmp_path):
     for with_target in (True, False):
         looked = inside_attention._inputs(bench, items[:3], with_target=with_target)["decoder_input_ids"]
         assert looked[:, :2].tolist() == [[0, sentinel]] * 3
-    (one,) = study.rounds_of(study.AnchorRequest(bench.plan, rows=2), bench)
+    (one,) = rounds_of(AnchorRequest(bench.plan, rows=2), bench)
     assert one.choices.lead == (sentinel,)
     [batch] = one.batches()
     assert batch.inputs["decoder_input_ids"].tolist() == [[0, sentinel]] * 2

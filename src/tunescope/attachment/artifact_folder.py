@@ -18,7 +18,9 @@ from safetensors.torch import load_file
 from safetensors.torch import save as save_bytes
 from torch import Tensor
 
+from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import written_once
+from tunescope.attachment.in_place import check_changes
 from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
 from tunescope.attachment.sites.choice import places_of
 from tunescope.errors import UserError
@@ -52,11 +54,12 @@ def save(
 
     Where several processes share the model, all of them call this, and the first writes.
 
-    Raises UserError for a path that exists.
+    Raises UserError for a path that exists, and within `in_place`.
     """
     path = Path(path)
     if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
+    check_changes(attached_to(model), "save()")
     artifacts = [artifacts] if isinstance(artifacts, Artifact) else list(artifacts)
     tensors = {
         f"{index}/{name}": value.detach().cpu().contiguous()

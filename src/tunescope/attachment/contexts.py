@@ -143,7 +143,7 @@ def tell_call(model: PreTrainedModel, given: Mapping[str, Any], states: Iterable
 
     Raises UserError where a context at positions is not seen as tokens there would be.
     """
-    asked, told, most = given.get("output_attentions"), _told(model, given), 0
+    asked, told, most = given.get("output_attentions"), _text_told(model, given), 0
     for state in states:
         state.asked = bool(model.config.output_attentions if asked is None else asked)
         state.told = told
@@ -152,7 +152,7 @@ def tell_call(model: PreTrainedModel, given: Mapping[str, Any], states: Iterable
         check_chunk(model, told.seen + told.columns + most)
 
 
-def _told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
+def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
     """None for what is no text."""
     text = text_of(given)
     if text is None:

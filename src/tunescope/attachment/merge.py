@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tunescope.attachment.fit import check_fits, site_uses
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
+from tunescope.attachment.initial_artifacts import check_fits, site_uses
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import added, named_parameters
 from tunescope.errors import UserError

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tunescope.attachment.attention.reach import reached
-from tunescope.attachment.guards.processes import GROUP, groups_of, told_by_first
+from tunescope.attachment.guards.processes import APART, GROUP, average_all, groups_of, told_by_first
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.models.fingerprint import carried
+from tunescope.models.split import is_split_over
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 
 def share(model: PreTrainedModel, how: str, device: torch.device) -> None:
@@ -26,10 +29,9 @@ def share(model: PreTrainedModel, how: str, device: torch.device) -> None:
     how: "ddp" is one copy each; "fsdp" shards each layer, and the rest together (torch's FSDP2). What is found out by a
     pass of the whole model is found out before.
     """
-    group = torch.distributed.group.WORLD
+    setattr(model, GROUP, torch.distributed.group.WORLD)
     if how == "ddp":
         model.to(device)
-        setattr(model, GROUP, group)
         return
     with suppress(UserError):  # who asks for what is not there is told then
         sites_of(model)
@@ -71,6 +73,60 @@ def place_in(model: nn.Module) -> tuple[int, int] | None:
 def as_first(model: nn.Module, what: T) -> T:
     """What the first of the processes that share the model has; in one process, what is given."""
     return told_by_first(groups_of(model), what)
+
+
+@contextmanager
+def apart(model: nn.Module) -> Iterator[None]:
+    """Within it a backward pass of a model that each process has whole waits for no other: gradients are its own."""
+    setattr(model, APART, True)
+    try:
+        yield
+    finally:
+        delattr(model, APART)
+
+
+def averaged(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """The gradients of what is trained are the mean over all processes, as each backward pass makes them elsewhere."""
+    average_all(tensors, groups_of(model))
+
+
+def dealt(model: nn.Module, parts: Sequence[P], work: Callable[[P], T]) -> list[T]:
+    """What `work` makes of each part, in order: of the processes that `share` the model each does every so-manyth.
+
+    Parts are not cut, so each result is what one process makes of it, to the last digit where the model is whole. Where
+    it is in parts, all processes call it equally often: who has nothing left does the last part again, for nobody.
+    Every process calls this, with the same parts.
+
+    Raises what `work` raises; in all processes, what one of them refuses of a whole model.
+    """
+    if getattr(model, GROUP, None) is None:
+        return [work(part) for part in parts]
+    rank, processes = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    own, refused = parts[rank::processes], None
+    if is_split_over(model):
+        again = parts[-1:] if len(own) < -(-len(parts) // processes) else ()
+        found = [work(part) for part in (*own, *again)][: len(own)]
+    else:
+        found, refused = _done(own, work)
+    told: list[tuple[list[T], UserError | None]] = [([], None)] * processes
+    torch.distributed.all_gather_object(told, ([_moved(one, "cpu") for one in found], refused))
+    for _, problem in told:
+        if problem is not None:
+            raise problem
+    every = [told[index % processes][0][index // processes] for index in range(len(parts))]
+    return [_moved(one, next(model.parameters()).device) for one in every]
+
+
+def _done(parts: Sequence[P], work: Callable[[P], T]) -> tuple[list[T], UserError | None]:
+    """What is made of the parts, or why they are refused, which then all processes are told."""
+    try:
+        return [work(part) for part in parts], None
+    except UserError as problem:
+        return [], problem
+
+
+def _moved(value: T, device: torch.device | str) -> T:
+    return cast(T, value.to(device)) if isinstance(value, Tensor) else value
 
 
 def total(value: float) -> float:

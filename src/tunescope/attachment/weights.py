@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,54 +42,78 @@ def named_parameters(model: PreTrainedModel) -> dict[str, list[tuple[nn.Module, 
     return {names[key]: owners[key] for key in owners}
 
 
+class Patched:
+    """A model's parameters, changed. base: its own, by name. changes: what is added to them.
+
+    stands: not detached yet. is_whole: the tensors of the one change are the parameters themselves meanwhile
+    (`in_place.whole`), and nothing is added.
+    """
+
+    def __init__(self, model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) -> None:
+        self.changes, self.stands, self.is_whole = changes, True, False
+        self._places = named_parameters(model)
+        touched = {name for spec, tensors in changes for name in spec.patch(tensors)}
+        at = {name: self._places[name][0] for name in touched}
+        self.base: dict[str, Any] = {name: module._parameters[attribute] for name, (module, attribute) in at.items()}
+        self._inside: list[nn.Module] = []
+        self._made: object = None
+
+    def put(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            for module, attribute in self._places[name]:
+                module._parameters[attribute] = value
+
+    def anew(self) -> None:
+        """Changed parameters stand in the model from here on, without gradients."""
+        self._made = None
+        with torch.no_grad():
+            self.put(self._values())
+
+    def enter(self, module: nn.Module, _args: object) -> None:
+        if module in self._inside:  # an interrupt cut its last call short, for which torch calls no hook
+            self._inside.clear()
+        self._inside.append(module)
+        versions = tuple(value._version for _, tensors in self.changes for value in tensors.values())
+        made = None if are_tuned(*(tensors for _, tensors in self.changes)) else versions
+        if len(self._inside) == 1 and (made is None or made != self._made):
+            self.put(self._values())
+            self._made = made
+
+    def leave(self, module: nn.Module, _args: object, _output: object) -> None:
+        if module in self._inside:
+            del self._inside[self._inside.index(module) :]
+
+    def _values(self) -> dict[str, Tensor]:
+        if not self.is_whole:
+            return changed(self.base, self.changes)
+        ((_, tensors),) = self.changes
+        return {name: value.to(self.base[name].dtype) for name, value in tensors.items()}
+
+
 @contextmanager
-def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) -> Iterator[None]:
+def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) -> Iterator[Patched | None]:
     """Parameters stand changed in their modules, made anew for every forward pass that trains; put back afterwards.
 
     They stay in place between passes, for gradient checkpointing reads them again on the way back, and `fingerprint`
     finds the base's own under ORIGINALS.
     """
     if not changes:
-        yield
+        yield None
         return
-    places = named_parameters(model)
-    touched = {name for spec, tensors in changes for name in spec.patch(tensors)}
-    base = {name: places[name][0][0]._parameters[places[name][0][1]] for name in touched}
-    inside: list[nn.Module] = []
-    state: dict[str, Any] = {"made": None}
-
-    def put(values: dict[str, Any]) -> None:
-        for name, value in values.items():
-            for module, attribute in places[name]:
-                module._parameters[attribute] = value
-
-    def enter(module: nn.Module, _args: object) -> None:
-        if module in inside:  # an interrupt cut its last call short, for which torch calls no hook
-            inside.clear()
-        inside.append(module)
-        versions = tuple(value._version for _, tensors in changes for value in tensors.values())
-        made = None if are_tuned(*(tensors for _, tensors in changes)) else versions
-        if len(inside) == 1 and (made is None or made != state["made"]):
-            put(changed(base, changes))  # type: ignore[arg-type]
-            state["made"] = made
-
-    def leave(module: nn.Module, _args: object, _output: object) -> None:
-        if module in inside:
-            del inside[inside.index(module) :]
-
+    stands = Patched(model, changes)
     handles = []
     try:
-        model.base_model.__dict__[ORIGINALS] = base
-        with torch.no_grad():
-            put(changed(base, changes))  # type: ignore[arg-type]
+        model.base_model.__dict__[ORIGINALS] = stands.base
+        stands.anew()
         for module in dict.fromkeys([model, model.base_model, *anatomy(model).entries.values()]):
-            handles.append(module.register_forward_pre_hook(uncompiled(enter)))
-            handles.append(module.register_forward_hook(uncompiled(leave), always_call=True))
-        yield
+            handles.append(module.register_forward_pre_hook(uncompiled(stands.enter)))
+            handles.append(module.register_forward_hook(uncompiled(stands.leave), always_call=True))
+        yield stands
     finally:
         for handle in handles:
             handle.remove()
-        put(base)
+        stands.put(stands.base)
+        stands.stands = False
         model.base_model.__dict__.pop(ORIGINALS, None)
 
 

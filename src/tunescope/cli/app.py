@@ -105,7 +105,8 @@ def _noted(message: Warning | str, category: type[Warning], *place: Any, **more:
 
 def _fail(problem: Exception) -> NoReturn:
     line = " ".join(part.strip() for part in str(problem).splitlines())
-    more = " Type: tunescope --help" if isinstance(problem, CycloptsError) else ""
+    verb = next((f"{word} " for word in sys.argv[1:2] if word in app), "")
+    more = f" Type: tunescope {verb}--help" if isinstance(problem, CycloptsError) else ""
     say(f"error: {line}{more}", sys.stderr)
     sys.exit(2)
 

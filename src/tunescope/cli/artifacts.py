@@ -16,7 +16,7 @@ def export(artifact: str, /, *, to: str, model: str, out: str) -> None:
         model: the model it was tuned on: a folder, or a name on the Hugging Face hub.
         out: the new folder.
     """
-    from tunescope.exchange.verbs import exported
+    from tunescope.exchange.export_import import exported
 
     for line in exported(artifact, to, model, out):
         say(line)
@@ -31,7 +31,7 @@ def import_(folder: str, /, *, form: Annotated[str, Parameter(name="--from")], m
         model: the model it was tuned on: a folder, or a name on the Hugging Face hub.
         out: the new folder.
     """
-    from tunescope.exchange.verbs import imported
+    from tunescope.exchange.export_import import imported
 
     for line in imported(folder, form, model, out):
         say(line)

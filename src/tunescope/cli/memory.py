@@ -5,37 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.theory.costs import methods, shapes, shards, training
 from tunescope.theory.costs.machine import USABLE
-from tunescope.theory.costs.methods import Method
+from tunescope.theory.costs.methods import FLOAT32, Method
 from tunescope.theory.costs.shapes import Shape
 from tunescope.theory.costs.training import Batch
 from tunescope.trial.plan import Plan
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 TOKENS = 512  # of a row, where the model takes as many
 USUAL = Method("lora", 8, ("attn.q", "attn.v"))
-FLOAT32 = 4  # bytes of a weight
 Way = dict[str, Any]  # fields of the plan
 
 
-def lines(plan: Plan, config: Any) -> Iterator[str]:
+def lines(plan: Plan, config: PreTrainedConfig) -> Iterator[str]:
     """What a training step takes of each device, and the command of the first way that has room."""
     try:
         shape = shapes.of(config, FLOAT32 if _says_float32(config) else 2)
-    except UserError as problem:
-        yield f"memory on paper: not known. {problem}"
+    except UserError:
+        kind = getattr(config, "model_type", None)
+        yield f"memory on paper: not known for models of type {kind!r}; what a step takes is measured below"
         return
     rows = plan.settings.batch_size
     tokens = min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
     batch = Batch(-(-rows // plan.settings.accumulate), tokens, rows)
     method, (room, devices, where) = largest(plan, shape, batch), here(plan.device)
     plain = taken({}, method, shape, batch, devices)
-    head = f"memory on paper, of a {method.kind} with rows of {tokens} tokens: {plain / 1e9:.3g} GB"
+    size = f"{batch.rows} rows of {tokens} tokens"
+    head = f"memory on paper: at most {plain / 1e9:.3g} GB for a step of {method.kind}, were it {size}"
     has = f"{where} has {room / 1e9:.3g} GB to spare"
-    way = needed(method, shape, batch, room, devices)
+    way = first_way(method, shape, batch, room, devices)
     if way is None:
         yield f"{head}; {has}, which no way that is known has room in. A smaller --batch-size needs less."
     elif not way:
@@ -47,7 +51,7 @@ def lines(plan: Plan, config: Any) -> Iterator[str]:
         yield f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way), here=True)}"
 
 
-def needed(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:
+def first_way(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:
     """The first way that has room on each device; None where none has. The quickest stand first."""
     saving: Way = {"gradient_checkpointing": True}
     ways: list[Way] = [{}, saving]
@@ -100,5 +104,5 @@ def here(device: str) -> tuple[float, int, str]:
     return about.total_memory * USABLE, torch.cuda.device_count(), about.name
 
 
-def _says_float32(config: Any) -> bool:
+def _says_float32(config: PreTrainedConfig) -> bool:
     return str(getattr(config, "dtype", None)).removeprefix("torch.") in ("None", "float32")

@@ -92,21 +92,21 @@ def question(
     include: str | None = None,
 ) -> Plan:
     """What was asked, checked; nothing is loaded yet but the rows of a task of lm-evaluation-harness."""
-    from tunescope.trial.plan import check
+    from tunescope.trial.plan_check import check
     from tunescope.trial.plan_fields import planned
 
-    given = _given(options)
+    given = _typed(options)
     if "lr" in given and "trials" in given:
         raise UserError("--lr says which learning rates are tried, and --trials how many of a method's own; give one.")
     parts = {"train": data, **{part: given.pop(part) for part in PARTS if part in given}}
-    told = _given(task or TaskOptions())
+    told = _typed(task or TaskOptions())
     files, kind = rows_of(told.pop("task"), parts, include)
     if len(given.get("seeds", ())) == 1:
         given["seeds"] = given["seeds"][0]
     return check(planned(model, files, kind | _task(kind["kind"], told), given))
 
 
-def _given(options: Any) -> dict[str, Any]:
+def _typed(options: Any) -> dict[str, Any]:
     """Name -> value, of what was typed."""
     every = {} if options is None else {one.name: getattr(options, one.name) for one in fields(options)}
     return {name: value for name, value in every.items() if value not in (None, ())}

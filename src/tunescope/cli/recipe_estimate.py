@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from tunescope.attachment.fit import base_of
+from tunescope.attachment.initial_artifacts import base_of
 from tunescope.errors import UserError
 from tunescope.models.load import load_tokenizer, model_name, on_paper
 from tunescope.reproduce import corpus_table, published
@@ -16,6 +16,7 @@ from tunescope.reproduce.recipe import Ask, Recipe, Settings, check
 from tunescope.theory.costs import rough
 from tunescope.theory.costs.gpus import gpu
 from tunescope.theory.costs.machine import Machine
+from tunescope.trial.demos.spec import NAME as DEMOS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -112,7 +113,7 @@ def _taken(made: Settings, unit: Mapping[str, Any], rows: Rows, machine: Machine
     step = rough.Step(course["batch_size"], rows.read, rows.written, course["accumulate"], saving)
     one = rough.seconds(about, trained, step, machine, full=full)
     chosen = own["seeds"] * own.get("subsets", 1)  # of which each is tested
-    runs = _trials(course) + chosen - 1
+    runs = 0 if _is_shown(unit) else _trials(course) + chosen - 1
     run = _steps(course, rows) * one / (1 - MOST_SCORING)
     scoring = chosen * rough.writing(about, rows.test, step, course["beams"], machine)
     return Taken(trained, rough.memory(about, trained, step, full=full), one, runs, runs * run + scoring)
@@ -124,9 +125,16 @@ def _trained(model: PreTrainedModel, made: Settings, unit: Mapping[str, Any]) ->
 
     arm = published.begun(unit["arm"])
     share = unit["share"]
+    if _is_shown(unit):
+        return 0
     if share is None:
         return count(model, parse(arm)).trained
     return solve(model, parse(arm), round(share * made["parameters"]), explicit(arm))[1].trained
+
+
+def _is_shown(unit: Mapping[str, Any]) -> bool:
+    """Whether it is demonstrations alone, of which nothing is trained; their own tokens are not counted."""
+    return bool(unit["arm"].partition(":")[0] == DEMOS)
 
 
 def _steps(course: Mapping[str, Any], rows: Rows) -> int:

@@ -15,6 +15,8 @@ from tunescope.system.say import say
 
 if TYPE_CHECKING:
     from tunescope.comparison.comparison import Comparison
+    from tunescope.system.pieces import Place
+    from tunescope.trial.plan import Plan
 
 PRELOAD = "tunescope.comparison.preload"  # what workers import while the command itself does
 
@@ -37,6 +39,19 @@ def at_once(model: str, device: str, processes: int, workers: int, executor: str
     if workers or not is_here(executor):
         return workers
     return machine.default_workers(model, device) if ranks.count(processes) == 1 else 1
+
+
+def place(plan: Plan, workers: int, executor: str, preload: str) -> Place:
+    """Where the pieces of a study are done: 0 workers are as many as there is room for. preload: as in `forkserver`."""
+    from tunescope.system import machine
+    from tunescope.system.pieces import Place
+    from tunescope.trial.executor_name import parse
+
+    found = parse(executor)
+    if not found.is_remote:
+        workers = workers or machine.default_workers(plan.model, plan.device)
+        begin(plan.model, workers, preload)
+    return Place(found, workers, float(plan.device.startswith("cuda")))
 
 
 @contextmanager

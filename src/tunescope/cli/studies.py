@@ -1,7 +1,8 @@
 """The verbs that look into something and show tables of it: reproduce, probe, anchors, search."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tunescope.cli import side_by_side
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
@@ -54,8 +55,8 @@ def reproduce(
         load: for recipes on a model and a corpus: its weights in bfloat16, 8bit or 4bit, as in `compare`.
         gradient_checkpointing: for the same: keep little of each layer for the backward pass; no number changes.
         lines: for recipes on given data: only the lines of the table that have one of these in their names.
-        template: for `anchors` on given data: what a row is asked as, with {text} in it.
-        words: for `anchors` on given data: label words, as neg=bad,pos=great.
+        template: for `anchors` on given data, `pez` and `lm-bff`: what a row is asked as, with {text} in it.
+        words: for the same: label words, as neg=bad,pos=great.
         k: for `anchors` on given data: demonstrations of each class (default: 1).
         test: for `anchors` on given data: test rows (default: a tenth of the rows).
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
@@ -138,6 +139,8 @@ def anchors(
     test: str | None = None,
     task: TaskOptions | None = None,
     out: str | None = None,
+    workers: int = 0,
+    executor: str = HERE,
 ) -> None:
     """Look into demonstrations: where information flows, what can be cut or kept, which classes are confused.
 
@@ -152,21 +155,25 @@ def anchors(
         only: sections, such as flow isolate (default: all).
         test: test rows (default: a tenth of the rows).
         out: the folder for what is written (default: one in runs/).
+        workers: sections of draws at once (0: one a core, as far as memory goes; 1: all in this process).
+        executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
-    from tunescope.probes.anchors import study
+    from tunescope.probes.anchors import far_draws, study
+    from tunescope.probes.anchors.request import AnchorRequest
     from tunescope.report import findings_page as page
     from tunescope.system import files
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(test=test, seeds=seeds), task)
-    asked = study.AnchorRequest(plan, k, rows, only)
-    place = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
-    command = command_line()
-    with files.disk_errors_named(place, files.SAME_COMMAND):
-        found = study.study(asked, say, place / "draws")
-        heading = f"Demonstrations on {found.facts['model']}"
-        written = page.write_all(found.findings, place, "anchors", found.facts, (), command, heading)
-    print_findings(found.findings, written)
+    asked = AnchorRequest(plan, k, rows, only)
+    folder = Path(out) if out else default_folder(plan, "anchors", (k, rows, only))
+    command, place = command_line(), side_by_side.place(plan, workers, executor, far_draws.__name__)
+    with side_by_side.submitted_told():
+        with files.disk_errors_named(folder, files.SAME_COMMAND):
+            found = study.study(asked, say, folder, place)
+            heading = f"Demonstrations on {found.facts['model']}"
+            written = page.write_all(found.findings, folder, "anchors", found.facts, (), command, heading)
+        print_findings(found.findings, written)
 
 
 def search(
@@ -182,6 +189,8 @@ def search(
     test: str | None = None,
     task: TaskOptions | None = None,
     out: str | None = None,
+    workers: int = 0,
+    executor: str = HERE,
 ) -> None:
     """Look for a prompt that a person can read: words in front of every row, kept as text.
 
@@ -195,22 +204,30 @@ def search(
         dev: development rows (default: a tenth of the rows).
         test: test rows (default: a tenth of the rows).
         out: a new folder for what is written (default: one in runs/).
+        workers: seeds of searches at once (0: one a core, as far as memory goes; 1: all in this process).
+        executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
     """
-    from tunescope.report import findings_page as page
-    from tunescope.search import findings, study
-    from tunescope.system import files
+    from tunescope.search import far_seeds, study
     from tunescope.trial.identity import default_folder
 
     plan = question(model, data, PlanOptions(dev=dev, test=test, seeds=seeds), task)
     asked = study.SearchRequest(plan, method, passes, transfer_to)
-    place = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
-    command = command_line()
-    results = study.study(asked, place, say, command)
+    folder = Path(out) if out else default_folder(plan, "search", (method, passes, transfer_to))
+    command, place = command_line(), side_by_side.place(plan, workers, executor, far_seeds.__name__)
+    with side_by_side.submitted_told():
+        _show_search(study.study(asked, folder, say, command, place), folder, command)
+
+
+def _show_search(results: Mapping[str, Any], folder: Path, command: str) -> None:
+    from tunescope.report import findings_page as page
+    from tunescope.search import findings
+    from tunescope.system import files
+
     found, facts = findings.findings(results), findings.facts(results)
     heading = f"Prompts for {facts['model']}"
     written = page.page(list(found.values()), facts, (), command, heading)
-    with files.disk_errors_named(place, files.SAME_COMMAND):
-        files.put(place / "report.html", written.encode())
-    print_findings(found, place / "report.html")
-    if (place / "prompts").exists():
-        say(f"prompts: {place / 'prompts'}")
+    with files.disk_errors_named(folder, files.SAME_COMMAND):
+        files.put(folder / "report.html", written.encode())
+    print_findings(found, folder / "report.html")
+    if (folder / "prompts").exists():
+        say(f"prompts: {folder / 'prompts'}")

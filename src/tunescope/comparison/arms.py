@@ -11,6 +11,7 @@ from tunescope.methods.deltas.head import Head
 from tunescope.methods.text_form import explicit, made, parse, show
 from tunescope.search import names
 from tunescope.search.objective import check_answers
+from tunescope.search.search import Search
 from tunescope.system import plugins
 from tunescope.tasks.prompts.chain import NAME as COT
 from tunescope.tasks.prompts.chain import Chain
@@ -18,7 +19,7 @@ from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
 from tunescope.trial.demos import check, draw, start
-from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.spec import Demos
 from tunescope.trial.specs import with_demonstrations
@@ -37,7 +38,7 @@ SEARCHES = "search.methods"
 HOW = "Type `tunescope arms` for the methods and their fields."
 
 
-def asked(bench: "Bench") -> list[Arm]:
+def planned_arms(bench: "Bench") -> list[Arm]:
     """The arms of the bench's plan; UserError as `listed`."""
     return listed(typed(bench), bench.plan.budgets, bench.kind)
 
@@ -106,7 +107,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if chain:
         questions.check(chain, demos, bench, alone=rest == "")
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
-    before, standing = with_demonstrations(bench, questions.asked(bench.task, demos, chain), first, typed)
+    before, standing = with_demonstrations(bench, questions.task_as_asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
     placed = start.with_usual(placed, bench)
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
@@ -146,7 +147,7 @@ def _search(text: str) -> Any:
     return names.parse(text) if text.partition(":")[0].strip() in plugins.names(SEARCHES) else None
 
 
-def _ready_to_search(arm: Arm, search: Any, bench: "Bench") -> Ready:
+def _ready_to_search(arm: Arm, search: Search, bench: "Bench") -> Ready:
     """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
     check_answers(bench)
 

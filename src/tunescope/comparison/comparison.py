@@ -1,10 +1,12 @@
 """Arms, learning rates and seeds at one budget: from a model and a file to a verdict and a page."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.comparison import procedure
 from tunescope.comparison.citations import bibtex
@@ -14,11 +16,17 @@ from tunescope.report import notebook, tabular, terminal
 from tunescope.system import files, job_folder, plugins, ranks, run_folder
 from tunescope.system.executor import HERE
 from tunescope.tasks.make import USUAL, task_json, with_fields
+from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, check, data_paths, from_json, text_path
-from tunescope.trial.plan_fields import is_field, planned
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
+from tunescope.trial.plan_fields import data_paths, is_field, planned, text_path
+from tunescope.trial.plan_json import from_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BIBTEX = "bibtex"
 
@@ -71,12 +79,12 @@ class Comparison:
 
 
 def compare(
-    model: Any,
+    model: str | Path | PreTrainedModel,
     data: str | Path | Mapping[str, str | Path],
     *,
     plan: Plan | None = None,
-    task: Any = None,
-    tokenizer: Any = None,
+    task: str | Task | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
     out: str | Path | None = None,
     workers: int = 1,
     executor: str = HERE,
@@ -91,7 +99,7 @@ def compare(
         model: a folder or hub id; or a loaded transformers model, with its tokenizer.
         data: a JSONL, CSV or TSV file, or {"train": ..., "dev": ..., "test": ...}.
         plan: all of the question but the model, the data and, if it is given here, the task.
-        task: "classification" (the default), "generation", "reasoning", or a Task.
+        task: "classification" (the default), "choice", "generation", "reasoning", or a Task.
         tokenizer: of a loaded model.
         out: the run's folder; by default one in runs/, named by the question.
         workers: processes; more than one need the model by name.
@@ -136,7 +144,7 @@ def _question(
     model: str,
     data: str | Path | Mapping[str, str | Path],
     plan: Plan | None,
-    task: Any,
+    task: str | Task | None,
     given: Mapping[str, Any],
 ) -> Plan:
     if plan is None:
@@ -218,14 +226,14 @@ def run(
     """
     check(question)
     processes = ranks.count(question.processes)
-    place = procedure.checked(question, folder, executor, workers, by_name, quiet)
+    execution = procedure.checked(question, folder, executor, workers, by_name, quiet)
     check(replace(question, processes=processes))
     joined, held = ranks.joined(processes, question.device), procedure.held(folder, processes)
     with joined, files.disk_errors_named(folder), held as mine:
         listening = report_to if ranks.rank() == 0 else ()
-        procedure.carried_out(question, place.in_folder(mine), opened, by_name, listening)
+        procedure.carried_out(question, execution.in_folder(mine), opened, by_name, listening)
         return Comparison(mine, run_folder.read_results(mine))
 
 
-def _name(model: Any) -> str:
+def _name(model: PreTrainedModel) -> str:
     return str(getattr(model.config, "name_or_path", "") or model.config.model_type)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tunescope.comparison import examples, saved_artifact
 from tunescope.comparison.entry import Entry
-from tunescope.comparison.run import Outcome
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.standing import Standing
 from tunescope.report.verdict.remarks import rate_remarks, remarks
 from tunescope.system import files, run_folder

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from tunescope.comparison import arms
+from tunescope.comparison.arm_methods import methods_of, served_as
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.made_of import methods_of, served_as
 from tunescope.comparison.standing import Standing
 from tunescope.errors import UserError
 from tunescope.trial.arm import Arm, Ready
 from tunescope.trial.bench import Bench
+from tunescope.trial.budget import TooSmallBudget
 from tunescope.trial.rates import grid, possible, start
 
 
@@ -23,6 +24,7 @@ class Entry:
     start: tuple[float, ...] = ()  # the middle of the rates that are tried at first
     chosen: tuple[float, ...] | None = None  # the rates that won
     runs: list[Job] = field(default_factory=list)
+    short: TooSmallBudget | None = None  # why it is refused, where a larger budget would do
 
 
 class AllRefused(UserError):  # noqa: N818
@@ -40,6 +42,23 @@ def not_all_refused(entries: list[Entry]) -> list[Entry]:
     return entries
 
 
+def check_sides(entries: list[Entry]) -> None:
+    """UserError where the budget has room for none of the contexts, or none of the deltas, that were asked.
+
+    The others would be trained for nothing: there is no verdict without both.
+    """
+    ready = {entry.standing.group for entry in entries if entry.arm is not None}
+    short = [(entry.standing.name, entry.short) for entry in entries if entry.short and "+" not in entry.standing.spec]
+    for kind, other in (("context", "delta"), ("delta", "context")):
+        missed = [(why.least, name, why) for name, why in short if why.kind == kind]
+        if missed and kind not in ready and other in ready:
+            least, name, why = min(missed, key=lambda one: one[0])
+            raise UserError(
+                f"The budget leaves no {kind} to compare with a {other}, so there would be no verdict; {name}: {why} "
+                f"Type: --budget {least}, or more"
+            )
+
+
 def distinct(jobs: Iterable[Job]) -> list[Job]:
     """Arms that come to the same spec share their runs."""
     return list({todo.id: todo for todo in jobs}.values())
@@ -51,7 +70,7 @@ def entered(bench: Bench) -> list[Entry]:
     Raises:
         UserError: every arm was refused.
     """
-    return not_all_refused([_entry(bench, one) for one in arms.asked(bench)])
+    return not_all_refused([_entry(bench, one) for one in arms.planned_arms(bench)])
 
 
 def _entry(bench: Bench, arm: Arm) -> Entry:
@@ -59,7 +78,8 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
     try:
         prepared = arms.ready(arm, bench)
     except UserError as problem:
-        return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)))
+        short = problem if isinstance(problem, TooSmallBudget) else None
+        return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)), short=short)
     standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
     standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
     entry = Entry(standing, prepared)

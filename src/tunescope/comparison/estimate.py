@@ -12,7 +12,7 @@ from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import arms, other_text
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.run import attached, problem_of
+from tunescope.comparison.problem import attached, problem_of, training_in_place
 from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
 from tunescope.system.machine import memory_meter
@@ -20,14 +20,14 @@ from tunescope.tasks.task import Labelled
 from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, has_every_seed
 from tunescope.trial.bench import Bench
-from tunescope.trial.demos import own
+from tunescope.trial.demos import per_query
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.order import most
 from tunescope.trial.rates import grid
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import memory_errors_named, one_step
+from tunescope.trial.train.microbatches import OutOfMemory
 from tunescope.trial.train.optimizers import make
-from tunescope.trial.train.parts import OutOfMemory
 
 STEPS = 3  # the first warms up and is not counted
 SCORED = 16
@@ -60,7 +60,7 @@ def sizes_of(bench: Bench) -> Sizes:
 def estimates(bench: Bench, said: Callable[[str], None] = lambda name: None) -> list[Estimate]:
     """One estimate an arm of the plan; the arms are tried, and nothing is kept. said: hears each arm as it begins."""
     found = []
-    for one in arms.asked(bench):
+    for one in arms.planned_arms(bench):
         said(one.name)
         found.append(_estimate(bench, one))
     return found
@@ -104,10 +104,11 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
 
 def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
     """Of one update, on rows of the middle length, for as many tokens as rows have on average."""
-    settings, problem = bench.plan.settings, problem_of(bench, todo, tuned)
-    rows = _middle(problem.lengths, settings.batch_size)
-    optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
-    with quick_to_train(bench.model, settings.precision):
+    settings = bench.plan.settings
+    with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
+        problem = problem_of(bench, todo, tuned)
+        rows = _middle(problem.lengths, settings.batch_size)
+        optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
         timed = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
     return fmean(timed[1:]) * _longer(problem.lengths, rows)
 
@@ -129,7 +130,7 @@ def _score_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
     some = _middle(lengths, SCORED)
     demos = todo.arm.demos
-    times = own.passes(demos) if demos and demos.each else 1
+    times = per_query.passes(demos) if demos and demos.each else 1
     seconds = _seconds(lambda: task.predict(bench.model, [rows[row] for row in some], bench.tokenizer))
     return times * seconds / len(some) * _longer(lengths, some)
 

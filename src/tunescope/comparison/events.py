@@ -11,7 +11,7 @@ from typing import Any
 
 from tunescope.trial.bench import Bench
 from tunescope.trial.command import command
-from tunescope.trial.facts import model_of
+from tunescope.trial.provenance import model_of
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.comparison import far_worker
 from tunescope.comparison import run as run_arm
-from tunescope.comparison import work
 from tunescope.comparison.job import Job
-from tunescope.comparison.run import KEPT, Outcome
+from tunescope.comparison.outcome import KEPT, Outcome, stopped
 from tunescope.system.far_jobs import Jobs
 from tunescope.trial.bench import Bench
 from tunescope.trial.train.loop import Progress
@@ -28,7 +28,7 @@ class ArmJobs(Jobs):
     ):
         self.bench, self.folder = bench, folder.absolute()
         self.by_id = {todo.id: todo for todo in jobs}
-        self.asks = {todo.id: work.ask_of(todo) for todo in jobs}
+        self.asks = {todo.id: far_worker.ask_of(todo) for todo in jobs}
         self.on_progress, self.on_done = on_progress, on_done
         self.how = (
             f"To see where they are, type: tunescope status {self.folder}\n"
@@ -45,7 +45,7 @@ class ArmJobs(Jobs):
         return None if told["status"] in KEPT else dict(told)
 
     def failed(self, name: str, reason: str) -> Outcome:
-        return run_arm.stopped(self.by_id[name], "failed", reason)
+        return stopped(self.by_id[name], "failed", reason)
 
     def done(self, name: str, outcome: Outcome) -> None:
         self.on_done(self.by_id[name], outcome)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tunescope.comparison.standing import Standing
     from tunescope.probes.seen import Seen
     from tunescope.report.finding import AttentionMap
+    from tunescope.tasks.task import Encoded
     from tunescope.trial.bench import Bench
 
 ROWS = 8
@@ -42,7 +43,7 @@ def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
     most = room(bench, tuned.positions)
     joined = bench.kind == "decoder"
 
-    def length(row: Any) -> int:
+    def length(row: Encoded) -> int:
         answer = len(row.target_ids) + len(row.lead)
         return len(row.input_ids) + answer - 1 if joined else max(len(row.input_ids), answer)
 

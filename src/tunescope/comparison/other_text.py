@@ -27,7 +27,7 @@ from tunescope.trial.arm import ZERO_SHOT
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.plan import NO_TEXT
 from tunescope.trial.train.loop import memory_errors_named
-from tunescope.trial.train.parts import OutOfMemory
+from tunescope.trial.train.microbatches import OutOfMemory
 
 FILE = "forgetting.json"
 TOKENS, WINDOWS = 128, 16
@@ -152,7 +152,7 @@ def _none(reason: str) -> Json:
     return {"before": None, "after": None, "changes": None, "reason": reason}
 
 
-def told(bench: Bench) -> Json | None:
+def summary(bench: Bench) -> Json | None:
     """What results say of the text and of what is measured on it; None where nothing is asked for."""
     asked = windows(bench)
     if asked is None:

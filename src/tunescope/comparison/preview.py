@@ -4,18 +4,19 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from tunescope.comparison import in_time, other_text
+from tunescope.comparison import other_text, time_limit
 from tunescope.comparison.costs import Costs
 from tunescope.comparison.estimate import HOW, Estimate, estimates
-from tunescope.comparison.fit import Time, TooShort, reserve
 from tunescope.comparison.progress import duration
+from tunescope.comparison.time_cuts import Time, TooShort, reserve
 from tunescope.report.verdict.words import PAIR, unequal
+from tunescope.system import machine
+from tunescope.tasks.facts import Lengths
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.command import command
-from tunescope.trial.facts import facts_of, notes_of
 from tunescope.trial.plan import Plan
+from tunescope.trial.provenance import facts_of, notes_of
 
 USUAL = 20.0  # minutes, where none are given
 SHOWN = 600  # characters of a row
@@ -37,6 +38,7 @@ def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
     for label, tokens in (facts.words or {}).items():
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
     yield _read(bench)
+    yield from _template_told(bench)
     yield from (f"note: {note}" for note in notes_of(bench) if note not in bench.splits.notes)
     yield from _estimated(bench, workers)
 
@@ -51,7 +53,18 @@ def _read(bench: Bench) -> str:
     return f"line {row.row} as the model reads it: {shown}" + (f" -> {answer[:SHOWN]}" if row.target_ids else "")
 
 
-def _lengths(found: Any) -> str:
+def _template_told(bench: Bench) -> Iterator[str]:
+    """Of answers in words behind a template that nobody wrote: how to write one."""
+    asked, task = bench.plan.task, bench.task
+    if asked["kind"] == "classification" and "template" not in asked and task.in_words and bench.kind != "encoder":
+        example = json.dumps(f"{{{task.fields()[0]}}} It was", ensure_ascii=False)
+        yield (
+            "if no text would go on like that, write how one would, with words to choose from: "
+            f"--template {example} --words LABEL=WORD,LABEL=WORD"
+        )
+
+
+def _lengths(found: Lengths) -> str:
     return f"{found.min} to {found.max} (middle {found.median}, 95 % up to {found.p95})"
 
 
@@ -70,6 +83,7 @@ def _estimated(bench: Bench, workers: int) -> Iterator[str]:
         costs[one.arm] = one.costs or Costs(one.arm)
     yield f"  together at most {duration(whole)}{', before seeds that are added' if plan.max_seeds else ''}"
     yield HOW
+    yield from filter(None, [machine.busy()])
     yield from _unequal(bench, found)
     yield from _fitting(bench, costs, workers, time.monotonic() - start)
 
@@ -92,14 +106,14 @@ def _fitting(bench: Bench, costs: Mapping[str, Costs], workers: int, spent: floa
         minutes = problem.minutes
         found = _cut(bench, costs, minutes, workers, spent)
     assert found.fit is not None
-    cut = "; ".join(found.fit.left_out) or "all of it"
-    yield f"in {minutes:g} minutes, with {workers} worker{'s' * (workers > 1)}: {cut}"
+    cut = f"it is cut: {'; '.join(found.fit.left_out)}" if found.fit.left_out else "nothing has to be cut"
+    yield f"to be done in {minutes:g} minutes, with {workers} worker{'s' * (workers > 1)}, {cut}"
     yield f"for that on this machine, type: {command(bench.plan, here=True)} --minutes {minutes:g}"
 
 
 def _cut(bench: Bench, costs: Mapping[str, Costs], minutes: float, workers: int, spent: float) -> Plan:
     asked = replace(bench, plan=replace(bench.plan, minutes=minutes))
-    return in_time.cut(asked, costs, Time(60 * minutes - reserve(minutes) - spent, workers, spent))
+    return time_limit.cut(asked, costs, Time(60 * minutes - reserve(minutes) - spent, workers, spent))
 
 
 def _line(one: Estimate) -> str:

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tunescope import report
-from tunescope.comparison import events, in_time, inside_attention, other_text
+from tunescope.comparison import events, inside_attention, other_text, time_limit
 from tunescope.comparison.board import Board
 from tunescope.comparison.conclusion import keep_best
-from tunescope.comparison.entry import entered
+from tunescope.comparison.entry import check_sides, entered
+from tunescope.comparison.execution import Execution
+from tunescope.comparison.interim_looks import looked
 from tunescope.comparison.logger import stream
-from tunescope.comparison.looks import looked
-from tunescope.comparison.place import Place
 from tunescope.comparison.protocol import more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
@@ -26,9 +26,10 @@ from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.trial import executor_name
-from tunescope.trial.as_read import as_read, check_folder
 from tunescope.trial.bench import Bench
-from tunescope.trial.plan import AFTERWARDS, Plan, to_json
+from tunescope.trial.input_hashes import check_folder, input_hashes
+from tunescope.trial.plan import AFTERWARDS, Plan
+from tunescope.trial.plan_json import to_json
 
 UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
 
@@ -37,7 +38,7 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C while a comparison ran; the message says how to go on."""
 
 
-def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: bool, quiet: bool) -> Place:
+def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: bool, quiet: bool) -> Execution:
     """Where the jobs run. Raises UserError for what does not go there."""
     found = executor_name.parse(executor)
     if workers < (0 if found.is_remote else 1):
@@ -53,7 +54,7 @@ def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: 
             f"--together {question.together} shares passes in a process of this machine, and --executor {executor} "
             "hands out one run at a time; leave one of them out."
         )
-    return Place(folder, workers, found, Board(folder, executor, workers), quiet or ranks.rank() > 0)
+    return Execution(folder, workers, found, Board(folder, executor, workers), quiet or ranks.rank() > 0)
 
 
 @contextmanager
@@ -72,7 +73,7 @@ def held(folder: Path, processes: int) -> Iterator[Path]:
 
 
 def carried_out(
-    question: Plan, place: Place, opened: Callable[[], Bench], by_name: bool, report_to: Sequence[str]
+    question: Plan, execution: Execution, opened: Callable[[], Bench], by_name: bool, report_to: Sequence[str]
 ) -> None:
     """All runs of the question, its verdict, results.json and the page.
 
@@ -80,25 +81,27 @@ def carried_out(
 
     Raises Submitted where the executor has a queue that is not waited for.
     """
-    folder, start = place.folder, time.monotonic()
-    question, fits = in_time.before(question, folder)
+    folder, start = execution.folder, time.monotonic()
+    question, fits = time_limit.before(question, folder)
     with machine.threads(question.threads):
         run_folder.check_config(folder, _config(question, by_name), UNASKED)
         bench = opened()
         bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
-        pace, clock = in_time.paced(bench, place, start, fits)
+        if not (folder / "config.json").exists():
+            check_sides(entered(bench))
+        deadline, clock = time_limit.with_deadline(bench, execution, start, fits)
         entries = entered(bench)
-        check_folder(bench, folder, read := as_read(bench))
+        check_folder(bench, folder, read := input_hashes(bench))
         run_folder.write_config(folder, _config(bench.plan, by_name) | {"read": read}, UNASKED)
         with stream(report_to, events.begun(folder, bench), _warn) as heard:
-            place = place.heard_by(heard)
+            execution = execution.heard_by(heard)
             try:
-                if place.executor.waits:
+                if execution.executor.waits:
                     far_jobs.begin_anew(folder)
-                standings = tried(bench, entries, place, pace)
+                standings = tried(bench, entries, execution, deadline)
                 best = best_on_dev(standings)
-                results = looked(bench, entries, best, partial(more, place=place), clock)
+                results = looked(bench, entries, best, partial(more, execution=execution), clock)
             except KeyboardInterrupt:
                 raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
             results["inside"] = inside_attention.pictures(bench, standings, folder)
@@ -107,7 +110,7 @@ def carried_out(
             finish(folder, results)
             heard.concluded(events.concluded(folder, results))
         far_jobs.begin_anew(folder)
-        place.board.write("finished")
+        execution.board.write("finished")
 
 
 def _config(question: Plan, by_name: bool) -> dict[str, Any]:

@@ -6,30 +6,30 @@ from typing import Any
 from tunescope.attachment.share import is_shared
 from tunescope.comparison import halving, shared_passes
 from tunescope.comparison.conclusion import conclude, drop_losers, fail
+from tunescope.comparison.deadline import Deadline
 from tunescope.comparison.entry import Entry, distinct, not_all_refused, possible_jobs, trial_of
+from tunescope.comparison.execution import Execution, at_work
 from tunescope.comparison.job import Job, job
-from tunescope.comparison.pace import Pace
-from tunescope.comparison.place import Place, at_work
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import Display, display
-from tunescope.comparison.run import Outcome
 from tunescope.comparison.standing import Standing
 from tunescope.system import job_folder, run_folder
 from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
-from tunescope.trial.facts import notes_of
+from tunescope.trial.provenance import notes_of
 from tunescope.trial.rates import following, unless_far_off
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 
 
-def tried(bench: Bench, entries: list[Entry], place: Place, pace: Pace | None = None) -> list[Standing]:
-    """Every arm's standing after all its runs; those that would be over too late for the pace are not begun.
+def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: Deadline | None = None) -> list[Standing]:
+    """Every arm's standing after all its runs; those that would be over too late for the deadline are not begun.
 
     Raises:
         UserError: every arm was refused.
     """
-    folder, pace = place.folder, pace or Pace(bench.plan)
-    with display([entry.standing.name for entry in entries], quiet=place.quiet) as shown:
+    folder, deadline = execution.folder, deadline or Deadline(bench.plan)
+    with display([entry.standing.name for entry in entries], quiet=execution.quiet) as shown:
         for note in notes_of(bench):  # a test row that is also in train is known before the first step
             shown.say(f"note: {note}")
         for entry in entries:
@@ -38,18 +38,18 @@ def tried(bench: Bench, entries: list[Entry], place: Place, pace: Pace | None = 
         run_folder.drop_damaged(folder, shown.say)
         wanted = {todo.id for entry in entries for todo in possible_jobs(bench, entry)}
         run_folder.sweep(folder, wanted, job_folder.leased(folder))
-        with at_work(bench, place, shown, lambda: _expected(bench, entries)) as any_run:
-            run = pace.timed(any_run)
+        with at_work(bench, execution, shown, lambda: _expected(bench, entries)) as any_run:
+            run = deadline.timed(any_run)
             trials = distinct(todo for entry in entries for todo in entry.trials)
             together = _together(bench, trials, shown)
             if bench.plan.halving:
                 halving.race(bench.plan, [entry.trials for entry in entries], run, folder, together)
             outcomes = run(trials, together)
             for _ in range(bench.plan.past):
-                outcomes |= run(distinct(_past_the_end(bench, entries, outcomes, pace, shown)), together)
+                outcomes |= run(distinct(_past_the_end(bench, entries, outcomes, deadline, shown)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
-            _seeds_in_time(bench, entries, pace, shown)
+            _seeds_in_time(bench, entries, deadline, shown)
             outcomes = run(distinct(todo for entry in entries for todo in entry.runs), together)
         for entry in entries:
             conclude(entry, outcomes)
@@ -57,14 +57,14 @@ def tried(bench: Bench, entries: list[Entry], place: Place, pace: Pace | None = 
     return [entry.standing for entry in not_all_refused(entries)]
 
 
-def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], place: Place) -> None:
+def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], execution: Execution) -> None:
     """These arms at these seeds, of which they have some; their standings are brought up to date."""
     for entry in entries:
         assert entry.arm is not None  # it has finished before
         entry.runs = [job(bench, entry.arm, entry.chosen or (), seed, test=True) for seed in seeds]
     with (
-        display([entry.standing.name for entry in entries], quiet=place.quiet) as shown,
-        at_work(bench, place, shown, lambda: _expected(bench, entries)) as run,
+        display([entry.standing.name for entry in entries], quiet=execution.quiet) as shown,
+        at_work(bench, execution, shown, lambda: _expected(bench, entries)) as run,
     ):
         outcomes = run(distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
     for entry in entries:
@@ -121,7 +121,7 @@ def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
 
 
 def _past_the_end(
-    bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome], pace: Pace, shown: Display
+    bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome], deadline: Deadline, shown: Display
 ) -> list[Job]:
     """Of every arm whose best trial is at an end of its rates one trial more, which is added to them.
 
@@ -136,7 +136,7 @@ def _past_the_end(
         if entry.arm is not None and (best or not entry.arm.trained):
             rates = best.rates if best else ()
             later += [job(bench, entry.arm, rates, seed, test=True) for seed in seeds_of(bench.plan, entry.arm)]
-    if found and not pace.allows(distinct(todo for _, todo in found), distinct(later)):
+    if found and not deadline.allows(distinct(todo for _, todo in found), distinct(later)):
         shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates past an end of their grid")
         return []
     for entry, todo in found:
@@ -144,13 +144,13 @@ def _past_the_end(
     return [todo for _, todo in found]
 
 
-def _seeds_in_time(bench: Bench, entries: list[Entry], pace: Pace, shown: Display) -> None:
+def _seeds_in_time(bench: Bench, entries: list[Entry], deadline: Deadline, shown: Display) -> None:
     """Fewer seeds, the same of every arm, where all would be over too late; one is always run."""
     plan, count = bench.plan, len(bench.plan.seeds)
-    while count > 1 and not pace.allows(distinct(todo for entry in entries for todo in entry.runs[:count])):
+    while count > 1 and not deadline.allows(distinct(todo for entry in entries for todo in entry.runs[:count])):
         count -= 1
     if count < len(plan.seeds):
-        told = f"it went {pace.slower:.1f} times slower than timed before: {count} of {len(plan.seeds)} seeds"
+        told = f"it went {deadline.slower:.1f} times slower than timed before: {count} of {len(plan.seeds)} seeds"
         shown.say(f"note: {told}")
         fit = plan.fit and replace(plan.fit, left_out=(*plan.fit.left_out, told))
         bench.plan = replace(plan, seeds=plan.seeds[:count], fit=fit)

@@ -16,8 +16,8 @@ from tunescope.trial import rates
 from tunescope.trial.bench import Bench
 from tunescope.trial.command import command
 from tunescope.trial.dev_rows import rule as early_rows_rule
-from tunescope.trial.facts import data_of, model_of
 from tunescope.trial.plan import Plan
+from tunescope.trial.provenance import data_of, model_of
 from tunescope.trial.train.loop import early_stopping
 
 SELECTION = (
@@ -33,7 +33,7 @@ OF_A_PILOT = (
 def assemble(
     bench: Bench, standings: Sequence[Standing], best: Standing | None, looks: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The whole of results.json but for the verdict. looks: at how many seeds, as `comparison.looks` has it."""
+    """The whole of results.json but for the verdict. looks: at how many seeds, as `comparison.interim_looks` has it."""
     plan = bench.plan
     score, data = stats.scorer(bench.task.metric), data_of(bench)
     pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
@@ -73,7 +73,7 @@ def assemble(
         "comparisons": _comparisons(standings, best, score, pool, inputs),
         "best": {"arm": best.name, "path": "best"} if best else None,
         "examples": examples.side_by_side(bench, standings),
-        "forgetting": other_text.told(bench),
+        "forgetting": other_text.summary(bench),
     }
 
 

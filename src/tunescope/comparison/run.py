@@ -1,54 +1,42 @@
 """One arm run: attach, train, score, save. Whatever happens to it is an outcome, so that the others go on."""
 
-import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from tunescope.attachment.attached import Attached, attach
+from tunescope.attachment.attached import Attached
 from tunescope.attachment.attention.reach import quick_to_train
-from tunescope.attachment.guards.checkpointing import checkpointed
-from tunescope.attachment.share import as_first, is_shared, place_in, total
-from tunescope.attachment.tuned import Bare, Tuned
+from tunescope.attachment.share import as_first, is_shared
+from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import examples, inside_attention, other_text, saved_artifact, score
 from tunescope.comparison.arms import passes
 from tunescope.comparison.job import Job
+from tunescope.comparison.outcome import KEPT, Outcome, done, paused, stopped
+from tunescope.comparison.problem import attached, problem_of, specs_of, training_in_place
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact, Spec
 from tunescope.search.apply import made, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.machine import memory_meter
-from tunescope.system.say import say
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
-from tunescope.trial.demos import draw
-from tunescope.trial.dev_rows import early_rows
-from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import (
     Diverged,
-    Problem,
     Progress,
     Saving,
     is_paused,
     memory_errors_named,
     train,
 )
-from tunescope.trial.train.parts import OutOfMemory, Parts
-from tunescope.trial.train.share import ALONE, Share
+from tunescope.trial.train.microbatches import OutOfMemory
 from tunescope.trial.train.state import State
 
 Report = Callable[[Progress], None]
-Outcome = dict[str, Any]
-KEPT = ("done", "diverged")
 SAVE_EVERY = 30.0  # seconds between saved states of a run; a quick run saves none
 
 
@@ -134,26 +122,19 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     settings = replace(bench.plan.settings, steps=todo.steps)
     meter = memory_meter(bench.device)
-    with torch.random.fork_rng(), attached(bench, todo, _specs(bench, todo)) as tuned:
+    with torch.random.fork_rng(), attached(bench, todo, specs_of(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)
-        problem = problem_of(bench, todo, tuned.train())
+        saving = Saving(work, SAVE_EVERY)
         try:
-            with quick_to_train(bench.model, settings.precision):
-                state = train(
-                    problem, settings, todo.seed, saving=Saving(work, SAVE_EVERY), report=report, until=todo.until
-                )
+            with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
+                problem = problem_of(bench, todo, tuned.train())
+                state = train(problem, settings, todo.seed, saving=saving, report=report, until=todo.until)
         except Diverged as problem_found:
             return stopped(todo, "diverged", problem_found)
         if is_paused(state, settings):
-            return _paused(todo, state, meter())
+            return paused(todo, state, meter())
         tuned.eval()
         return concluded(bench, todo, work, tuned, state, meter())
-
-
-def _paused(todo: Job, state: State, memory: float) -> Outcome:
-    """What is known of a run that may go on; it is told, and not kept."""
-    known = _done(todo, state.best_score, state.step, state.seconds, memory, state.curve)
-    return known | {"status": "paused", "reason": f"at step {state.step} of {todo.steps}, dev {state.best_score:.4g}"}
 
 
 def concluded(bench: Bench, todo: Job, work: Path, tuned: Tuned, state: State, memory: float) -> Outcome:
@@ -161,7 +142,7 @@ def concluded(bench: Bench, todo: Job, work: Path, tuned: Tuned, state: State, m
     demonstrations = _save(bench, todo, work, tuned)
     cut = score.cut(bench, todo, tuned, "train", "dev")
     dev = state.best_score if todo.scored else None
-    return _done(todo, dev, state.step, state.seconds, memory, state.curve) | {
+    return done(todo, dev, state.step, state.seconds, memory, state.curve) | {
         "best_step": state.best_step,
         **saved_artifact.kept(work),
         "cut": cut,
@@ -172,11 +153,11 @@ def concluded(bench: Bench, todo: Job, work: Path, tuned: Tuned, state: State, m
 def _untrained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
     meter, start = memory_meter(bench.device), time.monotonic()
-    with attached(bench, todo, _specs(bench, todo)) as tuned:
+    with attached(bench, todo, specs_of(bench, todo)) as tuned:
         dev = score.score(bench, todo, tuned, "dev").value
         demonstrations = _save(bench, todo, work, tuned)
         cut = score.cut(bench, todo, tuned, "dev")
-    found = _done(todo, dev, 0, time.monotonic() - start, meter(), [])
+    found = done(todo, dev, 0, time.monotonic() - start, meter(), [])
     return found | {"best_step": 0, "cut": cut, "demonstrations": demonstrations} | saved_artifact.kept(work)
 
 
@@ -192,7 +173,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
         cut = score.cut(own, todo, tuned, "dev")
     kept = asdict(replace(found, words=dict(found.words), trace=()))
     known = {"best_step": 0, "cut": cut, "found": kept} | saved_artifact.kept(work)
-    return _done(todo, dev, 0, time.monotonic() - start, meter(), []) | known
+    return done(todo, dev, 0, time.monotonic() - start, meter(), []) | known
 
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
@@ -219,57 +200,6 @@ def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     }
 
 
-def _specs(bench: Bench, todo: Job) -> tuple[Any, ...]:
-    """The arm's specs behind its demonstrations, in the order that was found for them."""
-    rows = (
-        questions.shown(todo.arm.demos, todo.arm.chain, bench, todo.seed).rows
-        if todo.arm.in_front and todo.arm.demos
-        else ()
-    )
-    return specs_at(todo.arm, bench, rows, todo.seed)
-
-
-def attached(bench: Bench, todo: Job, what: Sequence[Spec | Artifact]) -> AbstractContextManager[Tuned]:
-    if todo.arm.demos and todo.arm.demos.each:
-        draw.source(todo.arm.demos, bench)  # rows are compared by the model as it is
-    if not what:
-        return nullcontext(Bare())
-    return attach(bench.model, *what, tokenizer=bench.tokenizer, seed=todo.seed)
-
-
-def problem_of(bench: Bench, todo: Job, tuned: Tuned) -> Problem:
-    """The task on this model, as functions of rows by number."""
-    rows = score.rows_of(bench, todo, tuned, "train")
-    drawn = questions.drawn_rows(todo.arm, bench, tuned, todo.seed)
-    parameters = dict(tuned.named_parameters())
-    first, early = todo.arm.in_front, early_rows(bench, todo.steps)
-    return Problem(
-        parameters=parameters,
-        rates={name: todo.rates[int(name.partition(".")[0]) - first] for name in parameters},
-        loss=lambda chosen: _loss(bench, drawn(chosen)),
-        score=partial(_dev, bench, todo, tuned, early),
-        whole=None if early is None else partial(_dev, bench, todo, tuned),
-        lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],
-        labelled=[max(1, len(row.target_ids)) for row in rows],
-        parts=Parts(bench.plan.settings.accumulate, partial(_tell, todo)) if bench.plan.halve_batches else None,
-        share=Share(*place, total) if (place := place_in(bench.model)) else ALONE,
-    )
-
-
-def _dev(bench: Bench, todo: Job, tuned: Tuned, only: Sequence[int] | None = None) -> float:
-    """The development score, where the run has one."""
-    return as_first(bench.model, score.score(bench, todo, tuned, "dev", only).value) if todo.scored else 0.0
-
-
-def _tell(todo: Job, line: str) -> None:
-    say(f"{todo.arm.arm.name}: {line}", sys.stderr)
-
-
-def _loss(bench: Bench, rows: Sequence[Any]) -> Tensor:
-    with checkpointed(bench.model) if bench.plan.gradient_checkpointing else nullcontext():
-        return bench.task.loss(bench.model, rows, bench.tokenizer)
-
-
 def _save(bench: Bench, todo: Job, work: Path, tuned: Tuned) -> dict[str, Any] | None:
     """What a person who finds the artifact needs to use it goes with it; what is to be told of the demonstrations."""
     from tunescope.attachment.artifact_folder import save
@@ -283,25 +213,3 @@ def _save(bench: Bench, todo: Job, work: Path, tuned: Tuned) -> dict[str, Any] |
     artifacts = [artifact.fold() for artifact in tuned.artifacts]
     save(work / "artifact", artifacts, model=bench.model, tokenizer=bench.tokenizer, about=about)
     return demonstrations
-
-
-def _done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float, curve: Sequence[Any]) -> Outcome:
-    return {
-        **_header(todo),
-        "status": "done",
-        "reason": "",
-        "dev": dev,
-        "steps": steps,
-        "seconds": round(seconds, 3),
-        "memory_mb": round(memory, 1),
-        "curve": list(curve),
-    }
-
-
-def _header(todo: Job) -> dict[str, Any]:
-    return {"id": todo.id, "spec": todo.arm.label, "learning_rate": todo.rate, "seed": todo.seed}
-
-
-def stopped(todo: Job, status: str, reason: object) -> Outcome:
-    """The outcome of a run without a score."""
-    return {**_header(todo), "status": status, "reason": str(reason), "dev": None}

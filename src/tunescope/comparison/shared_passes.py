@@ -22,10 +22,12 @@ from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.bank.bank import Bank
 from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.bank.member import Member
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.comparison import run as run_arm
 from tunescope.comparison import score
 from tunescope.comparison.job import Job
+from tunescope.comparison.outcome import Outcome, stopped
+from tunescope.comparison.problem import problem_of
 from tunescope.methods.artifact import AttentionDelta
 from tunescope.methods.deltas.full import Full
 from tunescope.system import files, run_folder
@@ -34,8 +36,8 @@ from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.dev_rows import early_rows
 from tunescope.trial.specs import specs_at
+from tunescope.trial.train.joint_runs import train_together
 from tunescope.trial.train.loop import Diverged, Problem, Saving, is_paused, memory_errors_named, training
-from tunescope.trial.train.together import train_together
 
 SIZES = (2, 4, 8)  # runs in a pass, of which the quickest is taken where it is measured
 STEPS = 3  # timed of each size, after one that is not
@@ -64,7 +66,7 @@ def can_share(bench: Bench, todo: Job) -> bool:
     )
 
 
-def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dict[str, run_arm.Outcome]:
+def run(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> dict[str, Outcome]:
     """Every job's outcome by id: trained together where they are several, then scored and told as each is alone.
 
     What could not be trained together is trained alone; its outcome then says why under "apart".
@@ -131,7 +133,7 @@ def _problems(bench: Bench, jobs: Sequence[Job], tuned: Banked) -> tuple[dict[st
     problems, drawn = {}, {}
     for todo in jobs:
         member = members[todo.id]
-        problem = run_arm.problem_of(bench, todo, member)
+        problem = problem_of(bench, todo, member)
         early = early_rows(bench, todo.steps)
         whole = partial(_score, bench, todo, member) if problem.whole else None
         problems[todo.id] = replace(problem, score=partial(_score, bench, todo, member, early), whole=whole)
@@ -182,7 +184,7 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
             if not isinstance(state, Diverged) and is_paused(state, replace(settings, steps=todo.steps)):
                 continue
             if isinstance(state, Diverged):
-                result = run_arm.stopped(todo, "diverged", state)
+                result = stopped(todo, "diverged", state)
             else:
                 state.seconds /= len(jobs)
                 with member.eval().acting():

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 
-from tunescope.comparison import shared_passes, work
+from tunescope.comparison import far_worker, shared_passes
 from tunescope.comparison.far_jobs import ArmJobs
 from tunescope.comparison.job import Job
+from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import at_most_every
-from tunescope.comparison.run import Outcome, Report, is_known
+from tunescope.comparison.run import Report, is_known
 from tunescope.system import crew, far_jobs
 from tunescope.system.crew import KILLED, tell
 from tunescope.system.executor import Executor, Needs, Work
@@ -22,6 +23,7 @@ from tunescope.system.executors.local import Local
 from tunescope.system.far_jobs import FarJobs
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
+from tunescope.trial.elsewhere import own_device
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.loop import Progress
 
@@ -86,7 +88,7 @@ class Runner:
         return Work(
             folder=self.folder,
             start=_start,
-            given=(self.bench.plan, work.hashes(self.bench)),
+            given=(self.bench.plan, far_worker.hashes(self.bench)),
             do=partial(_work, self.folder),
             payload=self.pieces.__getitem__,
             preload=PRELOAD,
@@ -95,12 +97,12 @@ class Runner:
     def _far(self, needs: Needs) -> Work:
         """The work of other machines' processes, which find a job by its id."""
         run = self.folder.absolute()
-        token = work.share(run, self.bench, executor_name.show(self.executor))
+        token = far_worker.share(run, self.bench, executor_name.show(self.executor))
         return Work(
             folder=run,
-            start=work.begin,
+            start=far_worker.begin,
             given=(run, token, needs.gpus or 1.0),
-            do=work.do,
+            do=far_worker.do,
             command=partial(far_jobs.command, run, token),
             preload=PRELOAD,
         )
@@ -168,13 +170,7 @@ def _start(plan: Plan, read: Mapping[str, str]) -> None:
     """In a worker: load once. read: what the parent has read. Raises UserError where it is no longer the same."""
     global _bench
     torch.set_num_threads(plan.threads)
-    _bench = work.opened(replace(plan, device=own_device(plan.device, crew.place())), read)
-
-
-def own_device(name: str, place: int) -> str:
-    """Of several GPUs each worker takes one in turn, where none is named by its number."""
-    count = torch.cuda.device_count()
-    return f"cuda:{place % count}" if name == "cuda" and count > 1 else name
+    _bench = far_worker.opened(replace(plan, device=own_device(plan.device, crew.place())), read)
 
 
 def _work(folder: Path, jobs: list[Job]) -> dict[str, Outcome]:

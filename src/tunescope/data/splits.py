@@ -58,9 +58,10 @@ def split(
     wanted = [name for name, part in (("dev", dev), ("test", test)) if part is None]
     groups = _groups(train, by, seed)
     if wanted and len(groups) < len(wanted) + 1:
+        told = f" in {', '.join(by)}" if by else ""
         raise UserError(
-            f"{len(train)} rows, of which {len(groups)} distinct, cannot be cut into train and "
-            f"{' and '.join(wanted)}. Give more rows, or a file for each part."
+            f"{len(train)} rows, of which {len(groups)} distinct{told}, cannot be cut into train and "
+            f"{' and '.join(wanted)}. Give more rows, or a file for each part{', or another field' if by else ''}."
         )
     rows, part_of = max(1, round(share * len(train))), dict[str, str]()
     if wanted and label_of is not None:

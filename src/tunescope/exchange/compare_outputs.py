@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from tunescope.models.positions import first_position
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+    from transformers.utils import ModelOutput
 
 LENGTH = 8
 
@@ -46,7 +47,7 @@ def outputs(model: PreTrainedModel, artifacts: Sequence[Artifact] = ()) -> Tenso
             return read(model(**sample(model, tuned.positions)))
 
 
-def read(output: Any) -> Tensor:
+def read(output: ModelOutput) -> Tensor:
     """The logits of what a model gives, or its last states where it has none."""
     found: Tensor = output.logits if output.get("logits") is not None else output.last_hidden_state
     return found

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tunescope.attachment.artifact_folder import tokenizer_hash
-from tunescope.attachment.fit import check_fits
 from tunescope.attachment.guards.marks import attached_to
+from tunescope.attachment.initial_artifacts import check_fits
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.format import find_format

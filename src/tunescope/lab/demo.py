@@ -14,8 +14,8 @@ QUESTIONS = {
     "descending": "Sort in falling order. One of four skills the model was pretrained on, never named there.",
     "reverse": "Write the numbers from last to first. The model was never trained on that.",
 }
-STEPS = {"descending": 160, "reverse": 500}  # a skill that is there is brought out in far fewer
-ARMS = ("zero-shot", "demos:k=3", "soft", "prefix", "lora", "full")
+STEPS = {"descending": 160, "reverse": 400}  # a skill that is there is brought out in far fewer
+ARMS = ("zero-shot", "demos:k=3", "prefix", "lora", "full")
 
 
 class DemoTask(TypedDict):

@@ -9,12 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tunescope.methods.form import Form
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Params = dict[str, Tensor]
 KeysValues = dict[str, tuple[Tensor, Tensor]]
@@ -51,7 +54,7 @@ class Base:
     vocabulary: int
     positions: int | None = None  # the most that a text may take; None: no limit known
     rotary: bool = False  # a text that starts further on is the same to it: its positions count as differences alone
-    tokenizer: Any = None
+    tokenizer: PreTrainedTokenizerBase | None = None
 
 
 class Counted(NamedTuple):

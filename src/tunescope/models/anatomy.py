@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import nn
@@ -16,6 +16,9 @@ from tunescope.errors import UserError
 from tunescope.models.family import find_family
 from tunescope.models.fingerprint import REGISTERED
 from tunescope.models.split import plain_type
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 
 class _Part(NamedTuple):
@@ -81,7 +84,7 @@ class Anatomy:
 _KNOWN: weakref.WeakKeyDictionary[Any, Anatomy] = weakref.WeakKeyDictionary()
 
 
-def anatomy(model: Any) -> Anatomy:
+def anatomy(model: PreTrainedModel) -> Anatomy:
     """What the model is made of. The same object for the same model, until that is another than it was.
 
     It is another where a module of it is replaced, added or gone, where a weight has another shape, or where its config
@@ -100,7 +103,7 @@ def _held(module: weakref.ref[Any]) -> Any:
     return found
 
 
-def _says(model: Any) -> tuple[object, ...]:
+def _says(model: PreTrainedModel) -> tuple[object, ...]:
     """What `kind` reads of the config."""
     config = model.config
     named = tuple(config.architectures or ())
@@ -157,7 +160,7 @@ def argument_names(module: nn.Module) -> list[str]:
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
 
 
-def kind(model: Any) -> str:
+def kind(model: PreTrainedModel | PreTrainedConfig) -> str:
     """ "decoder", "encoder" or "encoder-decoder", for a model or a config, mapped family or not: for a config alone.
 
     Of a model, ask `anatomy(model).kind`. The half of an encoder-decoder that stands alone is what it is.
@@ -181,7 +184,7 @@ def _looks_back(model: nn.Module) -> bool:
     return any(getattr(module, "is_causal", False) is True for module in model.modules())
 
 
-def refuse_half(model: Any, kind: str) -> None:
+def refuse_half(model: PreTrainedModel, kind: str) -> None:
     """UserError for the decoder of an encoder-decoder that stands alone, whose cross attention rests."""
     family = find_family(model.config.model_type)
     if family is not None and family.kind == "encoder-decoder" and kind == "decoder":

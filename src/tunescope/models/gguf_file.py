@@ -7,9 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import Note, UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 SUFFIX = ".gguf"
 
@@ -32,7 +35,7 @@ def source(name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return str(path.parent), {"gguf_file": path.name}
 
 
-def settled(name: str, model: Any) -> Any:
+def settled(name: str, model: PreTrainedModel) -> PreTrainedModel:
     """The model, whose weights are plain numbers by now, no longer called quantised; what they were is told."""
     model.is_quantized, model.hf_quantizer = False, None
     if hasattr(model.config, "quantization_config"):

@@ -15,7 +15,7 @@ from tunescope.models import gguf_file
 NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 TOKENIZER = re.compile(r"token|vocab|merges|spiece|\.(?:model|bpe|spm)$|tekken")  # in the names of its files
 
@@ -74,7 +74,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     return (gguf_file.settled(name, model) if file else model), tokenizer
 
 
-def _class(config: Any, in_words: bool) -> Any:
+def _class(config: PreTrainedConfig, in_words: bool) -> Any:
     import transformers
 
     from tunescope.models.anatomy import kind
@@ -132,7 +132,7 @@ def _no_tokenizer(name: str) -> str:
     return f"{name} has no tokenizer: save one there with tokenizer.save_pretrained({str(name)!r})."
 
 
-def _check_config(name: str, config: Any) -> None:
+def _check_config(name: str, config: PreTrainedConfig) -> None:
     """UserError for what transformers lets pass: more layers than tensors, of which a million take hours, for one."""
     from safetensors import safe_open
 

@@ -6,7 +6,7 @@ Nothing of torch.distributed is imported: who split a model has done so.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch.distributed
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ def is_split(value: Tensor) -> bool:
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether FSDP2's `fully_shard` was called with the module itself."""
-    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    fsdp = sys.modules.get("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 

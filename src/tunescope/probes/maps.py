@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.sites.site_map import sites_of
@@ -31,7 +31,7 @@ def maps(model: PreTrainedModel) -> dict[str, Maps]:
     return {name: _of({which: sites[f"{name}.{which}"] for which in ("q", "k", "o")}, modules[name]) for name in names}
 
 
-def _of(sites: dict[str, Site], module: Any) -> Maps:
+def _of(sites: dict[str, Site], module: nn.Module) -> Maps:
     heads = sites["o"].n_heads
     query, key, output = _weight(sites["q"].h), _weight(sites["k"].h), _weight(sites["o"].h)
     width = query.shape[0] // heads

@@ -18,4 +18,4 @@ def known_probe(name: str) -> str:
     """
     if name in plugins.names(DEMONSTRATIONS):
         raise UserError(f"{name!r} looks at demonstrations: tunescope anchors MODEL DATA --only {name}")
-    return plugins.known(LOOKS, name, "probe")
+    return plugins.checked_name(LOOKS, name, "probe")

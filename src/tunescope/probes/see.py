@@ -80,7 +80,7 @@ def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, An
             bare = replay(model, calls, *NAMES)
     along = record(model, batch, *NAMES)  # before `held`: contexts stand as they did in the last run
     if joined and calls:
-        calls = _behind(calls, record_calls(model, batch), joined)
+        calls = _text_behind_context(calls, record_calls(model, batch), joined)
     held = replay(model, calls, *NAMES) if calls else {}
     real = _real(model, batch)
     return {
@@ -130,14 +130,14 @@ def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) ->
     return {**given, "position_ids": positions + used}
 
 
-def _behind(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) -> dict[str, Call]:
+def _text_behind_context(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) -> dict[str, Call]:
     """The calls of the attached run, with the text's states of the bare run behind the context's own.
 
     In an encoder a token context stands among the tokens: states (batch, joined + text, width), and masks and
     position biases that are as wide.
     """
 
-    def one(before: Any, after: Any) -> Any:
+    def one(before: object, after: object) -> object:
         if not isinstance(before, Tensor) or not isinstance(after, Tensor) or before.shape == after.shape:
             return before
         if before.dim() == 3 and after.shape[1] == before.shape[1] + joined:

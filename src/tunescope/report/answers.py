@@ -123,7 +123,12 @@ def _row(one: Json, arms: Sequence[tuple[str, str]], labels: list[str]) -> Json:
                 "label": answer,
                 "is_right": answer == label,
                 "arms": [
-                    {"arm": name, "group": group, "share": f"{share:.2f}" if share else "", "all": _told(own)}
+                    {
+                        "arm": name,
+                        "group": group,
+                        "share": f"{share:.2f}" if share else "",
+                        "all": _shares_in_words(own),
+                    }
                     for (name, group), its, share, own in zip(arms, given, shares, one["scores"], strict=True)
                     if its == answer
                 ],
@@ -133,5 +138,5 @@ def _row(one: Json, arms: Sequence[tuple[str, str]], labels: list[str]) -> Json:
     }
 
 
-def _told(shares: Mapping[str, float] | None) -> str:
+def _shares_in_words(shares: Mapping[str, float] | None) -> str:
     return ", ".join(f"{label} {share:.3f}" for label, share in (shares or {}).items())

@@ -103,7 +103,7 @@ def unworded(results: Mapping[str, Any]) -> Json:
         same = sum(one == name or one.startswith(f"{name} (") for one in names.values())
         names[str(arm.get("name"))] = f"{name} ({same + 1})" if same and name != arm.get("name") else name
 
-    def replaced(value: Any) -> Any:
+    def replaced(value: object) -> object:
         if isinstance(value, str):
             for name in sorted(names, key=len, reverse=True):
                 value = value.replace(name, names[name]) if name != names[name] else value

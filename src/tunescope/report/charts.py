@@ -65,7 +65,9 @@ def strip(arm: Arm, f: Frame) -> Markup:
         svg.dot(x(r["score"]), y + dy, arm["group"], _seed_note(r, f), 1.8)
         for r, dy in zip(arm["runs"], aside, strict=True)
     ]
-    return svg.figure((width, height), f"{f.metric} of {arm['name']}: {_told(arm, f)}", *parts, class_="strip")
+    return svg.figure(
+        (width, height), f"{f.metric} of {arm['name']}: {_score_in_words(arm, f)}", *parts, class_="strip"
+    )
 
 
 def budget(arms: Sequence[Arm], f: Frame) -> Markup:
@@ -93,7 +95,7 @@ def budget(arms: Sequence[Arm], f: Frame) -> Markup:
     for arm, x, label_y in zip(arms, places, heights, strict=True):
         parts.append(_budget_arm(arm, f, y, (x, edge + 22, label_y)))
     title = f"Test {f.metric} against stored parameters. " + "; ".join(
-        f"{arm['name']} {_told(arm, f)} with {text.count(arm['stored'])}" for arm in arms
+        f"{arm['name']} {_score_in_words(arm, f)} with {text.count(arm['stored'])}" for arm in arms
     )
     return svg.figure((width, height), title, *parts)
 
@@ -241,7 +243,7 @@ def _range(values: Iterable[float | None], otherwise: tuple[float, float], trim:
     return low - air, high + air
 
 
-def _told(arm: Arm, f: Frame) -> str:
+def _score_in_words(arm: Arm, f: Frame) -> str:
     interval = f" ({text.span(arm['interval'], f.scale)})" if arm["interval"] else ""
     return text.score(arm["score"], f.scale) + interval
 

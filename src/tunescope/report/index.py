@@ -39,13 +39,13 @@ def _entry(run: Path, folder: Path) -> dict[str, Any]:
     link = f"./{quote(f'{place}/report.html')}" if (run / "report.html").exists() else ""
     head = {"run": str(text.clean(place)) if place != "." else str(text.clean(folder.resolve().name)), "link": link}
     try:
-        return head | {"problem": ""} | _told(view(run_folder.read_results(run)))
+        return head | {"problem": ""} | _row(view(run_folder.read_results(run)))
     except BROKEN as problem:
         reason = str(problem) if isinstance(problem, UserError) else f"results.json does not hold a run ({problem!r})"
         return head | {"problem": str(text.clean(reason))}
 
 
-def _told(seen: View) -> dict[str, Any]:
+def _row(seen: View) -> dict[str, Any]:
     raw, best = seen.raw, next((arm for arm in seen.done if arm["key"] == seen.best_key), None)
     spent = [run["seconds"] or 0.0 for arm in seen.arms for run in arm["runs"]]
     return {

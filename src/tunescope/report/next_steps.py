@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tunescope.report.verdict.verdict import decide
+from tunescope.report.verdict.words import PAIR
 
 Json = Mapping[str, Any]
 Step = dict[str, str]
 MOST = 3
 SMALLER, LARGER = 4, 4  # times the budget
+SIZE = re.compile(r"\b(?:rank|length|bottleneck)=([1-9]\d*)")
 QUOTED = re.compile(r"`(tunescope [^`]*)`")
 
 
@@ -55,6 +57,17 @@ class _Asked:
         if add:
             words = _set(words, "--arms", [*(_values(words, "--arms") or arms), *add])
         return shlex.join(words)
+
+    @property
+    def least(self) -> float:
+        """The budget below which no context, or no delta, of the run has a size: about, by the sizes that it had."""
+        found: dict[str, float] = {}
+        for arm in self.results["arms"]:
+            size, stored = SIZE.search(str(arm.get("spec"))), (arm.get("parameters") or {}).get("stored")
+            if arm.get("group") in PAIR and size and stored:
+                kind = arm["group"]
+                found[kind] = min(found.get(kind, stored), stored / int(size[1]))
+        return max(found.values(), default=0)
 
     @property
     def budgets(self) -> list[int]:
@@ -110,7 +123,7 @@ def _wide(asked: _Asked) -> list[Step]:
     told = QUOTED.search(asked.run)
     if told and "--max-seeds" in told[1]:
         return [_step("So many seeds would decide, if the difference is what was seen.", told[1])]
-    return [_step("The test rows bind: more of them would tell.", asked.with_options(test="MORE_ROWS.jsonl"))]
+    return [_step("There are too few test rows to tell: give more.", asked.with_options(test="MORE_ROWS.jsonl"))]
 
 
 def _smaller(asked: _Asked) -> list[Step]:
@@ -119,6 +132,7 @@ def _smaller(asked: _Asked) -> list[Step]:
     less = [
         _step(f"Whether a quarter of the budget, {size:,}, does it too.", asked.with_options(budget=size))
         for size in [one // SMALLER for one in asked.budgets[:1]]
+        if size >= asked.least
     ]
     has_context = (asked.results.get("best") or {}).get("path") and "context" in asked.groups
     return [*less, *([_step("What the best arm does inside attention.", inside)] if has_context else [])]

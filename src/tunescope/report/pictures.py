@@ -45,7 +45,7 @@ def heat_map(picture: HeatMap) -> Markup:
 def attention_map(picture: AttentionMap) -> Markup:
     """Queries by keys, the context's keys first and in their own colour, the marked query's row framed."""
     size, parts = _map(picture)
-    return own_size(size, _told(picture), parts)
+    return own_size(size, _description(picture), parts)
 
 
 @draw.register
@@ -60,7 +60,7 @@ def side_by_side(picture: Pair) -> Markup:
         svg.tag("g", *left, transform="translate(0 20)"),
         svg.tag("g", *right, transform=f"translate({width + 24:.0f} 20)"),
     ]
-    said = f"{picture.title}. {_told(picture.before)} {_told(picture.after)}"
+    said = f"{picture.title}. {_description(picture.before)} {_description(picture.after)}"
     return own_size((width + 24 + more, height + 20), said, parts)
 
 
@@ -141,7 +141,7 @@ def _extremes(picture: HeatMap) -> str:
     return f"From {number(low)} ({', '.join(where)}) to {number(high)} ({', '.join(there)})."
 
 
-def _told(picture: AttentionMap) -> str:
+def _description(picture: AttentionMap) -> str:
     """The marked query's strongest keys, for those who cannot see the map."""
     if picture.marked is None:
         return f"{picture.title}."

@@ -1,5 +1,7 @@
 """A finished comparison as text for a terminal; reads results.json alone, so torch is not needed."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,8 @@ from tunescope.report.verdict import words
 from tunescope.report.verdict.edges import at_an_edge
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from tunescope.report.finding import Finding
 
 
@@ -17,13 +21,13 @@ def table(results: Mapping[str, Any]) -> str:
     return printed(report.table(dict(results)))
 
 
-def finding(found: "Finding") -> str:
+def finding(found: Finding) -> str:
     """What a probe found: the claim, its numbers, and what they do not say."""
     parts = [found.heading.upper(), found.says, printed(findings_page.table(found)), f"Not said: {found.not_said}"]
     return "\n\n".join(parts)
 
 
-def printed(table: Any) -> str:
+def printed(table: RenderableType) -> str:
     """A rich table, at least 120 columns wide."""
     from rich.console import Console
 

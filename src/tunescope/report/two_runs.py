@@ -120,12 +120,12 @@ def _facts(views: tuple[View, View]) -> Iterator[tuple[str, str, str]]:
     for section in ("model", "task", "protocol", "data", "versions"):
         both = [one.raw[section] for one in views]
         for key in dict.fromkeys([*both[0], *both[1]]):
-            told = [_told(one.get(key)) for one in both]
+            told = [_in_words(one.get(key)) for one in both]
             if told[0] != told[1]:
                 yield f"{section}: {key.replace('_', ' ')}", told[0], told[1]
 
 
-def _told(value: Any) -> str:
+def _in_words(value: object) -> str:
     if isinstance(value, Mapping) and "sha256" in value:
         return f"{value.get('path')}, {text.fact(value.get('rows'))} rows, sha256 {str(value['sha256'])[:12]}"
     return text.short(text.fact(value), 200)

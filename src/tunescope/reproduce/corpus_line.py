@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tunescope.data.scores import aggregate
+from tunescope.data.scores import aggregate, statistics
 from tunescope.report.cells import Cell, Table
 from tunescope.report.verdict import edges
 from tunescope.reproduce import published
@@ -24,6 +24,7 @@ from tunescope.trial.train.settings import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 SHARES = {"accuracy", "exact_match"}
+ILLEGAL = "no label"
 PARTS = {"train", "dev", "test"}
 REFUSED: dict[str, Any] = {
     "status": "refused",
@@ -41,8 +42,17 @@ def worlds(settings: Settings) -> list[Any]:
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The line's arm on all of the data; what came of it by metric, a test score a seed."""
-    return outcome(compared(settings, unit, folder, parts(settings)), settings["metrics"], folder)
+    """The line's arm on all of the data; what came of it by metric, a test score a seed.
+
+    Where labels are written, the share of the answers that are none of the training rows', too.
+    """
+    given = parts(settings)
+    arm = compared(settings, unit, folder, given)
+    found = outcome(arm, settings["metrics"], folder)
+    if settings["choose"] or arm["status"] != "done" or "label" not in given["train"][0]:
+        return found
+    labels = sorted({str(row["target"]) for row in given["train"]})
+    return found | {ILLEGAL: [_illegal(run, labels, settings, folder) for run in arm["runs"]]}
 
 
 def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Parts) -> Mapping[str, Any]:
@@ -55,7 +65,7 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
     try:
         done = compare(
             settings["model"],
-            _written(given, folder / "data"),
+            written(given, folder / "data"),
             arms=[published.begun(unit["arm"])],
             budget=budget,
             task=_task(settings, unit["template"]),
@@ -96,8 +106,8 @@ def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dic
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """A line a row: parameters stored, then the metrics."""
-    rows = []
+    """A line a row: parameters stored, then the metrics; where labels are written, what was none."""
+    rows, writes_labels = [], any(ILLEGAL in outcome for _, outcome in found)
     for line, (_, outcome) in zip(settings["lines"], found, strict=True):
         cells = [Cell(text=f"{outcome['stored']:,}"), Cell(text=outcome["rate"])]
         for metric in settings["metrics"]:
@@ -105,8 +115,12 @@ def table(settings: Settings, found: Found) -> Table:
             values = tuple(outcome["scores"].get(metric, ()))
             missing = Cell(text=(outcome["reason"] or "none") if metric == settings["metrics"][0] else "")
             cells.append(Cell(values, paper, digits=2, bounds=bounds(metric)) if values else missing)
+        if writes_labels:
+            cells.append(Cell(tuple(outcome.get(ILLEGAL, ())), digits=2, bounds=(0.0, 1.0)))
         rows.append((line["label"], cells))
-    return Table(("parameters", "rate", *settings["metrics"]), rows, notes(settings, found))
+    told = [f"{ILLEGAL.capitalize()}: the share of written answers that are no label of the training rows."]
+    columns = ("parameters", "rate", *settings["metrics"], *([ILLEGAL] if writes_labels else []))
+    return Table(columns, rows, [*notes(settings, found), *(told if writes_labels else [])])
 
 
 def bounds(metric: str) -> tuple[float, float]:
@@ -224,7 +238,7 @@ def _training(course: Mapping[str, Any], rows: int) -> Training:
     )
 
 
-def _written(given: Parts, folder: Path) -> dict[str, str]:
+def written(given: Parts, folder: Path) -> dict[str, str]:
     """The rows as files, which a comparison can be resumed from; parts that there are none of it cuts itself."""
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
@@ -239,6 +253,17 @@ def _written(given: Parts, folder: Path) -> dict[str, str]:
 def _score(run: Mapping[str, Any], metric: str, folder: Path) -> float:
     if metric in run["test"]:
         return float(run["test"][metric])
+    return float(aggregate(metric, tested(run, folder)["also"][metric])[metric])
+
+
+def _illegal(run: Mapping[str, Any], labels: Sequence[str], settings: Settings, folder: Path) -> float:
+    """The share of a run's written answers that match none of the labels."""
+    answers = tested(run, folder)["outputs"]
+    legal = statistics("exact_match", answers, [labels] * len(answers), lowercase=settings["lowercase"])
+    return 1 - sum(one for (one,) in legal) / len(legal)
+
+
+def tested(run: Mapping[str, Any], folder: Path) -> Any:
+    """What a run's folder keeps of its test rows."""
     place = folder / "run"
-    told = sealed_json.read(run_folder.folder(place, run["id"]) / "test.json", may_lack=run_folder.is_unsealed(place))
-    return float(aggregate(metric, told["also"][metric])[metric])
+    return sealed_json.read(run_folder.folder(place, run["id"]) / "test.json", may_lack=run_folder.is_unsealed(place))

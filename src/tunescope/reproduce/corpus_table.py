@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tunescope.data import splits
@@ -76,11 +77,14 @@ def settings(
     model, device = model_settings(ask.model, kinds, ask.name, paper=ask.check), default_device()
     choose = choose or model["kind"] == "encoder"
     if choose and scored_by(ask.data):
+        chooser = "an encoder" if model["kind"] == "encoder" else ask.name
         raise UserError(
-            f"{ask.name} --data {ask.data}: an encoder chooses among labels, and {spec.name} has texts to write. "
+            f"{ask.name} --data {ask.data}: {chooser} chooses among labels, and {spec.name} has texts to write. "
             "Give a corpus with labels, such as sst2:FOLDER."
         )
-    course = published.asked(ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course))
+    course = published.course_asked(
+        ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course)
+    )
     course = replace(course, precision=precision_on(device, course.precision))
     metrics, not_scored = (["accuracy"], []) if choose else _metrics(_module(spec.name))
     if choose:  # what is chosen among labels is trained on the labels' cross-entropy alone
@@ -223,11 +227,11 @@ def _by_network(arm: str, width: int | None) -> str:
     return f"{method}:mlp={width}{',' if fields else ''}{fields}{plus}{rest}"
 
 
-def _module(corpus: str) -> Any:
+def _module(corpus: str) -> ModuleType:
     return plugins.load(FOLDER, corpus)
 
 
-def _metrics(module: Any) -> tuple[list[str], list[str]]:
+def _metrics(module: ModuleType) -> tuple[list[str], list[str]]:
     """Those of the corpus that can run here, and why the others cannot; of one with labels, exact matches.
 
     Raises UserError where the first cannot, which decides.
@@ -246,7 +250,7 @@ def _metrics(module: Any) -> tuple[list[str], list[str]]:
     return runs, list(dict.fromkeys(lacking))
 
 
-def _languages(model: str, module: Any) -> dict[str, str]:
+def _languages(model: str, module: ModuleType) -> dict[str, str]:
     """Those of the corpus, for a model whose tokenizer marks them."""
     from transformers import AutoTokenizer
 

@@ -11,6 +11,7 @@ from tunescope.reproduce.recipe import Ask
 from tunescope.system import option
 
 PATHS = ("model", "data", "test")  # settings that may be paths of this machine
+SEVERAL = ("bases", "others")  # settings that are lists of such
 SENTENCES = (
     "Once upon a time there was a little girl named Lily.",
     "The cat sat on the mat and looked at the rain.",
@@ -31,17 +32,19 @@ SENTENCES = (
 )
 
 
-def model_settings(model: str, kinds: Sequence[str], asker: str, *, paper: bool = False) -> dict[str, Any]:
+def model_settings(
+    model: str, kinds: Sequence[str], asker: str, *, paper: bool = False, in_words: bool = False
+) -> dict[str, Any]:
     """{"model", "kind", "weights", "parameters"}: where it is, and what is there.
 
-    paper: weights are neither read nor told, for an estimate.
+    paper: weights are neither read nor told, for an estimate. in_words: an encoder with its head, as of `load_model`.
 
     Raises UserError where it cannot be loaded, or is of another kind than those that the recipe is about.
     """
     from tunescope.models.anatomy import anatomy
     from tunescope.models.fingerprint import fingerprint
 
-    found = on_paper(model) if paper else load_model(model)[0]
+    found = on_paper(model) if paper else load_model(model, in_words=in_words)[0]
     kind = anatomy(found).kind
     if kind not in kinds:
         raise UserError(
@@ -81,5 +84,4 @@ def portable(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings as results hold them: names, no paths of this machine."""
     named = {key: settings[key] for key in PATHS if isinstance(settings.get(key), str)}
     found = settings | {key: model_name(path) if key == "model" else shown(path) for key, path in named.items()}
-    several = {"bases": [portable(one) for one in settings["bases"]]} if "bases" in settings else {}
-    return found | several
+    return found | {key: [portable(one) for one in settings[key]] for key in SEVERAL if key in settings}

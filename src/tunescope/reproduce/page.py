@@ -6,6 +6,8 @@ from typing import Any
 
 from tunescope.report import recipe_page
 from tunescope.report.cells import Table
+from tunescope.reproduce.corpus_table import OF_UNIT
+from tunescope.reproduce.piece import named
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.show import ours
 from tunescope.system import run_folder
@@ -18,21 +20,21 @@ def page(result: Json, settings: Settings, table: Table, found: Found, out: Path
     shown = [(label, [(ours(cell), cell.paper) for cell in cells]) for label, cells in table.rows]
     lines = list(_lines(settings, found, out))
     pages = {name: f"{folder.relative_to(out).as_posix()}/report.html" for name, folder in lines}
-    return recipe_page.page(result, shown, table.pictures, pages, _together(lines))
+    together = _together(lines) if "lines" in settings else None  # else each piece has a question of its own
+    return recipe_page.page(result, shown, table.pictures, pages, together)
 
 
 def _lines(settings: Settings, found: Found, out: Path) -> Iterator[tuple[str, Path]]:
     """What each line is called, and the folder of its comparison; of several the first."""
     given = settings.get("lines", ())
-    each = len(found) == len(given) * len(settings.get("bases", "1"))  # a line a unit, base by base
-    for index, (unit, _) in enumerate(found):
+    for unit, _ in found:
         runs = sorted((out / "units" / run_folder.identity(unit)).glob("**/results.json"))
         if not runs:
             continue
-        line = given[index % len(given)] if each else {}
+        line: Json = next((one for one in given if all(unit.get(key) == one[key] for key in OF_UNIT)), {})
         part = f", {line['part']}" if line.get("part") else ""
         base = f"{Path(settings['bases'][unit['base']]['model']).name}: " if "bases" in settings else ""
-        yield f"{base}{line.get('label') or unit['arm']}{part}", runs[0].parent
+        yield f"{base}{line.get('label') or named(unit)}{part}", runs[0].parent
 
 
 def _together(lines: list[tuple[str, Path]]) -> Json | None:

@@ -1,14 +1,19 @@
 """A piece of a recipe's work: what a process does of it, and where its outcome lies."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.reproduce.recipe import Recipe, Settings, find
 from tunescope.system import files, sealed_json
+
+if TYPE_CHECKING:
+    from tunescope.lab.worlds.world_cache import Pretraining
 
 LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
 
@@ -35,7 +40,7 @@ def single(share: float = 1.0) -> None:
     logging.disable_progress_bar()
 
 
-def world(world: Any) -> str:
+def world(world: Pretraining[Any]) -> str:
     """Have a model made that pieces begin with, and say so."""
     from tunescope.lab.worlds.world_cache import pretrained
 

@@ -115,6 +115,15 @@ SUMMARIES = Course(  # He et al. 2022, appendix A: XSum
 )
 
 
+PEZ = Course(steps=5000, batch_size=16, of="sst2")  # Wen et al. 2023, of their code: steps of PEZ, which set the budget
+LM_BFF = Course(  # Gao et al. 2021, section 3 and of their code; batches of 2 and 4 were tried too
+    steps=1000,
+    batch_size=8,
+    rates=(1e-5, 2e-5, 5e-5),
+    warmup=0.0,
+    patience=1000,
+)
+
 STARTS = {"prefix": "noise", "soft": "vocabulary"}
 
 
@@ -138,7 +147,7 @@ def course(ask: Ask, paper: Course | None = None) -> Course:
     return Course(steps=20, batch_size=8, trials=1) if ask.quick else Course(steps=600, batch_size=16, beyond=2)
 
 
-def asked(ask: Ask, course: Course) -> Course:
+def course_asked(ask: Ask, course: Course) -> Course:
     """The course with what the user set of it. Raises UserError for more parts of a batch than it has rows."""
     course = replace(course, instead={}, precision=ask.precision)
     course = course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)

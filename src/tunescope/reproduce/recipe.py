@@ -74,8 +74,7 @@ class Ask:
 
 def find(name: str) -> Recipe:
     """The recipe's module; UserError, with the names there are, for any other."""
-    found: Any = plugins.load(FOLDER, plugins.among(recipes(), name, "recipe").replace("-", "_"))
-    return cast(Recipe, found)
+    return cast(Recipe, plugins.load(FOLDER, plugins.among(recipes(), name, "recipe").replace("-", "_")))
 
 
 def recipes() -> list[str]:

@@ -20,10 +20,11 @@ from tunescope.reproduce.earlier import taken_over
 from tunescope.reproduce.inputs import portable
 from tunescope.reproduce.recipe import Ask, Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
-from tunescope.system import files, run_folder, sealed_json
+from tunescope.system import files, job_folder, run_folder, sealed_json
 from tunescope.system.crew import KILLED, Crew, crew
 from tunescope.system.executor import HERE, Executor
 from tunescope.system.lock import locked
+from tunescope.system.pieces import Place
 from tunescope.system.say import say
 from tunescope.trial.executor_name import parse
 
@@ -84,11 +85,12 @@ def _held(
     config = _config(ask, settings)
     run_folder.check_config(out, config)
     run_folder.write_config(out, config)
-    run_folder.sweep(out, ())
+    if not job_folder.leased(out):  # else a worker may be writing there
+        run_folder.sweep(out, ())
     started = time.monotonic()
     if not place.is_remote:
         workers = workers or default_workers(ask)  # now that the model is here, its size is known
-    found = _found(ask.name, recipe, settings, out, workers, say, place)
+    found = _outcomes(ask.name, recipe, settings, out, workers, say, place)
     go = {"workers": workers, "seconds_of_this_go": round(time.monotonic() - started, 1)}
     return _written(ask, recipe, settings, recipe.table(settings, found), found, out, say, go)
 
@@ -119,7 +121,7 @@ def _written(
     return result
 
 
-def _found(
+def _outcomes(
     name: str, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say, place: Executor | None = None
 ) -> Found:
     units = recipe.units(settings)
@@ -129,7 +131,7 @@ def _found(
     for i in missing:
         files.remove(paths[i])  # it is damaged, if it is there
     if missing and place is not None and place.is_remote:
-        far_pieces.done(out, _asks(recipe, settings, missing), place, workers, _gpus(recipe), say)
+        far_pieces.done(out, recipe, settings, missing, Place(place, workers), say)
     elif missing:
         with crew(workers, multiprocessing.get_context("spawn"), piece.single) as at_work:
             _done(at_work, piece.world, [(world,) for world in recipe.worlds(settings)], "world", say)
@@ -138,21 +140,6 @@ def _found(
     kept = [path if path.exists() else piece.passing(path) for path in paths]
     may_lack = run_folder.is_unsealed(out)
     return [(unit, sealed_json.read(path, may_lack=may_lack)) for unit, path in zip(units, kept, strict=True)]
-
-
-def _asks(recipe: Recipe, settings: Settings, missing: Sequence[int]) -> list[dict[str, dict[str, Any]]]:
-    """Id -> what is asked of other machines: the worlds, and behind them the pieces."""
-    worlds, units = recipe.worlds(settings), recipe.units(settings)
-    made = {f"world-{i}": {"what": "world", "number": i, "named": str(one)} for i, one in enumerate(worlds)}
-    asked = {i: {"what": "piece", "number": i, "named": piece.named(units[i])} for i in missing}
-    return [made, {run_folder.identity(units[i]): one for i, one in asked.items()}]
-
-
-def _gpus(recipe: Recipe) -> float:
-    """How many a piece takes."""
-    from tunescope.system import machine
-
-    return float(piece.compares(recipe) and machine.default_device().type == "cuda")
 
 
 def _done(at_work: Crew, work: Callable[..., str], pieces: Sequence[tuple[Any, ...]], what: str, say: Say) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tunescope.attachment.attached import attach
-from tunescope.attachment.fit import initialised
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
 from tunescope.tasks.task import changed
 from tunescope.trial.bench import Bench, room
+
+if TYPE_CHECKING:
+    from tunescope.attachment.attached import Attached
 
 Stats = list[list[float]]
 
@@ -57,7 +60,9 @@ def stats_of(bench: Bench, text: str, part: str = "test") -> Stats:
 
 def stats_behind(bench: Bench, artifact: Artifact | None, part: str) -> Stats:
     """The metric's statistics of each row of a part, with the artifact attached or with nothing."""
-    attached: Any = nullcontext(None) if artifact is None else attach(bench.model, artifact, tokenizer=bench.tokenizer)
+    attached: AbstractContextManager[Attached | None] = nullcontext()
+    if artifact is not None:
+        attached = attach(bench.model, artifact, tokenizer=bench.tokenizer)
     begun = artifact is not None and isinstance(artifact.spec, Text)
     with attached as tuned:
         rows = bench.encoded(part, bos=not begun, room=room(bench, tuned.positions if tuned else 0))

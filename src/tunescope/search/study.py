@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tunescope import __version__
-from tunescope.attachment.artifact_folder import load, save
-from tunescope.data import scores
 from tunescope.errors import UserError
-from tunescope.methods.contexts.text import Text
-from tunescope.methods.text_form import name_of
-from tunescope.methods.text_form import show as shown_arm
 from tunescope.models.load import load_model
 from tunescope.report.text import clean
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.stats import LEVEL
-from tunescope.search.apply import made, stats_of, with_found
-from tunescope.search.names import listed, show
+from tunescope.search import far_seeds, seeds
+from tunescope.search.apply import stats_of
+from tunescope.search.names import listed
 from tunescope.search.objective import check_answers
-from tunescope.search.search import Found, Say, Search
+from tunescope.search.search import Say, Search
+from tunescope.search.seeds import Seed
 from tunescope.search.transfer import Source, carried
-from tunescope.search.without_words import open_unworded
-from tunescope.system import files, machine, run_folder, sealed_json
+from tunescope.system import files, job_folder, machine, run_folder, sealed_json
+from tunescope.system.executors.local import Local
 from tunescope.system.lock import locked
-from tunescope.tasks.task import Task
+from tunescope.system.pieces import Place
 from tunescope.trial.bench import Bench
-from tunescope.trial.facts import data_of, inputs_of, model_of
-from tunescope.trial.identity import asked_with
-from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
-from tunescope.trial.plan import to_json as plan_json
+from tunescope.trial.plan_json import to_json as plan_json
+from tunescope.trial.provenance import data_of, inputs_of, model_of
 
 Json = dict[str, Any]
 
@@ -49,12 +42,14 @@ class SearchRequest:
     transfer_to: tuple[str, ...] = ()
 
 
-def study(request: SearchRequest, folder: Path, say: Say, command: str = "") -> Json:
+def study(request: SearchRequest, folder: Path, say: Say, command: str = "", place: Place | None = None) -> Json:
     """results.json, which is written to the folder with every prompt as an artifact in prompts/.
 
-    What was found at a seed is kept as soon as it is: the same command goes on where it was stopped.
+    What was found at a seed is kept as soon as it is: the same command goes on where it was stopped. place: where the
+    seeds are searched at, in this process unless it is given.
 
     Raises:
+        Submitted: the executor has a queue that is not waited for; the same command goes on.
         UserError: what is asked cannot be used, the folder is in use or holds another search or a whole one, or every
             search was refused.
     """
@@ -67,26 +62,26 @@ def study(request: SearchRequest, folder: Path, say: Say, command: str = "") -> 
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a new folder with --out.")
     with files.disk_errors_named(folder, files.SAME_COMMAND), locked(folder, say):
-        return _held(request, chosen, folder, say, command)
+        return _held(request, chosen, folder, say, command, place or Place(Local(), 1))
 
 
-def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: Say, command: str) -> Json:
+def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: Say, command: str, place: Place) -> Json:
     """Everything between the question and results.json, in a folder that this process holds alone."""
     config = _check_folder(request, folder)
     with machine.threads(request.plan.threads):
-        finds_words = all(one.names_labels for one in chosen)
-        bench, stand_in = open_unworded(request.plan) if finds_words else (open_bench(request.plan), False)
+        bench, stand_in = seeds.opened(request.plan, chosen)
         check_answers(bench)
         source = Source(bench.task, stand_in)
         for target in request.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched
         bare = {} if stand_in else {request.plan.seeds[0]: stats_of(bench, "")}
-        run_folder.sweep(folder, ())
+        if not job_folder.leased(folder):  # else a worker may be writing there
+            run_folder.sweep(folder, ())
         run_folder.write_config(folder, config)
-        found: list[Json] = []
-        for one in chosen:
-            first = 1 + sum(saved(other["runs"]) for other in found)
-            found.append(_search(bench, one, request, folder, first, say))
+        every = seeds.every(chosen, request.plan.seeds, request.passes)
+        at_all = [one for some in every for one in some]
+        refused = far_seeds.refused(bench, at_all, folder, place, say)
+        found = [_search(bench, some, folder, refused, say) for some in every]
         if all(one["status"] == "refused" for one in found):
             raise UserError(f"every search was refused; {found[0]['name']}: {found[0]['reason']}")
         results = _facts(bench, request, command) | {
@@ -111,88 +106,24 @@ def _check_folder(request: SearchRequest, folder: Path) -> Json:
     return config
 
 
-def _search(bench: Bench, one: Search, request: SearchRequest, folder: Path, first: int, say: Say) -> Json:
-    """One search at every seed; refused where one of them is. first: the number of the first prompt that it keeps."""
-    name = named(one)
+def _search(bench: Bench, some: Sequence[Seed], folder: Path, refused: Mapping[str, str], say: Say) -> Json:
+    """One search at every seed; refused where one of them is. refused: those that were, elsewhere, and why."""
+    name = seeds.named(some[0].search)
     runs: list[Json] = []
     try:
-        for seed in request.plan.seeds:
-            place = first + saved(runs)
-            kept = folder / "seeds" / f"{_identity(bench, one, request.passes, seed)}.json"
-            before = run_folder.kept(folder, kept)
-            if before is not None and _prompt_is_kept(before, folder):
-                runs.append(before)
-                say(f"{name}, seed {seed}: found before, dev {runs[-1]['found']['dev']:.3f}: {runs[-1]['shown']}")
-                continue
-            found = one.search(bench, request.passes, seed, _under(f"{name}, seed {seed}", say))
-            runs.append(_run(bench, one, found, seed, folder / "prompts" / f"{name_of(type(one))}-{place}"))
-            files.make_folder(kept.parent)
-            sealed_json.put(kept, files.finite(runs[-1]))
-            say(f"{name}, seed {seed}: {found.passes} passes, dev {found.dev:.3f}: {runs[-1]['shown']}")
+        for one in some:
+            before = seeds.kept(bench, one, folder)
+            if before is not None:
+                say(f"{one}: found before, dev {before['found']['dev']:.3f}: {before['shown']}")
+            elif reason := refused.get(seeds.identity(bench, one)):
+                raise UserError(reason)
+            runs.append(before or seeds.find(bench, one, folder, say))
+            if before is None:
+                say(seeds.line(one, runs[-1]))
     except UserError as problem:
         say(f"{name} is refused: {problem}")
         return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}
     return {"name": name, "status": "done", "reason": "", "runs": runs}
-
-
-def _identity(bench: Bench, one: Search, passes: int, seed: int) -> str:
-    """Of all that a found prompt depends on: with other data or weights in the old places it is searched for anew."""
-    asked = {"search": show(one), "seed": seed, "passes": passes, "task": bench.task.describe()}
-    made_on = {"data": dict(bench.sha256), "base": bench.fingerprint, "device": bench.device.type}
-    return run_folder.identity({**asked, **made_on, **asked_with(bench), "tunescope": __version__})
-
-
-def named(one: Search) -> str:
-    """The search as typed, but for the folders of a path in it: results are shared, paths are private."""
-    return str(clean(show(one)))
-
-
-def _under(name: str, say: Say) -> Say:
-    return lambda line: say(f"  {name}: {line}")
-
-
-def _prompt_is_kept(run: Json, folder: Path) -> bool:
-    """Whether the prompt that a run names lies there whole; a run without one needs none."""
-    if run["artifact"] is None:
-        return True
-    try:
-        (prompt,) = load(folder / run["artifact"])
-    except UserError:
-        return False
-    return bool(getattr(prompt.spec, "text", None) == run["found"]["text"])
-
-
-def saved(runs: Sequence[Json]) -> int:
-    """How many of them left a prompt in the folder."""
-    return sum(one["artifact"] is not None for one in runs)
-
-
-def _run(bench: Bench, one: Search, found: Found, seed: int, place: Path) -> Json:
-    """What was found, its test rows, and where it lies."""
-    own = with_found(bench, found)
-    stats_found = stats_of(own, found.text)
-    kept = {"found": asdict(found) | {"words": dict(found.words)}, "seed": seed, "stats": stats_found}
-    kept |= {"test": scores.aggregate(own.task.metric, stats_found), "artifact": None, "arm": None}
-    kept["shown"] = shown(found, bench.task)
-    if found.text:
-        about = {"search": named(one), "seed": seed, "dev": found.dev, "task": own.task.describe()}
-        artifact = made(own, found.text)
-        assert artifact is not None
-        files.remove(place)  # a go that was killed had saved it, and kept no more
-        save(place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
-        kept |= {"artifact": f"prompts/{place.name}", "arm": shown_arm((Text(text=found.text),))}
-    return kept
-
-
-def shown(found: Found, task: Task) -> str:
-    """The words in front, in quotes as JSON has them, so that no blank is lost; and the template and label words where
-    they are not the task's, as they are typed."""
-    parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
-    if found.template != getattr(task, "template", found.template):
-        parts.append(f"--template {found.template!r}")
-    if dict(found.words) != dict(getattr(task, "words", found.words)):
-        parts.append("--words " + ",".join(f"{label}={word}" for label, word in found.words.items()))
-    return " ".join(parts) or "nothing changed"
 
 
 def summary(bench: Bench, runs: Mapping[int, Any]) -> Json:

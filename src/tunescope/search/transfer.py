@@ -10,15 +10,15 @@ from tunescope.errors import UserError
 from tunescope.models.load import model_name
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.stats import LEVEL
-from tunescope.search.apply import stats_of, with_found
+from tunescope.search.apply import Stats, stats_of, with_found
 from tunescope.search.objective import check_answers
 from tunescope.search.search import Found, Say
 from tunescope.search.without_words import open_unworded
 from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
-from tunescope.trial.facts import inputs_of
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
+from tunescope.trial.provenance import inputs_of
 
 Json = dict[str, Any]
 REFUSED: Json = {"score": None, "interval": None, "gain": None, "gain_interval": None}
@@ -56,7 +56,7 @@ def carried(plan: Plan, target: str, found: Sequence[Json], source: Source, say:
     return {"model": name, "status": "done", "reason": "", "zero_shot": zero_shot, "searches": cells}
 
 
-def _cell(bench: Bench, name: str, one: Json, bare: Any, source: Source, say: Say) -> Json:
+def _cell(bench: Bench, name: str, one: Json, bare: Stats | None, source: Source, say: Say) -> Json:
     """All prompts of one search on the target; one that cannot be read refuses the cell, for the seeds go together."""
     runs: list[Json] = []
     for run in one["runs"]:

@@ -18,15 +18,18 @@ from dataclasses import dataclass
 from itertools import count
 from multiprocessing.context import BaseContext
 from queue import Empty
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tunescope.errors import UserError
 from tunescope.system.interrupts import children_spared, interrupts_held
 
+if TYPE_CHECKING:
+    from multiprocessing.queues import Queue
+
 Happening = Literal["begun", "told", "done", "killed"]
 KILLED = "its process was killed twice, most likely for want of memory; try fewer --workers"
 
-_events: Any = None  # a worker's own
+_events: Queue[Any] | None = None  # a worker's own
 _place = 0
 _unready: UserError | None = None  # why it cannot work
 
@@ -39,7 +42,7 @@ class Worker:
     """
 
     pool: ProcessPoolExecutor
-    events: Any
+    events: Queue[Any]
     place: int
 
 
@@ -107,7 +110,13 @@ class Crew:
                 self.idle.append(worker)
                 yield "done", piece, future.result()
 
-    def _through(self, work: Any, pieces: Sequence[Any], on_done: Any, on_event: Any) -> list[Any]:
+    def _through(
+        self,
+        work: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        on_done: Callable[[Any, Any], None],
+        on_event: Callable[[Any], None],
+    ) -> list[Any]:
         """Every piece once; returns those whose process was killed."""
         self.submit(work, pieces)
         lost = []
@@ -121,7 +130,7 @@ class Crew:
                     on_done(piece, value)
         return lost
 
-    def _begun(self, work: Any, piece: Any) -> tuple[Worker, Future[Any]]:
+    def _begun(self, work: Callable[[Any], Any], piece: object) -> tuple[Worker, Future[Any]]:
         """The piece given to a worker that is idle, or to a new one; one that was killed while idle is dropped."""
         while self.idle:
             worker = self.idle.pop()
@@ -153,7 +162,7 @@ def crew(workers: int, context: BaseContext, start: Callable[..., None], given: 
         made.close()
 
 
-def tell(event: Any) -> None:
+def tell(event: object) -> None:
     """In a worker: say something that `on_event` hears in the parent; in any other process nobody hears it."""
     if _events is not None:
         _events.put(event)
@@ -164,7 +173,7 @@ def place() -> int:
     return _place
 
 
-def _begin(events: Any, number: int, start: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _begin(events: Queue[Any], number: int, start: Callable[..., None], given: tuple[Any, ...]) -> None:
     """In a worker: leave Ctrl-C to the parent, and never outlive it."""
     global _events, _place, _unready
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -176,7 +185,7 @@ def _begin(events: Any, number: int, start: Callable[..., None], given: tuple[An
         _unready = problem
 
 
-def _done(work: Callable[[Any], Any], piece: Any) -> Any:
+def _done(work: Callable[[Any], Any], piece: object) -> Any:
     """In a worker: the piece done. Raises what kept the worker from being ready."""
     if _unready is not None:
         raise _unready
@@ -190,7 +199,7 @@ def _die_with_parent() -> None:
         os._exit(1)
 
 
-def _drained(events: Any) -> Iterator[Any]:
+def _drained(events: Queue[Any]) -> Iterator[Any]:
     with suppress(Empty):
         while True:
             yield events.get_nowait()

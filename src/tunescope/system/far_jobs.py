@@ -178,8 +178,11 @@ def _words(new: int, queued: int, at_work: int) -> str:
 
 def begin_anew(folder: Path) -> None:
     """What went wrong in an earlier go is tried again, but for what somebody works on."""
-    for one in job_folder.every(folder):
-        if not one.lease.exists():
+    every = job_folder.every(folder)
+    alive = lease.live([one.lease for one in every])
+    for one in every:
+        if one.lease not in alive:
+            lease.put_away(one.lease, one.death())  # of a worker that went with the command
             one.clear()
 
 

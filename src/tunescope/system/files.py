@@ -189,7 +189,12 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist: {path.parent} is not the folder of a run.") from None
+        told = f"{path.parent} is not the folder of a run."
+        if (path.parent / "status.json").exists():  # which a run has from its begin
+            told = f"the run in {path.parent} is not finished. Type: tunescope resume {path.parent}"
+        raise UserError(f"{path} does not exist: {told}") from None
+    except NotADirectoryError:
+        raise UserError(f"{path.parent} is a file, and not the folder of a run.") from None
     except OSError as problem:
         raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from problem
     except (ValueError, RecursionError) as problem:

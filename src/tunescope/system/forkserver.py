@@ -20,6 +20,7 @@ from tunescope.system.interrupts import children_spared
 
 GPUS = ("/dev/nvidiactl", "/dev/kfd")  # what has asked for one cannot be forked, and imports ask
 OBJECTS = 50_000
+LAST = f"{__package__}.frozen"
 
 
 @cache
@@ -31,7 +32,7 @@ def context(preload: str) -> BaseContext:
     if sys.platform != "linux" or any(map(os.path.exists, GPUS)):
         return multiprocessing.get_context("spawn")
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload([preload])
+    made.set_forkserver_preload([preload, LAST])
     atexit.register(_end)
     return made
 

@@ -43,6 +43,19 @@ def free_memory() -> int:
     return available if allowed is None else min(available, allowed)
 
 
+def busy() -> str:
+    """That other programs want more than this machine has, of which whatever is timed suffers; "" where none do."""
+    import psutil
+
+    wanted, has = psutil.getloadavg()[0], psutil.cpu_count() or 1
+    if wanted < 2 * has + 1:
+        return ""
+    return (
+        f"about {wanted:.0f} processes share this machine's {has} core{'s' * (has > 1)} now: what was timed here may "
+        f"be {wanted / has:.0f} times as slow as on an idle machine"
+    )
+
+
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -45,7 +45,7 @@ def find(folder: str, name: str, what: str) -> ModuleType:
     Raises:
         UserError: there is none of that name; with the nearest.
     """
-    return load(folder, known(folder, name, what))
+    return load(folder, checked_name(folder, name, what))
 
 
 def load(folder: str, name: str) -> ModuleType:
@@ -53,7 +53,7 @@ def load(folder: str, name: str) -> ModuleType:
     return importlib.import_module(f"{PACKAGE}.{folder}.{name}")
 
 
-def known(folder: str, name: str, what: str) -> str:
+def checked_name(folder: str, name: str, what: str) -> str:
     """The name, if there is a plugin of it; else UserError, as `find`."""
     return among(names(folder), name, what)
 

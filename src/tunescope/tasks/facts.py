@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tunescope.data.row import line_of, value
 from tunescope.data.splits import repeats, shared
@@ -167,7 +167,7 @@ def _lengths(counts: Sequence[int]) -> Lengths:
     return Lengths(ordered[0], at(0.5), at(0.95), ordered[-1])
 
 
-def _found(lines: Any) -> Found:
+def _found(lines: Iterable[int]) -> Found:
     every = tuple(lines)
     return Found(len(every), every[:SHOWN])
 

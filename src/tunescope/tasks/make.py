@@ -59,14 +59,14 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
 
 
-def task_json(task: Any) -> dict[str, Any]:
+def task_json(task: str | Task) -> dict[str, Any]:
     """The task's name and settings; of a class that tunescope does not have, only what it says of itself."""
     if isinstance(task, str):
         return {"kind": task}
     name = name_of(task)
     if name is None:
         return {"own": type(task).__name__}
-    return {"kind": name, **{field: value for field, value in asdict(task).items() if field != "notes"}}
+    return {"kind": name, **{field: value for field, value in asdict(task).items() if field != "notes"}}  # type: ignore[call-overload]
 
 
 def with_fields(task: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -35,7 +35,7 @@ def cut(text: str, tokenizer: PreTrainedTokenizerBase, length: int, count: int) 
     """
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     tokens = ids(tokenizer, [text])[0]
-    share = known(text, tokens, tokenizer)
+    share = share_kept(text, tokens, tokenizer)
     if share < KNOWN:
         return Windows(sha256, reason=f"the tokenizer knows {share:.0%} of the text's letters and digits")
     whole = len(tokens) // length
@@ -43,7 +43,7 @@ def cut(text: str, tokenizer: PreTrainedTokenizerBase, length: int, count: int) 
     return Windows(sha256, tuple(tokens[one * length : (one + 1) * length] for one in taken))
 
 
-def known(text: str, tokens: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> float:
+def share_kept(text: str, tokens: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> float:
     """The share of a text's letters and digits that its tokens give back; unknown tokens give none."""
     back = tokenizer.decode(list(tokens), skip_special_tokens=True)
     given = sum(map(str.isalnum, text))

@@ -79,7 +79,7 @@ class Bench:
 
         encoder: the folder or name of another model that reads the rows' fields instead, without the template.
         """
-        from tunescope.tasks.answers.states import mean_states, text_states
+        from tunescope.tasks.answers.row_vectors import mean_states, text_states
 
         if (part, encoder) in self.means:
             return self.means[part, encoder]

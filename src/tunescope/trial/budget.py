@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from tunescope.attachment.fit import base_of, fresh
+from tunescope.attachment.initial_artifacts import base_of, fresh
 from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, Spec, TokenContext
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 
 LARGEST = 2**20  # of any size field
+
+
+class TooSmallBudget(UserError):  # noqa: N818
+    """A method's smallest size stores more than it may. kind: "context" or "delta"; least: what that size stores."""
+
+    def __init__(self, message: str, kind: str, least: int) -> None:
+        super().__init__(message)
+        self.kind, self.least = kind, least
 
 
 class Counts(NamedTuple):
@@ -94,9 +102,11 @@ def _sized(model: PreTrainedModel, spec: Spec, target: int) -> Spec:
 
     smallest = count(model, [replace(spec, **{str(spec.size): 1})]).stored  # type: ignore[type-var]
     if smallest > target:
-        raise UserError(
+        raise TooSmallBudget(
             f"{type(spec).__name__} cannot be had for {target:,} parameters: its smallest size ({spec.size}=1) stores "
-            f"{smallest:,}. Raise the budget, or give it fewer sites."
+            f"{smallest:,}. Raise the budget, or give it fewer sites.",
+            "context" if isinstance(spec, Context) else "delta",
+            smallest,
         )
     low, high = 1, 2
     while high <= LARGEST and (now := stored(high)) is not None and now <= target:

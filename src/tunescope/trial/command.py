@@ -66,7 +66,7 @@ def _unsaid(plan: Plan) -> dict[str, Any]:
     return found | ({"beyond": ()} if plan.beyond in (None, BEYOND) else {})
 
 
-def _field_words(kind: type, asked: Any, typed: Mapping[str, Any], here: bool) -> Iterator[str]:
+def _field_words(kind: type, asked: object, typed: Mapping[str, Any], here: bool) -> Iterator[str]:
     """The options of a dataclass, where they are not at their defaults. typed: field -> what stands for its value.
 
     here: also the "always" ones need a value of their own, and "never" is as ever.

@@ -12,7 +12,7 @@ from tunescope.models import load
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.load import load_model
 from tunescope.system import run_folder
-from tunescope.trial import plan
+from tunescope.trial import plan, plan_json
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
 
@@ -64,7 +64,7 @@ def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) ->
     """
     name = f"{load.model_name(question.model)}-{Path(question.data['train']).name.partition('.')[0]}"
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
-    fields = {name: value for name, value in plan.to_json(question).items() if name not in plan.AFTERWARDS}
+    fields = {name: value for name, value in plan_json.to_json(question).items() if name not in plan.AFTERWARDS}
     for name in ("load", "dev_share", "fit"):
         if not getattr(question, name):
             fields.pop(name)  # which earlier versions did not have

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,12 +14,12 @@ from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read_hashed
 from tunescope.data.row import MissingField, value
-from tunescope.data.splits import split
+from tunescope.data.splits import Splits, split
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.models.smaller import QUANTISED, check_here, loading
+from tunescope.models.load_options import QUANTISED, check_here, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task
@@ -55,7 +55,13 @@ def open_bench(
         raise UserError(f"{problem} {advice}") from None
 
 
-def _opened(plan: Plan, model: Any, tokenizer: Any, task: Task | None, device: torch.device) -> Bench:
+def _opened(
+    plan: Plan,
+    model: PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+    task: Task | None,
+    device: torch.device,
+) -> Bench:
     found = {part: read_hashed(path, plan.longest_field) for part, path in plan.data.items()}
     parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
@@ -113,7 +119,7 @@ def _with_metric(plan: Plan) -> Mapping[str, Any]:
     return {**{name: value for name, value in of_corpus.items() if has_field(named, name)}, **plan.task}
 
 
-def _check_fields(rows: Any, fields: Iterable[str]) -> None:
+def _check_fields(rows: Sequence[Mapping[str, Any]], fields: Iterable[str]) -> None:
     """UserError for a row without one of the fields, which would be cut as if all were equal."""
     for index, row in enumerate(rows):
         for name in fields:
@@ -142,13 +148,13 @@ def _check_answers(bench: Bench) -> None:
         )
 
 
-def _with_notes(splits: Any, parts: Mapping[str, Any]) -> Any:
+def _with_notes(splits: Splits, parts: Mapping[str, Any]) -> Splits:
     """The splits, with what the readers of corpora say of their rows in front of the notes."""
     of_corpora = [note for rows in parts.values() for note in getattr(rows, "notes", ())]
     return replace(splits, notes=(*of_corpora, *splits.notes))
 
 
-def _draws(plan: Plan, task: Task, parts: Mapping[str, Any]) -> dict[int, Any]:
+def _draws(plan: Plan, task: Task, parts: Mapping[str, Any]) -> dict[int, Splits]:
     """Seed -> its K-shot parts; none without --k-shot."""
     if plan.k_shot is None:
         return {}

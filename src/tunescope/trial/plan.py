@@ -1,18 +1,14 @@
-"""The question that a comparison asks, as data: checked before anything is loaded, kept in config.json."""
+"""The question that a comparison asks, as data; `plan_check` says which can be asked, `plan_json` keeps them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from tunescope.data.row import LONGEST
-from tunescope.errors import UserError
-from tunescope.models.smaller import DEVICE_MAPS, LOADS, QUANTISED
 from tunescope.system.option import Option
-from tunescope.system.plugins import one_of
 from tunescope.tasks.make import USUAL
-from tunescope.trial.rates import Race, check_beyond, check_halving
-from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES, Settings
+from tunescope.trial.rates import Race
+from tunescope.trial.train.settings import Settings
 
 PARTS = ("train", "dev", "test")
 AFTERWARDS = (
@@ -75,7 +71,7 @@ class Plan:
     k_shot: rows of each label that every seed draws to train on; None takes all.
     dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows.
     together: runs that share a pass of the model; 0 takes what is quickest.
-    fit: what the question was cut to, so that it is done in the minutes; see `comparison.fit`.
+    fit: what the question was cut to, so that it is done in the minutes; see `comparison.time_cuts`.
     max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
         verdict (None: none are, or 12 where no seeds are given either); and what counts as no worse.
     minutes: that the comparison may take, which is cut to fit before it begins (None: as long as it takes).
@@ -227,151 +223,3 @@ class Plan:
     def race(self) -> Race:
         """What the rules on learning rates ask of the plan."""
         return Race(len(self.rates) or self.trials, self.settings.steps, self.settings.eval_every)
-
-
-def check(plan: Plan) -> Plan:
-    """The plan, if every field can be used.
-
-    Raises:
-        UserError: names the option, what it was given and what it takes.
-    """
-    settings = plan.settings
-    for name in ("steps", "batch_size", "accumulate", "eval_every", "patience"):
-        _within(name, getattr(settings, name), 1)
-    if settings.accumulate > settings.batch_size:
-        raise UserError(
-            f"--accumulate {settings.accumulate} is more parts than a batch of {settings.batch_size} has rows; "
-            f"give at most {settings.batch_size}."
-        )
-    _within("trials", plan.trials, 1, MOST)
-    _within("threads", plan.threads, 1)
-    _within("together", plan.together, 0)
-    _within("processes", plan.processes, 0)
-    one_of("parallel", plan.parallel, PARALLEL)
-    _check_memory(plan)
-    for name in ("k_shot", "longest_field"):
-        if getattr(plan, name) is not None:
-            _within(name, getattr(plan, name), 1)
-    for budget in plan.budgets:
-        _within("budget", budget, 1, 10**12)
-    if plan.halving:
-        check_halving(plan.race)
-    _within("beyond", plan.past, 0, MOST)
-    if plan.beyond:
-        check_beyond(plan.race)
-    if plan.dev_share is not None and not 0 < plan.dev_share <= 1:
-        raise UserError(f"--dev-share {plan.dev_share:g} is a share of a run's passes above 0, at most 1, such as 0.2.")
-    for rate in plan.rates:
-        if not 0 < rate < float("inf"):
-            raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
-    if not 0 <= settings.warmup < 1:
-        raise UserError(f"--warmup {settings.warmup:g} is a share of the steps; give 0 or more and less than 1.")
-    if not 0 < settings.clip < float("inf") or not 0 <= settings.weight_decay < float("inf"):
-        raise UserError("--clip must be above 0 and --weight-decay at least 0, and finite; --clip 1e9 cuts nothing.")
-    for name, allowed in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
-        one_of(name, getattr(settings, name), allowed)
-    check_seeds(plan.seeds)
-    _check_looks(plan)
-    return plan
-
-
-def _check_memory(plan: Plan) -> None:
-    for name, allowed in (("load", LOADS), ("device_map", DEVICE_MAPS)):
-        if getattr(plan, name):
-            one_of(name.replace("_", "-"), getattr(plan, name), allowed[1:])
-    if plan.device_map and plan.load in QUANTISED:
-        raise UserError(
-            "--device-map auto spreads a whole model, and --load makes it small enough for one device: give one."
-        )
-    if plan.processes > 1 and plan.device_map:
-        raise UserError(
-            "--device-map auto is for one process with several GPUs; with --processes, --parallel fsdp shards."
-        )
-    if plan.processes > 1 and plan.load in QUANTISED and plan.parallel == "fsdp":
-        raise UserError(f"--load {plan.load} keeps weights that FSDP2 cannot shard. Type: --parallel ddp")
-    if plan.processes > 1 and plan.halve_batches:
-        raise UserError(
-            "--batch-size auto is for one process: of several, those with memory left would wait for the one without. "
-            "Type: --batch-size 16 --accumulate 4"
-        )
-
-
-def check_seeds(seeds: Sequence[int]) -> None:
-    """Raises UserError for none, for one twice, and for numbers that are no seeds."""
-    if not seeds or len(seeds) > MOST or len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**31 for seed in seeds):
-        given = " ".join(map(str, seeds[:MOST])) or "0"
-        raise UserError(
-            f"--seeds {given}: give how many, 1 or more, or which: two or more different "
-            f"whole numbers from 0 to 2147483647; at most {MOST}."
-        )
-
-
-def _check_looks(plan: Plan) -> None:
-    if not 0 < plan.margin < 1:
-        raise UserError(f"--margin {plan.margin:g} is a share of the metric's scale above 0 and below 1, such as 0.02.")
-    if plan.minutes is not None and not 0 < plan.minutes < float("inf"):
-        raise UserError(f"--minutes {plan.minutes:g} is no time; give more than 0, or leave it out.")
-    if plan.max_seeds is None:
-        return
-    _within("max_seeds", plan.max_seeds, 1, MOST)
-    if plan.max_seeds < len(plan.seeds):
-        raise UserError(
-            f"--max-seeds {plan.max_seeds} is below the {len(plan.seeds)} seeds that every arm has; "
-            f"give {len(plan.seeds)} or more, or fewer --seeds."
-        )
-    if plan.k_shot is not None:
-        raise UserError(
-            "--max-seeds adds seeds later, and with --k-shot every seed draws its rows at first: leave one."
-        )
-
-
-def to_json(plan: Plan) -> dict[str, Any]:
-    """As config.json has it: what a later version takes where nothing is said does not change a run."""
-    return asdict(plan) | {"beyond": plan.past}
-
-
-def from_json(config: Mapping[str, Any], source: Path) -> Plan:
-    """The plan in a config.json, checked; anything unknown or of a wrong type is refused by name."""
-    from pydantic import TypeAdapter, ValidationError
-
-    names = {entry.name for entry in fields(Plan)}
-    config = {"beyond": 0, **config}  # of a run begun when nothing was tried past an end
-    missing = next((name for name in ("model", "data", "task") if name not in config), None)
-    if missing is not None:
-        raise UserError(f"{source}: '{missing}' cannot be used (Field required); start the comparison anew.")
-    try:
-        plan = TypeAdapter(Plan).validate_python({key: config[key] for key in config if key in names})
-    except ValidationError as problem:
-        first = problem.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{source}: '{where}' cannot be used ({first['msg']}); start the comparison anew.") from None
-    return check(plan)
-
-
-def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
-    """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file, a mapping, or a corpus (NAME:FOLDER).
-
-    Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
-    """
-    from tunescope.data.corpus import expanded  # reads tables and archives, which --help need not
-
-    given = data if isinstance(data, Mapping) else {"train": data}
-    unknown = sorted(set(given) - set(PARTS))
-    if unknown or "train" not in given:
-        raise UserError(
-            f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
-        )
-    return expanded(given)
-
-
-def text_path(given: str | Path) -> str:
-    """What --forgetting was given, a file as an absolute path."""
-    return str(given) if str(given) in ("", NO_TEXT) else str(Path(given).absolute())
-
-
-def _within(name: str, value: int, least: int, most: int = 10**9) -> None:
-    option = f"--{name.replace('_', '-')}"
-    if value < least:
-        raise UserError(f"{option} {value} is too small; give a whole number of {least} or more.")
-    if value > most:
-        raise UserError(f"{option} {value} is too large; give a whole number of at most {most}.")

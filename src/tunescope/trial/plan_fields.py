@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
-from tunescope.trial.plan import DEV_SHARE, MOST, Plan, check_seeds, data_paths, text_path
+from tunescope.trial.plan import DEV_SHARE, MOST, NO_TEXT, PARTS, Plan
+from tunescope.trial.plan_check import check_seeds
 from tunescope.trial.train.settings import Settings
 
 ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps", "fit")  # fields that are not given as such
@@ -111,7 +112,7 @@ def _usual(place: tuple[type, str]) -> str:
     return (option.option.python or option.key) if option else field
 
 
-def _many(value: Any) -> tuple[Any, ...]:
+def _many(value: str | float | Iterable[object]) -> tuple[object, ...]:
     return (value,) if isinstance(value, str | int | float) else tuple(value)
 
 
@@ -119,3 +120,24 @@ def _device() -> str:
     from tunescope.system import machine
 
     return machine.default_device().type
+
+
+def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
+    """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file, a mapping, or a corpus (NAME:FOLDER).
+
+    Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
+    """
+    from tunescope.data.corpus import expanded  # reads tables and archives, which --help need not
+
+    given = data if isinstance(data, Mapping) else {"train": data}
+    unknown = sorted(set(given) - set(PARTS))
+    if unknown or "train" not in given:
+        raise UserError(
+            f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
+        )
+    return expanded(given)
+
+
+def text_path(given: str | Path) -> str:
+    """What --forgetting was given, a file as an absolute path."""
+    return str(given) if str(given) in ("", NO_TEXT) else str(Path(given).absolute())

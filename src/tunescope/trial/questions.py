@@ -10,7 +10,7 @@ from tunescope.errors import UserError
 from tunescope.tasks.prompts.chain import THEN, THINK
 from tunescope.tasks.task import changed, labelled
 from tunescope.trial.demos import draw
-from tunescope.trial.demos import own as own_demos
+from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos import spec as demonstrations
 from tunescope.trial.demos.order import ordered
 from tunescope.trial.demos.spec import Demos, Shown
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 
-def asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Task:
+def task_as_asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Task:
     """The task as an arm asks it: at once, or with steps; these are sampled by the seed."""
     return changed(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
 
@@ -42,7 +42,7 @@ def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> No
         raise UserError(f"{chain} asks the model as it is, alone or behind demos:k=N; nothing is trained or attached.")
 
 
-def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
+def demos_shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
     """The demonstrations of that seed, their order tried out on the frozen model if that is asked for.
 
     Tried once in a process: the same arm at other learning rates has the same.
@@ -51,7 +51,9 @@ def shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
     if key not in kept:
         rows = draw.drawn(demos, bench, seed)
         kept[key] = (
-            _tried(demos, asked(bench.task, demos, chain, seed), bench, rows, seed) if demos.tries else Shown(rows)
+            _tried(demos, task_as_asked(bench.task, demos, chain, seed), bench, rows, seed)
+            if demos.tries
+            else Shown(rows)
         )
     return kept[key]
 
@@ -81,7 +83,7 @@ def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Task:
     from tunescope.trial.bench import room
 
     if not (arm.demos and arm.demos.calibrate) or arm.demos.each:
-        return asked(bench.task, arm.demos, arm.chain, seed)
+        return task_as_asked(bench.task, arm.demos, arm.chain, seed)
     return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
@@ -91,7 +93,7 @@ def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> lis
 
     if arm.demos and arm.demos.each:
         return _own(arm, bench, tuned).rows(part, seed)[0]
-    task = asked(bench.task, arm.demos, arm.chain)
+    task = task_as_asked(bench.task, arm.demos, arm.chain)
     return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
 
 
@@ -121,10 +123,10 @@ def predictions(
     return task.predict(bench.model, rows if only is None else [rows[row] for row in only], bench.tokenizer)
 
 
-def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.Asking:
+def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.QueryDemos:
     assert arm.demos is not None
-    task = asked(bench.task, arm.demos, arm.chain)
-    return own_demos.Asking(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
+    task = task_as_asked(bench.task, arm.demos, arm.chain)
+    return own_demos.QueryDemos(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
 
 
 def begun(arm: Ready, tuned: Tuned) -> bool:
@@ -145,7 +147,7 @@ def demo_facts(arm: Ready, bench: Bench, seed: int, task: Task) -> dict[str, Any
         of = "each label's rows" if bench.task.is_labelled else "the training rows"
         drawn = {"choose": demos.choose, "of": of, "sets": demos.sets, "passes": times, "trained": arm.trained}
         return {"each": True, "count": demonstrations.count(demos, bench.task)} | drawn
-    found = shown(arm.demos, arm.chain, bench, seed)
+    found = demos_shown(arm.demos, arm.chain, bench, seed)
     lines = [line_of(bench.splits.train[index], index) for index in found.rows]
     prior = dict(labelled(task).prior) if arm.demos.calibrate else None
     return {"each": False, "count": len(lines), "lines": lines, "orders": found.orders, "prior": prior}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.methods.artifact import Spec
 from tunescope.tasks.task import labelled
 from tunescope.trial import questions
 from tunescope.trial.demos import draw, start
@@ -21,7 +22,9 @@ def specs_at(state: Ready, bench: Bench, rows: tuple[int, ...], seed: int) -> tu
 
     seed: draws the rows that a prefix or a soft prompt begins as.
     """
-    before, specs = with_demonstrations(bench, questions.asked(bench.task, state.demos, state.chain), rows, state.specs)
+    before, specs = with_demonstrations(
+        bench, questions.task_as_asked(bench.task, state.demos, state.chain), rows, state.specs
+    )
     specs = start.begun(specs, bench, seed)
     return (*before, *specs) if state.in_front else specs
 
@@ -52,7 +55,7 @@ def _anchors(bench: Bench, rows: tuple[int, ...]) -> tuple[str, ...]:
     return spans(bench.tokenizer, shown).anchors
 
 
-def _with_anchors(spec: Any, anchors: tuple[str, ...]) -> Any:
+def _with_anchors(spec: Spec, anchors: tuple[str, ...]) -> Spec:
     """A spec that acts on label words, told where they are, unless that was typed."""
     from tunescope.methods.artifact import AttentionDelta
 

@@ -73,7 +73,7 @@ def attention(
     """
     state: LayerState = module.__dict__.get(STATE) or LayerState()
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
-    kwargs |= _told(state)
+    kwargs |= _call_facts(state)
     bias, softcap, sink = kwargs.get("position_bias"), kwargs.get("softcap"), kwargs.get("s_aux")
     if attention_mask is None and query.shape[2] > 1 and _is_causal(module, kwargs):
         raise RuntimeError(f"{type(module).__name__} asked for causal attention and gave no mask.")
@@ -110,7 +110,7 @@ def _chosen(mask: Tensor | None, indices: Tensor, n_keys: int) -> Tensor:
     return mask & chosen if mask.dtype == torch.bool else mask.masked_fill(~chosen, torch.finfo(mask.dtype).min)
 
 
-def _told(state: LayerState) -> dict[str, Any]:
+def _call_facts(state: LayerState) -> dict[str, Any]:
     """What the call says and is of use here: the numbers change with every step of decoding."""
     told, found = state.told, {}
     if told is None:

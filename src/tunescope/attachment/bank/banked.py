@@ -17,7 +17,7 @@ from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
 from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
-from tunescope.attachment.guards.activations import lean
+from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
@@ -78,9 +78,9 @@ class Banked(Held):
         enter(alike(self.model, self.named_parameters))
         enter(unpacked(self.model))
         enter(frozen(self.model))
-        enter(lean(self.model))
+        enter(lean_activations(self.model))
         enter(switched(self.model))
-        enter(self._told())
+        enter(self._rows_of_calls())
         self._stack.callback(self._rest)
         for name, entry in anatomy(self.model).entries.items():
             enter(self._placed(name, entry))
@@ -110,7 +110,7 @@ class Banked(Held):
         return _Asked(tuple(None if name is None else self.bank.entry(name) for name in names), several)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _rows_of_calls(self) -> Iterator[None]:
         """`rows` is read from the call of the model and from that of `generate`, and goes no further."""
         model = self.model
         told: list[_Asked] = []  # by the call that is on, or by one that an interrupt cut short

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tunescope.attachment.bank.rowwise import Rowwise, rowwise
-from tunescope.attachment.fit import at_site
+from tunescope.attachment.initial_artifacts import at_site
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, SiteDelta

@@ -13,7 +13,7 @@ import torch
 from tunescope.attachment.bank.bank import Bank, Entry, check_member
 from tunescope.attachment.bank.biases import bias_uses
 from tunescope.attachment.context_keys import Extras, check_in_force
-from tunescope.attachment.fit import initialised, site_uses
+from tunescope.attachment.initial_artifacts import initialised, site_uses
 from tunescope.attachment.site_hooks import SiteUse, are_tuned, computed_in
 from tunescope.methods.artifact import Artifact, SiteDelta, Spec
 

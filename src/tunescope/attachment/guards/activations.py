@@ -18,7 +18,7 @@ ROWS = 64
 
 
 @contextmanager
-def lean(model: nn.Module) -> Iterator[None]:
+def lean_activations(model: nn.Module) -> Iterator[None]:
     """Within it, a backward pass through such an activation computes it again; its outputs are the same to the bit.
 
     An activation whose `forward` somebody has put another in place of is left as it is.

@@ -78,7 +78,7 @@ def _given_back(model: nn.Module) -> None:
 class _Checkpointing:
     """Stands where `function` stood, with the keywords that a partial of torch's has."""
 
-    function: Any
+    function: Callable[..., Any]
     module: nn.Module
     as_now: Callable[[], Callable[[], None]]
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
 
 _IN_USE: dict[int, CodeType] = {}  # by id, for copies of code are equal
 _COLLECTED: list[int] = []
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def uncompiled(function: Any) -> Any:
+def uncompiled(function: Function) -> Function:
     """The function, run as it stands where torch compiles what is around it."""
-    return torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
 
 
 @contextmanager
@@ -67,7 +68,7 @@ def _passing_on(inner: Callable[..., Any]) -> Any:
     return forward
 
 
-def _put_back(module: nn.Module, own: Any, was: Any) -> None:
+def _put_back(module: nn.Module, own: object, was: object) -> None:
     if module.__dict__.get("forward") is not own:  # somebody has put another there since, which is theirs to take away
         return
     if was is None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GROUP = "_tunescope_group"  # on a model that several processes have whole: the group of them
+GROUP = "_tunescope_group"  # on a model that several processes have been given to share: the group of them
+APART = "_tunescope_apart"  # on a model: gradients are this process's own for now
 
 
 @contextmanager
@@ -41,7 +42,7 @@ def alike(
     sharing = _Sharing(model, tensors, in_weights)
     sharing.look()
 
-    def before(*_: Any) -> None:
+    def before(*_: object) -> None:
         if not torch.compiler.is_compiling():
             sharing.look()
 
@@ -119,15 +120,20 @@ class _Sharing:
         return value.register_post_accumulate_grad_hook(self._due)  # type: ignore[no-untyped-call]
 
     def _due(self, _: Tensor) -> None:
-        if not self.is_due:
+        if not self.is_due and not getattr(self.model, APART, False):
             self.is_due = True
             Variable._execution_engine.queue_callback(self._average)
 
     def _average(self) -> None:
         self.is_due = False
-        tuned = [value for _, value in sorted(self.tensors().items()) if value.requires_grad]
-        for dtype in dict.fromkeys(value.dtype for value in tuned):
-            average([value for value in tuned if value.dtype == dtype], self.groups)
+        average_all(self.tensors(), self.groups)
+
+
+def average_all(tensors: Mapping[str, Tensor], groups: list[Any]) -> None:
+    """`average` of those that train, whatever their types; the names are the same in all processes."""
+    tuned = [value for _, value in sorted(tensors.items()) if value.requires_grad]
+    for dtype in dict.fromkeys(value.dtype for value in tuned):
+        average([value for value in tuned if value.dtype == dtype], groups)
 
 
 @torch.no_grad()

@@ -48,7 +48,7 @@ def around(seen: Seen, one: Attention) -> Around:
         found.maps |= {call for call, _ in hits}
         last = _last(hits)
         if len(last) != 1:
-            found.notes.append(f"{role}: {_told(last)}")
+            found.notes.append(f"{role}: {_last_names(last)}")
             continue
         call, gradient = last[0]
         taps[role] = place(call, "in"), place(call, "out", columns(gradient).nonzero()[:, 0])
@@ -113,5 +113,5 @@ def _is_joined(heads: Tensor, x: Tensor) -> bool:
     return joined.numel() == x.numel() and torch.equal(joined.reshape(-1), x.detach().reshape(-1))
 
 
-def _told(last: Sequence[tuple[Call, Tensor]]) -> str:
+def _last_names(last: Sequence[tuple[Call, Tensor]]) -> str:
     return " and ".join(call.path.rpartition(".")[2] for call, _ in last) or "none of this layer"

@@ -10,15 +10,15 @@ from torch import Tensor
 
 def gradients(of: Tensor, by: Sequence[Tensor], *, again: bool = False) -> list[Tensor | None]:
     """Of a random mixture of `of` by each tensor; None where it does not depend on it. again: to be differentiated."""
-    return [None if one is None or not one.any() else one for one in _asked(of, by, again)]
+    return [None if one is None or not one.any() else one for one in _gradients(of, by, again)]
 
 
 def is_linked(of: Tensor, by: Sequence[Tensor]) -> list[bool]:
     """Whether a way leads to it from each tensor, be it by weights that are zero now."""
-    return [one is not None for one in _asked(of, by, False)]
+    return [one is not None for one in _gradients(of, by, False)]
 
 
-def _asked(of: Tensor, by: Sequence[Tensor], again: bool) -> list[Tensor | None]:
+def _gradients(of: Tensor, by: Sequence[Tensor], again: bool) -> list[Tensor | None]:
     asked = [one for one in by if one.requires_grad]
     if not of.requires_grad or not asked:
         return [None] * len(by)

@@ -8,7 +8,7 @@ as Llama 4's router.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +43,7 @@ def idle_beside(model: PreTrainedModel, called: Collection[str]) -> set[str]:
     acted: set[nn.Module] = set()
     before = {path: module.weight.requires_grad for path, module in rest.items()}
 
-    def after(module: nn.Module, _args: object, output: Any) -> None:
+    def after(module: nn.Module, _args: object, output: object) -> None:
         if isinstance(output, Tensor):
             acted.add(module)
 

@@ -134,7 +134,7 @@ def _watched(
 
     known: dict[object, Seen] = {}
 
-    def end(layer: nn.Module, _args: object, output: Any) -> None:
+    def end(layer: nn.Module, _args: object, output: object) -> None:
         one = seen[paths[layer]]
         given = output if isinstance(output, tuple | list) else (output,)
         one.outs.extend(part for part in given if isinstance(part, Tensor) and part.is_floating_point())
@@ -169,10 +169,11 @@ def _begin(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return tuple(map(_own, args)), {name: _own(value) for name, value in kwargs.items()}
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> object:
     """A float tensor as the beginning of a graph; it may be written in place."""
-    is_float = isinstance(value, Tensor) and value.is_floating_point()
-    return value.detach().requires_grad_().clone() if is_float else value
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value.detach().requires_grad_().clone()
+    return value
 
 
 def first(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
@@ -180,6 +181,6 @@ def first(args: Sequence[Any], kwargs: dict[str, Any]) -> Tensor | None:
     return next((one for one in (*args, *kwargs.values()) if isinstance(one, Tensor)), None)
 
 
-def first_out(output: Any) -> Tensor | None:
+def first_out(output: object) -> Tensor | None:
     found = output[0] if isinstance(output, tuple) and output else output
     return found if isinstance(found, Tensor) else None

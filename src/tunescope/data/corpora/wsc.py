@@ -56,7 +56,7 @@ def rows(files: _places.Files) -> Found:
     )
 
 
-def _span(text: str, spans: Any, which: str, where: str) -> tuple[int, int, int] | None:
+def _span(text: str, spans: object, which: str, where: str) -> tuple[int, int, int] | None:
     """(start, end, words from its index) of a span that is given by its text and the index of its first word, or None.
 
     Blanks may be others than the span's, and its full stop may be missing: published rows have both.

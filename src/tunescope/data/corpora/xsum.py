@@ -82,7 +82,7 @@ def _by_ids(folder: Path) -> dict[str, _places.Files]:
 def _lists(path: Path) -> dict[str, list[str]]:
     """Part -> ids."""
     try:
-        found: Any = json.loads(text_of(path))
+        found: object = json.loads(text_of(path))
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(map(_are_ids, found.values())):

@@ -43,6 +43,7 @@ BOTTLENECK = SEEDS | {
     "phm_c_init",
     "phm_dim",
     "phm_init_range",
+    "phm_layer",
     "phm_rank",
     "reduction_factor",
     "residual_before_ln",
@@ -73,15 +74,14 @@ LORA = SEEDS | {
     "output_lora",
     "r",
     "selfattn_lora",
+    "vera_b",
+    "vera_d",
 }
 KINDS = {"bottleneck": BOTTLENECK, "prefix_tuning": PREFIX, "lora": LORA}
 REFUSED = {
     "inv_adapter": "an invertible adapter behind the embeddings",
-    "phm_layer": "Compacter, whose maps are sums of Kronecker products",
     "use_dora": "DoRA, which also trains the length of each weight's rows",
     "use_gating": "a gate that depends on the text, as in UniPELT",
-    "vera_b": "VeRA, one random pair of factors for all layers",
-    "vera_d": "VeRA, one random pair of factors for all layers",
 }
 OLD_NAMES = {"gelu": "gelu_new", "gelu_orig": "gelu"}  # of activations, in files that name no version
 OTHERS = {

@@ -11,6 +11,7 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.exchange.adapters import bottleneck, lora, prefix
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, architecture, opened
+from tunescope.exchange.adapters.written_out import written_out
 from tunescope.exchange.outgoing import Incoming
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import kind as kind_of
@@ -18,7 +19,7 @@ from tunescope.models.anatomy import kind as kind_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-ABOUT = "adapters (AdapterHub): prefix tuning, bottleneck and parallel adapters, LoRA, MAM; to read"
+ABOUT = "adapters (AdapterHub): prefix tuning, bottleneck and parallel adapters, Compacter, LoRA, VeRA, MAM; to read"
 SERVES = "nothing is written in this form"
 MARKS = {"prefix_tuning": ".prefix_tunings.", "bottleneck": ".adapters.", "lora": ".loras."}
 
@@ -29,7 +30,9 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     Raises:
         UserError: what that library can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
-    name, configs, tensors, notes = opened(folder, model)
+    name, configs, stored, notes = opened(folder, model)
+    tensors, told = written_out(configs, stored, name)
+    notes += told
     split = _split(configs, tensors, name)
     made: list[Artifact] = []
     for kind, (theirs, parts) in split.items():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import ConfigurableTask
+
+Document = Mapping[str, Any]  # a row as its dataset gives it
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Question:
     answers: tuple[str, ...]
 
 
-def questions(task: Any, docs: Iterable[Any], where: str) -> list[Question]:
+def questions(task: ConfigurableTask, docs: Iterable[Document], where: str) -> list[Question]:
     """Each document as the harness asks it, without examples in front.
 
     where: the part, for messages.
@@ -37,12 +42,12 @@ def questions(task: Any, docs: Iterable[Any], where: str) -> list[Question]:
     return [ask(task, doc, f"lm_eval:{where} row {number}") for number, doc in enumerate(docs, start=1)]
 
 
-def _prompt(task: Any, doc: Any) -> str:
+def _prompt(task: ConfigurableTask, doc: Document) -> str:
     """Description, text and what the answer begins with, as at --num_fewshot 0."""
     return str(task.fewshot_context(doc, num_fewshot=0, gen_prefix=task.doc_to_prefix(doc)))
 
 
-def _chosen(task: Any, doc: Any, where: str) -> Question:
+def _chosen(task: ConfigurableTask, doc: Document, where: str) -> Question:
     prompt, choices = _prompt(task, doc), [str(one) for one in task.doc_to_choice(doc)]
     requests = task.construct_requests(doc=doc, ctx=prompt, metadata=(task.config.task, 0, 1))
     texts = [one.args[1] for one in requests[: len(choices)]]  # behind them, those of acc_mutual_info
@@ -59,7 +64,7 @@ def _chosen(task: Any, doc: Any, where: str) -> Question:
     return Question(*_parted(prompt + fronts.pop()), bare, (bare[index],))
 
 
-def _written(task: Any, doc: Any, where: str) -> Question:
+def _written(task: ConfigurableTask, doc: Document, where: str) -> Question:
     gold = task.doc_to_target(doc)
     answers = tuple(str(one).strip() for one in (gold if isinstance(gold, list) else [gold]))
     if not answers or not all(answers):

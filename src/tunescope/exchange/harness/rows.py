@@ -12,12 +12,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.exchange.harness.entry import check_installed
 from tunescope.exchange.harness.questions import Question, questions
 from tunescope.system import files
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.tasks import TaskManager
 
 PLACE = Path("runs") / "lm_eval"
 PARTS = ("train", "dev", "test")
@@ -82,7 +86,7 @@ def _loaded(name: str, include: str | None) -> Any:
         raise UserError(f"lm_eval:{name} cannot be loaded by the harness: {reason}") from problem
 
 
-def _unknown(name: str, manager: Any) -> str:
+def _unknown(name: str, manager: TaskManager) -> str:
     if name in manager.all_groups or name in manager.all_tags:
         return f"lm_eval:{name} is several tasks; name one of them. See: lm_eval ls subtasks"
     near = difflib.get_close_matches(name, manager.all_subtasks, n=1)
@@ -93,7 +97,7 @@ def _unknown(name: str, manager: Any) -> str:
     )
 
 
-def _parts(task: Any, name: str) -> dict[str, Iterable[Any]]:
+def _parts(task: ConfigurableTask, name: str) -> dict[str, Iterable[Any]]:
     """Part -> the task's documents. What it has no training part for is trained on the part before its last."""
     own = {
         "train": task.training_docs() if task.has_training_docs() else None,
@@ -152,7 +156,7 @@ def _as_texts(asked: Mapping[str, Sequence[Question]], end: str) -> tuple[dict[s
     return {"kind": "generation", "template": "{input}" + end}, made
 
 
-def _notes(task: Any, name: str, asked: Mapping[str, Sequence[Question]]) -> list[str]:
+def _notes(task: ConfigurableTask, name: str, asked: Mapping[str, Sequence[Question]]) -> list[str]:
     counts = ", ".join(f"{len(rows)} {part}" for part, rows in asked.items())
     notes = [f"lm_eval:{name}: {counts} rows"]
     if not task.has_training_docs():

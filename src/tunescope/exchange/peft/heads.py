@@ -171,7 +171,7 @@ def _notes(spec: Head, model: PreTrainedModel) -> list[str]:
     return []
 
 
-def _instead(model: PreTrainedModel, task: Any) -> str:
+def _instead(model: PreTrainedModel, task: str) -> str:
     kind = anatomy(model).kind
     by = "--by head" if kind == "encoder" else "with a word for each label"
     return (

@@ -63,7 +63,7 @@ def _by_pattern(config: Mapping[str, Any], patterns: str, path: str, default: st
     return number(config, "r") if default == "r" else _positive(config.get(default), default)
 
 
-def _positive(value: Any, field: str) -> Any:
+def _positive(value: object, field: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise UserError(f"{CONFIG}: {field} has {value!r} and should have a positive number: the file was altered.")
     return value

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.attachment.fit import at_site, site_shapes
+from tunescope.attachment.initial_artifacts import at_site, site_shapes
 from tunescope.attachment.sites.choice import every_site
 from tunescope.errors import UserError
 from tunescope.exchange.peft import dora

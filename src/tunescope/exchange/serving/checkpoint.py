@@ -43,7 +43,7 @@ def write(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Pa
             os.chmod(path, 0o666 & ~files.umask())
 
 
-def read(like: Any, folder: Path) -> Any:
+def read(like: PreTrainedModel, folder: Path) -> PreTrainedModel:
     """The folder's model, in the class, precision and attention of another and where that is."""
     with quiet():
         made = type(like).from_pretrained(

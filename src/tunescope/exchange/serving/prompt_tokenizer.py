@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -38,7 +38,7 @@ class Prompted:
         return (*range(self.first, self.first + len(self.tokens)), *self.front)
 
 
-def prompted(given: Any, rows: int, count: int, front: tuple[int, ...]) -> tuple[Prompted, int]:
+def prompted(given: PreTrainedTokenizerBase, rows: int, count: int, front: tuple[int, ...]) -> tuple[Prompted, int]:
     """A copy of a tokenizer with `count` tokens behind the model's `rows`, and how many unused ones stand before them.
 
     front: the special tokens between the prompt and the text.
@@ -76,7 +76,7 @@ def samples(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return [*TEXTS, tokenizer.decode(drawn, skip_special_tokens=True).strip() or "b"]
 
 
-def _reads_as_meant(found: Prompted, given: Any, opening: str) -> bool:
+def _reads_as_meant(found: Prompted, given: PreTrainedTokenizerBase, opening: str) -> bool:
     """Whether the prompt's string in front of a text gives the prompt's ids in front of the text's own."""
     return all(
         tuple(found.tokenizer(opening + text, add_special_tokens=False)["input_ids"])

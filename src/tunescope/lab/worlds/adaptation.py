@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+APART = 0.05  # of shares of right answers
+
+
 @dataclass(frozen=True, kw_only=True)
 class Course:
     """How an arm is trained: each of `rates` for `trial` steps, then the best anew for all steps of `settings`.
 
-    With one rate there is no trial. Rates are those of the arm's methods alike.
+    With one rate there is no trial. Rates are those of the arm's methods alike. While the trials' scores lie within
+    `APART` of each other, and not all that near to 1, none has left the plateau where it began: they are run again,
+    twice as long, up to `longest` steps.
     """
 
     rates: tuple[float, ...]
     settings: Settings
     trial: int = 0
+    longest: int = 0
 
 
 def adapted(
@@ -36,14 +42,24 @@ def adapted(
 
     arm: as on the command line, "inputs:length=12" or "inputs+lora:rank=1". The model is left as it was.
     """
-    trials = {}
-    rate = course.rates[0]
-    if len(course.rates) > 1:
-        short = replace(course.settings, steps=course.trial)
+    rate, trials, steps = course.rates[0], dict[float, float](), course.trial
+    while len(course.rates) > 1:
+        short = replace(course.settings, steps=steps)
         trials = {rate: _run(model, arm, given, {}, rate, short, seed)["dev"] for rate in course.rates}
         rate = max(trials, key=lambda rate: trials[rate])  # the first of equals: rates ascend
+        if _are_apart(list(trials.values())) or 2 * steps > course.longest:
+            break
+        steps *= 2
     found = _run(model, arm, given, tests, rate, course.settings, seed)
-    return found | {"rate": rate, "trials": {f"{rate:g}": score for rate, score in trials.items()}}
+    told = {"trials": {f"{rate:g}": score for rate, score in trials.items()}} | (
+        {"trial_steps": steps} if trials else {}
+    )
+    return found | {"rate": rate} | told
+
+
+def _are_apart(scores: list[float]) -> bool:
+    """Whether shares of right answers tell rates apart, or all are as good as perfect."""
+    return max(scores) - min(scores) >= APART or min(scores) >= 1 - APART
 
 
 def unadapted(model: PreTrainedModel, answer: int, tests: dict[str, torch.Tensor]) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunescope.lab.worlds.base_table import base
 from tunescope.lab.worlds.questions import question
 from tunescope.report.verdict import verdict
 from tunescope.report.verdict.forecast import (
@@ -17,7 +18,6 @@ from tunescope.report.verdict.forecast import (
     SUFFICES,
     Shares,
     answer,
-    is_behind,
     shares,
 )
 from tunescope.report.verdict.reader import gather
@@ -29,6 +29,7 @@ SETTLED_ON = (  # the worlds that the forecast's numbers were settled on; what i
     *range(0, 135, 3),
     *range(1, 134, 3),
     *(135, 138, 141, 144, 147, 150, 153, 156, 159, 162, 165, 168, 171, 174, 177),
+    *range(136, 175, 3),
 )
 
 
@@ -56,7 +57,9 @@ def case(world: int, outcome: Mapping[str, Any]) -> Case | None:
     Of the contexts of the long run the best on dev counts. Where one was good enough by itself no delta was run, which
     could not have been ahead by MARGIN; it then counts as 1.
     """
-    asked, found = question(world), shares(gather(dict(outcome["pilot"]), margin=0.0))
+    asked = question(world)
+    model = outcome["pilot"].get("model", {}) | {"kind": base(asked.model).body.kind}
+    found = shares(gather(dict(outcome["pilot"]) | {"model": model}, margin=0.0))
     if found is None:
         return None
     chance = outcome["pilot"]["task"].get("chance") or 0.0
@@ -124,8 +127,8 @@ SHOWN = (
     "the context is close: context suffices",
     "close, but neither is half of the way",
     "behind, but half of the way or not far",
-    f"far behind, more than {SHALLOW} layers",
-    f"far behind, {SHALLOW} layers or fewer: weights needed",
+    f"far behind, more than {SHALLOW} layers or no decoder",
+    f"far behind, a decoder of {SHALLOW} layers or fewer: weights needed",
 )
 
 
@@ -134,4 +137,4 @@ def _shown(one: Case) -> str:
         return SHOWN[0] if one.said == SUFFICES else SHOWN[-1]
     if one.pilot.context >= one.pilot.delta - CLOSE:
         return SHOWN[1]
-    return SHOWN[3] if is_behind(one.pilot) else SHOWN[2]
+    return SHOWN[3] if one.pilot.is_behind else SHOWN[2]

@@ -48,7 +48,7 @@ def configs() -> dict[str, Any]:
     return _decoders() | _others()
 
 
-def auto_class(config: Any) -> Any:
+def auto_class(config: tf.PreTrainedConfig) -> Any:
     """The transformers class that builds it: with a language head, but for encoders."""
     if config.is_encoder_decoder:
         return tf.AutoModelForSeq2SeqLM
@@ -62,7 +62,12 @@ def random_model(name: str, *, seed: int = 0, dtype: torch.dtype = torch.float64
 
 
 def build(
-    auto: Any, config: Any, *, seed: int = 0, dtype: torch.dtype = torch.float64, attention: str | None = None
+    auto: Any,
+    config: tf.PreTrainedConfig,
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    attention: str | None = None,
 ) -> Any:
     """A random model of any config in eval mode, without dropout, its weights, biases and norms away from 0 and 1."""
     for field in list(config.to_dict()):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tunescope.errors import UserError
 from tunescope.lab.worlds.base_table import MODELS, base, subject
@@ -87,7 +88,7 @@ class Question:
 TYPED = {"kind": "task"}
 
 
-def _balanced(sequences: Sequences, yes: Any, count: int) -> Sequences:
+def _balanced(sequences: Sequences, yes: NDArray[np.bool_], count: int) -> Sequences:
     """The first sequences of which half, rounded up, are answered with no, in their order."""
     places = [np.flatnonzero(yes == answer) for answer in (False, True)]
     wanted = (count - count // 2, count // 2)

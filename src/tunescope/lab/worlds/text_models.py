@@ -1,4 +1,4 @@
-"""Small language models pretrained on given texts, cached by content: a decoder, and a T5 with its ways on from there.
+"""Small language models pretrained on given texts, cached by content: a decoder, a masked one, a T5 with its ways on.
 
 They are for comparisons at home, where every method meets the same base model. What one of a few million parameters
 has read on a laptop is little: its held-out loss is kept beside it.
@@ -6,15 +6,17 @@ has read on a laptop is little: its held-out loss is kept beside it.
     python -m tunescope.lab.worlds.text_models TEXTS --kind decoder --out DIR
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -24,42 +26,40 @@ from transformers.utils import logging
 from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import read_manifest, write_manifest
 from tunescope.lab.worlds.text_files import digest, read
+from tunescope.lab.worlds.text_networks import HEAD, Kind, Size, fresh
 from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, run_folder
 from tunescope.trial.train.loop import Problem, Progress, train
 from tunescope.trial.train.settings import Settings
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+MASKED = "masked words"
 TOGETHER = 64  # rows of one evaluation pass
-HEAD = 32  # width of a head
-RATES = {"decoder": 2e-3, "t5": 2e-2}  # of a T5 it is times the root mean square of each tensor, as Adafactor's is
+RATES = {
+    "decoder": 2e-3,
+    "masked": 1e-3,
+    "t5": 2e-2,
+}  # of a T5 it is times the root mean square of each tensor, as Adafactor's is
 EVERY = 100  # steps between two lines about how far it is
 Pairs = tuple[Tensor, Tensor]
 Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
-class Size:
-    """Layers (of the encoder and of the decoder, where there are two), heads, width, tokens, and a row's length."""
-
-    layers: int = 4
-    heads: int = 6
-    width: int = 192
-    vocabulary: int = 4096
-    length: int = 128
-
-
-@dataclass(frozen=True)
 class TextModel:
     """All that a model depends on but the texts themselves, whose digest is `sha256`.
 
-    kind: "decoder" learns to go on with a text; "t5" learns span corruption, then for `adapted` steps to write a row's
-    second half from its first (LM adaptation, Lester et al. 2021).
+    kind: "decoder" learns to go on with a text; "masked", a BERT, to tell the words that are masked in it; "t5" learns
+    span corruption, then for `adapted` steps to write a row's second half from its first (LM adaptation, Lester et al.
+    2021).
     """
 
-    kind: Literal["decoder", "t5"]
+    kind: Kind
     sha256: str
     settings: Settings
-    size: Size = Size()
+    size: Size = field(default_factory=Size)
     adapted: int = 0
     seed: int = 0
 
@@ -86,10 +86,11 @@ def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report =
 
 def _make(model: TextModel, given: list[str], base: Path | None, out: Path, report: Report) -> None:
     words = texts.tokenizer(given, model.size.vocabulary)
+    words = texts.with_mask(words, model.size.length) if model.kind == "masked" else words
     found = texts.corpus(given, words, model.size.length, model.seed)
     with torch.random.fork_rng():
         torch.manual_seed(model.seed)
-        made = _network(model, words) if base is None else _load(base)
+        made = fresh(model.kind, model.size, words) if base is None else _load(base)
         _learn(made, model, found, words, report)
     made.eval()
     losses = {name: held_out_loss(made, *pairs) for name, pairs in _objectives(model, found.held_out, words).items()}
@@ -104,61 +105,29 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
     write_manifest(out, facts)
 
 
-def _network(model: TextModel, words: Any) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration
-
-    size = model.size
-    inner = size.width * 8 // 3 // 32 * 32
-    ids: dict[str, Any] = {"pad_token_id": words.pad_token_id, "eos_token_id": words.eos_token_id}
-    if model.kind == "decoder":
-        config = LlamaConfig(
-            vocab_size=len(words),
-            hidden_size=size.width,
-            intermediate_size=inner,
-            num_hidden_layers=size.layers,
-            num_attention_heads=size.heads,
-            max_position_embeddings=1024,
-            initializer_range=size.width**-0.5 / 2,
-            bos_token_id=None,
-            tie_word_embeddings=True,
-            **ids,
-        )
-        return LlamaForCausalLM(config)
-    return T5ForConditionalGeneration(
-        T5Config(
-            vocab_size=len(words),
-            d_model=size.width,
-            d_kv=size.width // size.heads,
-            d_ff=inner,
-            num_layers=size.layers,
-            num_heads=size.heads,
-            feed_forward_proj="gated-gelu",
-            dropout_rate=0.0,
-            tie_word_embeddings=True,
-            decoder_start_token_id=words.pad_token_id,
-            **ids,
-        )
-    )
-
-
-def _load(folder: Path) -> Any:
+def _load(folder: Path) -> PreTrainedModel:
     from transformers import T5ForConditionalGeneration
 
     return T5ForConditionalGeneration.from_pretrained(folder)
 
 
-def _objectives(model: TextModel, rows: Tensor, words: Any) -> dict[str, Pairs]:
+def _objectives(model: TextModel, rows: Tensor, words: PreTrainedTokenizerFast) -> dict[str, Pairs]:
     """Objective -> inputs and targets; a decoder's are the same rows."""
     if model.kind == "decoder":
         return {"language model": (rows, rows)}
+    if model.kind == "masked":
+        return {MASKED: texts.masked(rows, words, model.seed)}
     return {
         "span corruption": texts.corrupted(rows, words, model.seed),
         "second half": texts.halves(rows, words),
     }
 
 
-def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, report: Report) -> None:
-    objective = "language model" if model.kind == "decoder" else "second half" if model.adapted else "span corruption"
+def _learn(
+    network: PreTrainedModel, model: TextModel, found: texts.Corpus, words: PreTrainedTokenizerFast, report: Report
+) -> None:
+    alone = {"decoder": "language model", "masked": MASKED, "t5": "span corruption"}[model.kind]
+    objective = "second half" if model.adapted else alone
     inputs, targets = _objectives(model, found.train, words)[objective]
     watched = _objectives(model, found.held_out, words)[objective]
     settings = replace(model.settings, steps=model.adapted) if model.adapted else model.settings
@@ -181,16 +150,16 @@ def _learn(network: Any, model: TextModel, found: texts.Corpus, words: Any, repo
 
 def rates_of(parameters: Mapping[str, Tensor], kind: str) -> dict[str, float]:
     """A rate for each tensor. A T5's begin on scales a hundred times apart, and one rate for all hardly teaches it."""
-    if kind == "decoder":
+    if kind != "t5":
         return dict.fromkeys(parameters, RATES[kind])
     return {
         name: RATES[kind] * max(1e-3, one.detach().square().mean().sqrt().item()) for name, one in parameters.items()
     }
 
 
-def loss(network: Any, inputs: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy of the targets; of a decoder, of every token but the first."""
-    if network.config.is_encoder_decoder:
+def loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of the targets that are not -100; of a decoder, of every token but the first."""
+    if network.config.is_encoder_decoder or network.config.model_type == "bert":
         logits = network(input_ids=inputs, labels=targets).logits
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
     logits = network(input_ids=inputs[:, :-1], use_cache=False).logits
@@ -198,7 +167,7 @@ def loss(network: Any, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def held_out_loss(network: Any, inputs: Tensor, targets: Tensor) -> float:
+def held_out_loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> float:
     """`loss` over all rows, in parts; the network's mode is left as it was."""
     was = network.training
     network.eval()
@@ -212,7 +181,7 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tunescope.lab.worlds.text_models", description=__doc__)
     parser.add_argument("texts", help="a file or folder: .txt (one text a line), .jsonl, .csv or .tsv (field text)")
-    parser.add_argument("--kind", choices=["decoder", "t5"], default="decoder")
+    parser.add_argument("--kind", choices=["decoder", "masked", "t5"], default="decoder")
     parser.add_argument("--out", type=Path, required=True, help="folder for the model")
     parser.add_argument("--steps", type=int, default=3000, help="updates of pretraining")
     parser.add_argument("--adapted", type=int, default=0, help="updates of LM adaptation after them, of a t5")
@@ -239,7 +208,7 @@ def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
     if min(given.steps, given.layers) < 1 or given.adapted < 0:
         parser.error("--steps and --layers are at least 1, and --adapted at least 0")
     if given.adapted and given.kind != "t5":
-        parser.error("--adapted is of --kind t5: a decoder is a language model from the start")
+        parser.error(f"--adapted is of --kind t5: it makes a language model of one, and not of a {given.kind}")
 
 
 def _print_progress(now: Progress) -> None:

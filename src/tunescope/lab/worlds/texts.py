@@ -3,9 +3,11 @@
 Every row has the same length, so that nothing is padded. The last rows of the shuffled whole are held out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,9 +16,12 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
 Ids = NDArray[np.int64]
 SENTINELS = 100
-END, PAD, UNKNOWN = "</s>", "<pad>", "<unk>"
+END, PAD, UNKNOWN, MASK = "</s>", "<pad>", "<unk>", "<mask>"
 NOISE, SPAN = 0.15, 3.0  # Raffel et al. 2020, section 3.3.4
 
 
@@ -32,7 +37,7 @@ class Corpus:
     characters_a_token: float
 
 
-def tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
+def tokenizer(texts: Sequence[str], vocabulary: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of `vocabulary` tokens, T5's hundred sentinels among them.
 
     It has an end, a padding and an unknown token, and adds the end to nothing.
@@ -62,7 +67,9 @@ def tokenizer(texts: Sequence[str], vocabulary: int) -> Any:
     )
 
 
-def corpus(texts: Sequence[str], words: Any, length: int, seed: int, held_out: float = 0.02) -> Corpus:
+def corpus(
+    texts: Sequence[str], words: PreTrainedTokenizerFast, length: int, seed: int, held_out: float = 0.02
+) -> Corpus:
     """The texts one after another, an end token behind each, cut into rows that are shuffled by `seed`.
 
     Raises:
@@ -82,7 +89,7 @@ def corpus(texts: Sequence[str], words: Any, length: int, seed: int, held_out: f
     return Corpus(rows[:-kept], watched, characters / watched.numel())
 
 
-def corrupted(rows: Tensor, words: Any, seed: int) -> tuple[Tensor, Tensor]:
+def corrupted(rows: Tensor, words: PreTrainedTokenizerFast, seed: int) -> tuple[Tensor, Tensor]:
     """Span corruption (Raffel et al. 2020, section 3.1.4): inputs and targets, each of one width.
 
     `NOISE` of the tokens stand in spans of `SPAN` on average. In the inputs a sentinel stands for each span; the
@@ -98,7 +105,31 @@ def corrupted(rows: Tensor, words: Any, seed: int) -> tuple[Tensor, Tensor]:
     return _ended(inputs, words), _ended(targets, words)
 
 
-def halves(rows: Tensor, words: Any) -> tuple[Tensor, Tensor]:
+def with_mask(words: PreTrainedTokenizerFast, length: int) -> PreTrainedTokenizerFast:
+    """The tokenizer with a mask token, which takes the space before it, and as many positions as a row has."""
+    from tokenizers import AddedToken
+
+    words.add_special_tokens({"mask_token": AddedToken(MASK, lstrip=True, special=True)})
+    words.model_max_length = length
+    return words
+
+
+def masked(rows: Tensor, words: PreTrainedTokenizerFast, seed: int) -> tuple[Tensor, Tensor]:
+    """Masked language modelling (Devlin et al. 2019, section 3.1): inputs, and targets that are -100 elsewhere.
+
+    `NOISE` of each row's tokens are to be told: eight of ten stand as the mask, one as any token, one as it is.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    count = max(1, round(rows.shape[1] * NOISE))
+    places = torch.rand(rows.shape, generator=draw).argsort(1)[:, :count]
+    own, how = rows.gather(1, places), torch.rand(places.shape, generator=draw)
+    other = torch.randint(len(words), places.shape, generator=draw)
+    mask = torch.full_like(own, words.mask_token_id)
+    shown = torch.where(how < 0.8, mask, torch.where(how < 0.9, other, own))
+    return rows.scatter(1, places, shown), torch.full_like(rows, -100).scatter(1, places, own)
+
+
+def halves(rows: Tensor, words: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
     """LM adaptation's pairs (Lester et al. 2021, section 3.2): a row's first half as input, its second as target."""
     middle = rows.shape[1] // 2
     return _ended(rows[:, :middle], words), _ended(rows[:, middle:], words)
@@ -125,5 +156,5 @@ def _parts(total: int, count: int, draw: np.random.Generator) -> list[int]:
     return found
 
 
-def _ended(ids: Tensor, words: Any) -> Tensor:
+def _ended(ids: Tensor, words: PreTrainedTokenizerFast) -> Tensor:
     return torch.cat([ids, torch.full((len(ids), 1), words.eos_token_id)], 1)

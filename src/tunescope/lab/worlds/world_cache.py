@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -85,12 +86,12 @@ def pretrain(recipe: Pretraining[Any], given: Lesson) -> Any:
     return model.eval()
 
 
-def _rested(model: PreTrainedModel, score: Any) -> Any:
+def _rested(model: PreTrainedModel, score: Callable[[], float]) -> Callable[[], float]:
     """The score, taken without dropout."""
 
     def rested() -> float:
         model.eval()
-        value: float = score()
+        value = score()
         model.train()
         return value
 

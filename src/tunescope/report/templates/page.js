@@ -59,7 +59,17 @@
       one.textContent = one.textContent.replace(/(^|[\s'"])RUN(?=[/\s'"]|$)/g, (_, before) => before + folder);
     }
   }
-  for (const one of document.querySelectorAll("pre.copy")) offer(one, "Copy", () => one.textContent);
+  const unbroken = (text) => {
+    const option = document.createElement("span");
+    option.className = "option";
+    option.textContent = text;
+    return option;
+  };
+  for (const one of document.querySelectorAll("pre.copy")) {
+    const parts = one.textContent.split(/(--[a-z-]+)/); // a line that ends in "--" is no command
+    one.replaceChildren(...parts.map((part, index) => (index % 2 ? unbroken(part) : part)));
+    offer(one, "Copy", () => one.textContent);
+  }
 
   const arms = [...document.querySelectorAll(".arm")];
   const focus = (index) => {

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Any
 
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
-from tunescope.report.verdict.looks import LEAST
+from tunescope.report.verdict.interim_looks import LEAST
 from tunescope.report.verdict.variance import quantile
 
 POWER = 0.8
@@ -57,8 +57,8 @@ def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
     rows = next((n for n in _rows(e.rows) if _decides(_with_rows(e, parts, n), gap, pair, pair.seeds)), 0)
     if rows:
         return Advice(
-            f"More seeds alone do not decide it, for the test rows bind: about {rows:,} of them (now {e.rows:,}) would "
-            f"with {100 * POWER:.0f} % power, if the difference is what was seen (`--test`).",
+            f"More seeds alone do not decide it, for there are too few test rows: about {rows:,} of them (now "
+            f"{e.rows:,}) would with {100 * POWER:.0f} % power, if the difference is what was seen (`--test`).",
             helps,
         )
     return Advice(

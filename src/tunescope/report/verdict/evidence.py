@@ -64,6 +64,7 @@ class Evidence:
     seeds: int
     rows: int
     layers: int  # of the model; 1 where it is not told
+    causal: bool  # whether it is a decoder
     floor: str
     losses: str  # the arms that did not finish, in words
     latency: str  # whether the frozen model can do it unaided, in words

@@ -1,11 +1,11 @@
 """What the full comparison would find, as a pilot shows it: two lines.
 
 A pilot has one seed and a good half of a run's steps. Where its best context, or what trains nothing, comes close to
-its best delta and has learnt the task, a context will suffice. Where it has not, and the delta is far ahead, in a model
-of few layers, weights are needed: a prefix cannot turn what such a model attends to (Petrov et al. 2023,
-arXiv:2310.19698). In deeper ones a context that is so far behind in a pilot mostly comes up in longer runs, and nothing
-is said. Scores are shares of the way from chance to the end of the metric's scale. How often that is right, `tunescope
-reproduce verdict-calibration` tells on lab worlds whose truth a long run tells.
+its best delta and has learnt the task, a context will suffice. Where it has not, and the delta is far ahead, in a
+decoder of few layers, weights are needed: a prefix cannot turn what such a model attends to (Petrov et al. 2023,
+arXiv:2310.19698). In deeper ones, in encoders and in encoder-decoders a context that is so far behind in a pilot mostly
+comes up in longer runs, and nothing is said. Scores are shares of the way from chance to the end of the metric's scale.
+How often that is right, `tunescope reproduce verdict-calibration` tells on lab worlds whose truth a long run tells.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUFFICES, NEEDED, OPEN = "context suffices", "weights needed", "no verdict"
 CLOSE = 0.1  # of the way: a context no further behind is as good
 LEARNT = 0.5  # and has learnt the task if it came half of the way
 FAR = 0.2  # a delta further ahead is not caught up with
-SHALLOW = 3  # in a model of no more layers
+SHALLOW = 3  # in a decoder of no more layers
 AS_GOOD = 0.05  # of the scale: a head no further behind does as well
 
 
@@ -28,12 +28,23 @@ AS_GOOD = 0.05  # of the scale: a head no further behind does as well
 class Shares:
     """The best context's, or untrained arm's, and the best delta's share of the way from chance to the end.
 
-    layers: of the model.
+    layers: of the model. causal: whether it is a decoder.
     """
 
     context: float
     delta: float
     layers: int
+    causal: bool = True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the context has not learnt the task and is far behind the delta."""
+        return self.context < LEARNT and self.delta - self.context > FAR
+
+    @property
+    def stays_behind(self) -> bool:
+        """Whether a context that is behind in such a model's pilot stays there: then weights are needed."""
+        return self.is_behind and self.causal and self.layers <= SHALLOW
 
 
 def shares(evidence: Evidence) -> Shares | None:
@@ -41,7 +52,7 @@ def shares(evidence: Evidence) -> Shares | None:
     context, delta = best_context(evidence), evidence.delta
     if evidence.context is None or context is None or delta is None:
         return None
-    return Shares(_share(context.score, evidence), _share(delta.score, evidence), evidence.layers)
+    return Shares(_share(context.score, evidence), _share(delta.score, evidence), evidence.layers, evidence.causal)
 
 
 def best_context(evidence: Evidence) -> Arm | None:
@@ -59,12 +70,7 @@ def answer(found: Shares) -> str:
     """The outcome that the two lines tell."""
     if found.context > LEARNT and found.context >= found.delta - CLOSE:
         return SUFFICES
-    return NEEDED if is_behind(found) and found.layers <= SHALLOW else OPEN
-
-
-def is_behind(found: Shares) -> bool:
-    """Whether the context has not learnt the task and is far behind: in a model of few layers, weights are needed."""
-    return found.context < LEARNT and found.delta - found.context > FAR
+    return NEEDED if found.stays_behind else OPEN
 
 
 def of(evidence: Evidence) -> dict[str, Any] | None:
@@ -81,8 +87,7 @@ def reasons(evidence: Evidence, found: Shares) -> str:
         f"{context.shown} came {found.context:.0%} of the way from chance to the best there is, {delta.shown} "
         f"{found.delta:.0%}"
     )
-    if is_behind(found) and found.layers > SHALLOW:
-        said += (
-            f"; in a model of {found.layers} layers a context so far behind in a pilot often comes up in longer runs"
-        )
+    if found.is_behind and not found.stays_behind:
+        model = f"a model of {found.layers} layers" if found.layers > SHALLOW else "a model that is no decoder"
+        said += f"; in {model} a context so far behind in a pilot often comes up in longer runs"
     return said

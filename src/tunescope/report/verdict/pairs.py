@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tunescope.data import scores
-from tunescope.report.verdict import looks, stats
+from tunescope.report.verdict import interim_looks, stats
 from tunescope.report.verdict.evidence import Pair, Result, number
 from tunescope.report.verdict.variance import Array, Pool
 
@@ -31,7 +31,7 @@ class Pairs:
         self.stored: list[Result] = list(results.get("comparisons") or [])
         protocol = results.get("protocol") or {}
         planned = (protocol.get("looks") or {}).get("planned") or (0,)
-        self.level = looks.level(planned)
+        self.level = interim_looks.level(planned)
         self.score, self.scale = stats.scorer(metric), scores.scale(metric)
         self.inputs = ((results.get("data") or {}).get("test") or {}).get("inputs")
         self.seeds = len(protocol.get("seeds") or [0])
@@ -69,16 +69,16 @@ class Pairs:
         low, high = sorted(sign * side for side in one["interval"])
         level, value = one.get("level", stats.LEVEL), sign * one["difference"]
         return Pair(
-            a["name"], b["name"], value, low, high, level, self._told(value, low, high, level),
+            a["name"], b["name"], value, low, high, level, self._in_words(value, low, high, level),
             one.get("seeds") or self.seeds, one.get("freedom"), one.get("parts") or {},
         )  # fmt: skip
 
     def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
         got = stats.paired(left, right, self.score, level=self.level, pool=pool, inputs=self.inputs)
-        told = self._told(got.value, got.low, got.high, got.level)
+        told = self._in_words(got.value, got.low, got.high, got.level)
         return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, finite(got.freedom), got.parts)
 
-    def _told(self, value: float, low: float, high: float, level: float) -> str:
+    def _in_words(self, value: float, low: float, high: float, level: float) -> str:
         low_, high_ = (number(side, self.scale) for side in (low, high))
         return f"the difference is {number(value, self.scale)} ({100 * level:.4g}% interval {low_} to {high_})"
 

@@ -23,13 +23,14 @@ def gather(results: Result, margin: float) -> Evidence:
     best = {name: reader.best(groups) for name, groups in GROUPS.items()}
     context, delta, full = best["context"], best["delta"], reader.best({"full"})
     pair = reader.pair(context, delta)
-    protocol = results.get("protocol") or {}
+    protocol, model = results.get("protocol") or {}, results.get("model") or {}
     return Evidence(
         margin=margin * reader.scale,
         scale=reader.scale,
         seeds=pair.seeds if pair else len(protocol.get("seeds") or [0]),
         rows=scored_rows(results),
-        layers=int((results.get("model") or {}).get("layers") or 1),
+        layers=int(model.get("layers") or 1),
+        causal=model.get("kind", "decoder") == "decoder",
         floor=reader.floor(),
         chance=reader.chance,
         losses=reader.losses(),

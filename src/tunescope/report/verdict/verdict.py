@@ -27,8 +27,8 @@ stopped (`curve.py`): its dev score rose over the last half of its steps by more
 would at that pace, but no further than the scale goes, close the gap; or it is not above its floor, and its training
 loss would come near the other's.
 
-With looks at more seeds to come (`looks.py`) each look has a stricter interval, so that all together are wrong in 5 of
-100 cases at most. Best contexts and deltas are of the (largest) budget's size at most, give or take 5 %.
+With looks at more seeds to come (`interim_looks.py`) each look has a stricter interval, so that all together are wrong
+in 5 of 100 cases at most. Best contexts and deltas are of the (largest) budget's size at most, give or take 5 %.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tunescope.report.verdict.advice import Advice
 from tunescope.report.verdict.curve import reaches
 from tunescope.report.verdict.edges import choice_in_doubt
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
-from tunescope.report.verdict.looks import LEAST
+from tunescope.report.verdict.interim_looks import LEAST
 from tunescope.report.verdict.reader import gather
 
 MARGIN = 0.02

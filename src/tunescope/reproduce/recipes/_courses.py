@@ -9,7 +9,7 @@ evaluations, no weight decay, no dropout.
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tunescope.lab.worlds.adaptation import Course
+from tunescope.lab.worlds.adaptation import APART, Course
 from tunescope.lab.worlds.lessons import Unnamed
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.world import World
@@ -23,6 +23,8 @@ PATIENCE, EVALUATIONS = 8, 20
 class Plan:
     """Steps of the run, learning rates to try, steps of a trial, rows of a batch, and what the products are made in.
 
+    longest: steps of a trial that is run again because none of the rates had left the plateau (see `Course`).
+
     Under "bfloat16" parameters, losses and scores stay in float32 (torch's autocast); it is for sizes where float32
     would take hours on a CPU.
     """
@@ -32,6 +34,7 @@ class Plan:
     trial: int = 0
     batch_size: int = 64
     precision: str = "float32"
+    longest: int = 0
 
     def to_json(self, quick: bool = False) -> dict[str, Any]:
         """As a recipe keeps it; the quick size has half the rows, two thirds of the steps, and float32."""
@@ -43,7 +46,8 @@ class Plan:
 def course(settings: dict[str, Any], arm: str) -> Course:
     """What `adapted` wants, for an arm of a recipe's settings."""
     plan = settings["plans"][arm]
-    return Course(rates=tuple(plan["rates"]), trial=plan["trial"], settings=_training(settings, plan, decay=0.01))
+    trials = {"trial": plan["trial"], "longest": plan["longest"]}
+    return Course(rates=tuple(plan["rates"]), settings=_training(settings, plan, decay=0.01), **trials)
 
 
 def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
@@ -55,6 +59,12 @@ def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
             f"Steps at most (a run ends when {PATIENCE} scores in a row are no better) and rows of each, ours: {ours}; "
             f"theirs: {theirs}. Where the scores differ, this and the rates "
             "tried are the likely cause."
+        )
+    if longest := max(plan["longest"] for plan in plans.values()):
+        first = min(plan["trial"] for plan in plans.values() if plan["longest"])
+        found.append(
+            f"A rate is chosen by trials of {first:,} steps, run again twice as long, up to {longest:,}, while their "
+            f"scores lie within {APART} of each other: on the plateau where all begin they say nothing of a rate."
         )
     if any(plan["precision"] != "float32" for plan in plans.values()):
         found.append("Matrix products of training in bfloat16; parameters, losses and scores in float32.")

@@ -35,7 +35,7 @@ def drawn(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str
         parts.append(_stroke((end, down), (end + 24, down), COLOURS[number % len(COLOURS)], 2))
         parts.append(svg.label(end + 32, down + 4, label, "tick", "start"))
     size = (LEFT + WIDTH + KEY, TOP + HEIGHT + 52)
-    return svg.figure(size, _told(lines, names), *parts, class_="grid")
+    return svg.figure(size, _description(lines, names), *parts, class_="grid")
 
 
 def _top(values: tuple[float, ...], bounds: Bounds) -> float:
@@ -69,7 +69,7 @@ def _stroke(start: tuple[float, float], end: tuple[float, float], colour: str, w
     return svg.tag("line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], stroke=colour, stroke_width=width)
 
 
-def _told(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str, str]) -> str:
+def _description(lines: Mapping[str, Mapping[int, tuple[float, ...]]], names: tuple[str, str]) -> str:
     each = (
         f"{label}: " + ", ".join(f"{size:,} {fmean(found):.2f}" for size, found in sorted(values.items()) if found)
         for label, values in lines.items()

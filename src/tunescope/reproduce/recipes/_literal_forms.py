@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import projector
-from tunescope.attachment.fit import at_site, initialised
+from tunescope.attachment.initial_artifacts import at_site, initialised
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.weights import named_parameters
 from tunescope.methods.artifact import Artifact, KVContext, PatchDelta, SiteDelta, Spec, TokenContext
@@ -168,7 +168,9 @@ def _at_parameters(model: PreTrainedModel, artifact: Artifact) -> Iterator[None]
     with ExitStack() as stack:
         for module, tensors in changes.items():
 
-            def after(_: nn.Module, args: Any, output: Tensor, tensors: dict[str, Tensor] = tensors) -> Tensor:
+            def after(
+                _: nn.Module, args: tuple[Tensor, ...], output: Tensor, tensors: dict[str, Tensor] = tensors
+            ) -> Tensor:
                 return _applied(form, {"x": args[0], "h": output}, tensors, 1)
 
             stack.callback(module.register_forward_hook(after).remove)

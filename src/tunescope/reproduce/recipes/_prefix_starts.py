@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from tunescope.attachment.fit import base_of
+from tunescope.attachment.initial_artifacts import base_of
 from tunescope.methods.artifact import Artifact, Base, KeysValues
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.text import last_ids

@@ -29,6 +29,5 @@ def built(method: str, kept: Mapping[str, Mapping[str, Any]]) -> Search:
     from tunescope.search.names import parse
 
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in kept[method].items()}
-    search: Any = parse(method)
-    made: Search = replace(search, **fields)
+    made: Search = replace(parse(method), **fields)  # type: ignore[type-var]
     return made

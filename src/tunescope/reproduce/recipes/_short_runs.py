@@ -46,7 +46,8 @@ def settings(ask: Ask) -> Settings:
 
 def bench_of(settings: Settings) -> Bench:
     from tunescope.trial.open import open_bench
-    from tunescope.trial.plan import Plan, data_paths
+    from tunescope.trial.plan import Plan
+    from tunescope.trial.plan_fields import data_paths
     from tunescope.trial.train.settings import Settings as Training
 
     steps = settings["steps"]

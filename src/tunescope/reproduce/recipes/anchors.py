@@ -17,8 +17,8 @@ from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.recall import Recall, tokenizer
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.probes.anchors.prompts import Prompt, choices
+from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.probes.anchors.round import Round
-from tunescope.probes.anchors.study import AnchorRequest, rounds_of
 from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
@@ -28,7 +28,8 @@ from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import files, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
-from tunescope.trial.plan import Plan, data_paths
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import data_paths
 from tunescope.trial.train.settings import Settings as Training
 
 OF_DATA = ("template", "words", "k", "test")
@@ -85,7 +86,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    round = _given(settings, unit) if "model" in settings else _at_home(settings, unit)
+    round = _first_round(settings, unit) if "model" in settings else _at_home(settings, unit)
     found = {unit["section"]: plugins.load(DEMONSTRATIONS, unit["section"]).measure(round)}
     gold = round.gold.bincount(minlength=len(round.labels))
     made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
@@ -114,7 +115,7 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
     return Round(pretrained(made), words, told_apart, task.labels, prompts, unit["seed"], at_once=64)
 
 
-def _given(settings: Settings, unit: dict[str, Any]) -> Any:
+def _first_round(settings: Settings, unit: dict[str, Any]) -> Any:
     task = {"kind": "classification"} | settings["task"]
     data = data_paths(settings["data"]) | ({"test": settings["test"]} if "test" in settings else {})
     plan = Plan(model=settings["model"], data=data, task=task, seeds=(unit["seed"],))

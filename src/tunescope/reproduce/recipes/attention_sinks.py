@@ -100,7 +100,9 @@ def table(settings: Settings, found: Found) -> Table:
         for start, outcomes in by_start.items()
     ]
     of = f"Here: {settings['steps']} steps of {settings['batch_size']} rows, {settings['rows']} test rows at most."
-    return Table(tuple(columns), rows, [*_told(by_start[BARE]), *NOTES, of], pictures=_pictures(settings, by_start))
+    return Table(
+        tuple(columns), rows, [*_where_sinks_are(by_start[BARE]), *NOTES, of], pictures=_pictures(settings, by_start)
+    )
 
 
 def _columns(settings: Settings) -> dict[str, tuple[Callable[[Any], float], tuple[float, float]]]:
@@ -128,7 +130,7 @@ def _columns(settings: Settings) -> dict[str, tuple[Callable[[Any], float], tupl
     }
 
 
-def _told(bare: Sequence[Any]) -> list[str]:
+def _where_sinks_are(bare: Sequence[Any]) -> list[str]:
     """Where the bare model's sink is, in a sentence a kind of text."""
     named = {"as usual": "The bare model, in prose", "begun": "The same behind the token that begins a text"}
     return [_sentence(said, one["sinks"][name]) for one in bare for name, said in named.items() if name in one["sinks"]]

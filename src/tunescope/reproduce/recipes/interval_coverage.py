@@ -6,15 +6,15 @@ come in.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tunescope.report.cells import Cell, Table
-from tunescope.report.verdict import looks as rule
+from tunescope.report.verdict import interim_looks as rule
 from tunescope.report.verdict import stats
-from tunescope.report.verdict.variance import pooled
+from tunescope.report.verdict.variance import Pool, pooled
 from tunescope.report.verdict.verdict import MARGIN
 from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.reproduce.recipes._simulated_rows import KINDS, Array, seed_scores, side_scores
@@ -101,7 +101,13 @@ def _coverage(
     }
 
 
-def _pool(generator: np.random.Generator, two: Any, others: list[Array], unit: dict[str, Any], score: Any) -> Any:
+def _pool(
+    generator: np.random.Generator,
+    two: Sequence[Mapping[int, Array]],
+    others: list[Array],
+    unit: dict[str, Any],
+    score: Callable[[Array, Array], Array],
+) -> Pool | None:
     """Of the two arms' own rows, and of two more arms."""
     kind, scale = KINDS[unit["metric"]], float(getattr(score, "scale", 1.0))
     whole = [np.array([score(run.sum(0)[None], np.array([float(len(run))]))[0] for run in arm.values()]) for arm in two]

@@ -84,11 +84,11 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     from tunescope.attachment.attached import attach
     from tunescope.attachment.attention.record import record
-    from tunescope.attachment.fit import initialised
+    from tunescope.attachment.initial_artifacts import initialised
     from tunescope.methods.text_form import parse
     from tunescope.reproduce.recipes._first_layer import KEPT, compared
 
-    model, batches = _asked(settings, unit)
+    model, batches = _model_and_batches(settings, unit)
     bare = [record(model, batch, *KEPT) for batch in batches]
     cases = []
     for arm, scale in product(settings["arms"], settings["scales"]):
@@ -118,12 +118,14 @@ def table(settings: Settings, found: Found) -> Table:
         ]
         rows.append((label, cells))
     if settings["model"] is not None:
-        rows += _behind([case for unit, outcome in found if unit["dtype"] == GIVEN[0] for case in outcome["cases"]])
+        rows += _other_modules(
+            [case for unit, outcome in found if unit["dtype"] == GIVEN[0] for case in outcome["cases"]]
+        )
     rows.append(("LLaMA-7B, half, head 12, one input", [Cell(paper="4.88e-4"), Cell(paper="9.16e-5")]))
     return Table(COLUMNS, rows, NOTES)
 
 
-def _behind(cases: list[dict[str, Any]]) -> list[tuple[str, list[Cell]]]:
+def _other_modules(cases: list[dict[str, Any]]) -> list[tuple[str, list[Cell]]]:
     """One row for each attention module that the laws are not about."""
     rows = []
     for name in cases[0]["moved"]:
@@ -141,7 +143,7 @@ def _most(values: Iterable[float]) -> Cell:
     return Cell((found,), digits=3 if found else 0)
 
 
-def _asked(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str, Tensor]]]:
+def _model_and_batches(settings: Settings, unit: dict[str, Any]) -> tuple[Any, list[dict[str, Tensor]]]:
     """The model in the unit's precision, and its inputs in batches, padded on the right."""
     import torch
 

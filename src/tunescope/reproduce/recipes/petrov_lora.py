@@ -43,6 +43,7 @@ TUNED = {
         steps=20_000,
         rates=(1e-2, 5e-2, 2e-1) if arm.startswith("inputs") and "+" not in arm else (3e-3, 1e-2, 3e-2),
         trial=1000,
+        longest=8000,
         batch_size=32,
         precision="bfloat16",
     )

@@ -79,7 +79,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
 
     from tunescope.comparison.arms import ready
     from tunescope.comparison.job import Job
-    from tunescope.comparison.run import attached, problem_of
+    from tunescope.comparison.problem import attached, problem_of
     from tunescope.comparison.score import rows_of
     from tunescope.reproduce.recipes._prefix_use import as_json, prefix_use
     from tunescope.trial.train.loop import train

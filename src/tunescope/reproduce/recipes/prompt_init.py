@@ -20,6 +20,7 @@ from tunescope.reproduce.recipe import Ask, Found, Settings
 from tunescope.system import run_folder
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from transformers import PreTrainedTokenizerBase
 
 TITLE = "Soft prompts that begin as noise, as words, as the labels, and what can be read in them"
@@ -75,12 +76,12 @@ def _read(settings: Settings, arm: str, folder: Path) -> dict[str, Any]:
     return found | {"words": _words(rows, table, words)}
 
 
-def _share(rows: Any, table: Any, labels: set[int]) -> float:
+def _share(rows: Tensor, table: Tensor, labels: set[int]) -> float:
     near = set(neighbours(rows, table, NEAREST).ids.flatten().tolist())
     return len(labels & near) / len(labels)
 
 
-def _words(rows: Any, table: Any, tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, float]]:
+def _words(rows: Tensor, table: Tensor, tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, float]]:
     """The token nearest to each virtual token and its cosine; those that are nearest of all."""
     near = neighbours(rows, table, 1)
     pairs = zip(tokenizer.convert_ids_to_tokens(near.ids[:, 0].tolist()), near.cosine[:, 0].tolist(), strict=True)
@@ -99,10 +100,12 @@ def table(settings: Settings, found: Found) -> Table:
         f"Near it: the share of the labels' tokens among the {NEAREST} nearest, by cosine, of some virtual token; of "
         "the best seed."
     )
-    nearest = [_told(line["label"], outcome) for line, (_, outcome) in zip(settings["lines"], found, strict=True)]
+    nearest = [
+        _nearest_tokens(line["label"], outcome) for line, (_, outcome) in zip(settings["lines"], found, strict=True)
+    ]
     return Table(columns, rows, [*whole.notes, note, *filter(None, nearest)])
 
 
-def _told(label: str, outcome: dict[str, Any]) -> str:
+def _nearest_tokens(label: str, outcome: dict[str, Any]) -> str:
     words = ", ".join(f"{word} {cosine:.2f}" for word, cosine in outcome.get("read", {}).get("words", ()))
     return words and f"{label}: the tokens nearest to a virtual token each, and their cosines: {words}."

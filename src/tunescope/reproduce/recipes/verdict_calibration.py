@@ -71,7 +71,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
             return {LONG: long_run(asked, Path(scratch))}
         asked = replace(asked, max_seeds=MAX_SEEDS) if unit["run"] == WHOLE else piloted(asked)
         results = dict(comparison.ask(asked, Path(scratch) / "run", quiet=True).results)
-        return {unit["run"]: _told(results)}
+        return {unit["run"]: _read_by_calibration(results)}
 
 
 def question(settings: Settings, number: int, scratch: Path) -> Any:
@@ -99,7 +99,7 @@ def question(settings: Settings, number: int, scratch: Path) -> Any:
     )
 
 
-def _told(results: dict[str, Any]) -> dict[str, Any]:
+def _read_by_calibration(results: dict[str, Any]) -> dict[str, Any]:
     """Of results.json what a calibration reads, and the verdict that the run came to by itself."""
     return {
         "model": {"layers": results["model"]["layers"]},

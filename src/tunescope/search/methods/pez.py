@@ -15,6 +15,7 @@ from tunescope.search.methods._start import From, begun
 from tunescope.search.objective import Objective
 from tunescope.search.search import Found, Say, Search, check_positive
 from tunescope.trial.bench import Bench
+from tunescope.trial.train import optimizers
 
 CITATION = """\
 @misc{wen2023hard,
@@ -35,14 +36,15 @@ class PEZ(Search):
     Algorithm 1: P' = Proj(P); P <- P - rate * (gradient of the loss at P'). P itself is never projected.
 
     nearest: the projection, by cosine as published or by distance. optimizer: what makes a step of the gradient, AdamW
-    without decay or the gradient itself. fluency: share of the loss that is the prompt's own cross-entropy, for
-    decoders. init_from: random allowed tokens, or the label words over and over. ban: strings that no prompt may hold.
+    without decay, Adafactor at a fixed rate as in the authors' code for language models, or the gradient itself.
+    fluency: share of the loss that is the prompt's own cross-entropy, for decoders. init_from: random allowed tokens,
+    or the label words over and over. ban: strings that no prompt may hold.
     batch: rows of a step.
     """
 
     length: int = 10
     rate: float = 0.1
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "adafactor", "sgd"] = "adamw"
     nearest: By = "cosine"
     fluency: float = 0.0
     init_from: From = "vocabulary"
@@ -59,9 +61,11 @@ class PEZ(Search):
         project = nearest(goal.table, self.nearest)
         prompt = begun(goal, self.init_from, generator)
         kept = goal.table[prompt].clone()
-        adaptive = self.optimizer == "adamw"
+        plain = self.optimizer == "sgd"
         step = (
-            torch.optim.AdamW([kept], self.rate, weight_decay=0.0) if adaptive else torch.optim.SGD([kept], self.rate)
+            torch.optim.SGD([kept], self.rate)
+            if plain
+            else optimizers.make(self.optimizer, {"": kept}, {"": self.rate}, 0.0)
         )
         while True:
             kept.grad = goal.slope(prompt, goal.batch(self.batch, generator)).gradient

@@ -24,7 +24,7 @@ class Slot:
     def begin(self, start: Callable[..., None], given: tuple[Any, ...]) -> None:
         start(*given)
 
-    def do(self, do: Callable[[Any], Any], job: Any) -> Any:
+    def do(self, do: Callable[[Any], Any], job: object) -> Any:
         return do(job)
 
 

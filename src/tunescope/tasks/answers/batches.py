@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tunescope.attachment.guards.marks import wants_output_start
+from tunescope.attachment.share import dealt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -73,12 +74,31 @@ def scored(
     model: PreTrainedModel, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]
 ) -> Tensor:
     """Each row's scores (rows, labels), from those of batches; no gradients, no dropout."""
-    found: list[Tensor] = [torch.empty(0)] * len(rows)
+    lengths = [len(row.input_ids) for row in rows]
+    return torch.stack(in_batches(model, lengths, batch_size, lambda some: score([rows[index] for index in some])))
+
+
+def in_batches(
+    model: PreTrainedModel,
+    lengths: Sequence[int],
+    batch_size: int,
+    work: Callable[[list[int]], Any],
+    *,
+    deal: bool = True,
+) -> list[Any]:
+    """What `work` makes of each row, told batches of their numbers; no gradients, no dropout.
+
+    Processes that share the model each do some of the batches, and have all results. deal: False where all do all, for
+    what one batch gives depends on those before it.
+    """
+    cut = batches(lengths, batch_size)
     with evaluating(model):
-        for some in batches([len(row.input_ids) for row in rows], batch_size):
-            for index, scores in zip(some, score([rows[index] for index in some]), strict=True):
-                found[index] = scores
-    return torch.stack(found)
+        done = dealt(model, cut, work) if deal else [work(some) for some in cut]
+    found: list[Any] = [None] * len(lengths)
+    for some, made in zip(cut, done, strict=True):
+        for index, one in zip(some, made, strict=True):
+            found[index] = one
+    return found
 
 
 def exact(logits: Tensor) -> Tensor:

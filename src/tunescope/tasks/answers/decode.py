@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tunescope.tasks.answers.batches import batches, evaluating, pad_id, padded
+from tunescope.models.split import is_split_over
+from tunescope.tasks.answers.batches import in_batches, pad_id, padded
 from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.likelihood import shifted_right
 from tunescope.tasks.prompts.languages import has_languages
@@ -15,7 +16,7 @@ from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,10 @@ def _texts(
     batch_size: int,
     no_repeat: int = 0,
 ) -> list[str]:
-    texts = [""] * len(rows)
-    with evaluating(model):
-        for some in batches([len(row.input_ids) for row in rows], batch_size):
-            found = _decoded(model, [rows[index] for index in some], tokenizer, how, no_repeat)
-            for index, text in zip(some, found, strict=True):
-                texts[index] = text
-    return texts
+    def work(some: list[int]) -> list[str]:
+        return _decoded(model, [rows[index] for index in some], tokenizer, how, no_repeat)
+
+    return in_batches(model, [len(row.input_ids) for row in rows], batch_size, work, deal=not how.get("do_sample"))
 
 
 def _decoded(
@@ -111,8 +109,13 @@ def _decoded(
     )
     with _only(model, config):
         begun = 1 if encoder_decoder else ids.shape[1]
-        rules = _rules(no_repeat, begun)
-        out = model.generate(input_ids=ids, attention_mask=mask, generation_config=config, logits_processor=rules)
+        out = model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            generation_config=config,
+            logits_processor=_rules(no_repeat, begun),
+            synced_gpus=is_split_over(model),  # a process whose texts have ended takes part in the others' passes
+        )
     answers = out[:, begun:].tolist()
     return [_text(tokenizer, answer) for answer in answers]
 
@@ -140,7 +143,7 @@ def _start(model: PreTrainedModel, batch: Sequence[Encoded], pad: int) -> int:
 
 
 @contextmanager
-def _only(model: PreTrainedModel, config: Any) -> Iterator[None]:
+def _only(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
     """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
     own = model.generation_config
     model.generation_config = config

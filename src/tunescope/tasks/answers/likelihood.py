@@ -19,6 +19,7 @@ from tunescope.tasks.task import Encoded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.cache_utils import Cache
 
 ROWS_IN_CACHE = 128  # rows times label words whose cache is held at once
 
@@ -208,7 +209,7 @@ def _begin_encoder_decoder(
 
 
 def _rest_scores(
-    model: PreTrainedModel, words: Sequence[Ids], cache: Any, rest: dict[str, Any], tokenizer: PreTrainedTokenizerBase
+    model: PreTrainedModel, words: Sequence[Ids], cache: Cache, rest: dict[str, Any], tokenizer: PreTrainedTokenizerBase
 ) -> Tensor:
     """(prompts, words): log-probabilities of the words' tokens from the second on, given a cache."""
     from transformers.modeling_outputs import BaseModelOutput

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tunescope.attachment.share import dealt
 from tunescope.attachment.site_hooks import logits_at
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
@@ -50,16 +51,16 @@ def window_losses(
     kind = anatomy(model).kind
     make = {"decoder": _next_tokens, "encoder-decoder": _second_halves, "encoder": _masked}[kind]
     size = max(1, LOGITS // (len(tokenizer) * len(windows[0])))
-    found = []
+
+    def losses(first: int) -> Tensor:
+        ids = torch.tensor(windows[first : first + size], device=model.device)
+        inputs, where, targets = make(model, ids, tokenizer, bos)
+        with logits_at(model, where):
+            logits = exact(model(**inputs).logits)
+        return F.cross_entropy(logits, targets.flatten(), reduction="none").view(targets.shape).mean(1)
+
     with evaluating(model):
-        for first in range(0, len(windows), size):
-            ids = torch.tensor(windows[first : first + size], device=model.device)
-            inputs, where, targets = make(model, ids, tokenizer, bos)
-            with logits_at(model, where):
-                logits = exact(model(**inputs).logits)
-            losses = F.cross_entropy(logits, targets.flatten(), reduction="none")
-            found.append(losses.view(targets.shape).mean(1))
-    return torch.cat(found)
+        return torch.cat(dealt(model, range(0, len(windows), size), losses))
 
 
 def _next_tokens(model: PreTrainedModel, ids: Tensor, tokenizer: PreTrainedTokenizerBase, bos: bool) -> Made:

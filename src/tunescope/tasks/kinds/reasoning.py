@@ -83,7 +83,7 @@ class Reasoning(Task):
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._gold(row, index)
-        ready = self._generation(self._asked()).prepare(splits, tokenizer, model_kind=model_kind)
+        ready = self._generation(self._template_asked()).prepare(splits, tokenizer, model_kind=model_kind)
         shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
         longest = max(map(len, templates.ids(tokenizer, shown)), default=STEPS)
         notes = (*ready.notes, f"{len(shown)} of {len(splits['train'])} training rows show their steps.")
@@ -99,7 +99,7 @@ class Reasoning(Task):
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
-        asked = self._generation(self._asked(), sum(self._lengths(tokenizer)))
+        asked = self._generation(self._template_asked(), sum(self._lengths(tokenizer)))
         items = asked.encode(rows, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
         rule = self._rule()
         return [replace(one, references=tuple(rule.answer_behind(a) or "" for a in one.references)) for one in items]
@@ -191,7 +191,7 @@ class Reasoning(Task):
     ) -> list[Encoded]:
         """The prompts, the steps that were written behind them, and the words that ask for the answer."""
         assert self.chain is not None
-        steps = templates.continuations(tokenizer, self._asked(), texts)
+        steps = templates.continuations(tokenizer, self._template_asked(), texts)
         (words,) = templates.continuations(tokenizer, "{x}.", [self.chain.then])
         pairs = zip(rows, steps, strict=True)
         return [replace(row, input_ids=row.input_ids + ids[: self._step_tokens()] + words) for row, ids in pairs]
@@ -211,7 +211,7 @@ class Reasoning(Task):
     def _step_tokens(self) -> int:
         return (self.chain.tokens if self.chain else None) or self.step_tokens or STEPS
 
-    def _asked(self) -> str:
+    def _template_asked(self) -> str:
         """The template, with what is put behind it."""
         if self.chain and self.shown:
             return self.template

@@ -24,7 +24,7 @@ def with_languages(tokenizer: PreTrainedTokenizerBase, task: Task) -> Any:
     Raises:
         UserError: the tokenizer has no languages, or not those of the task.
     """
-    asked = _asked(task)
+    asked = _named_sides(task)
     if not has_languages(tokenizer):
         if asked:
             raise UserError(
@@ -44,7 +44,7 @@ def notes(tokenizer: PreTrainedTokenizerBase, task: Task) -> list[str]:
         return []
     source, target = (getattr(tokenizer, name, None) for name in SIDES.values())
     said = f"Languages, as the tokenizer marks them: {source} to {target or source}."
-    missing = [_option(side) for side in SIDES if side not in _asked(task)]
+    missing = [_option(side) for side in SIDES if side not in _named_sides(task)]
     return [said + (f" If that is wrong, give {' and '.join(missing)}." if missing else "")]
 
 
@@ -67,7 +67,7 @@ def _codes(tokenizer: PreTrainedTokenizerBase) -> list[str]:
     return sorted(known or filter(CODE.fullmatch, tokenizer.get_vocab()))
 
 
-def _asked(task: Task) -> dict[str, str]:
+def _named_sides(task: Task) -> dict[str, str]:
     return {side: getattr(task, side) for side in SIDES if getattr(task, side, "")}
 
 

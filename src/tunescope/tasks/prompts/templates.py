@@ -27,7 +27,8 @@ def fields(template: str) -> tuple[str, ...]:
         raise UserError(f"Template {template!r}: {error}. Write {{field}}, and {{{{ for a brace.") from error
     if not parsed or any(not name or spec or conversion for name, spec, conversion in parsed):
         raise UserError(
-            f"Template {template!r} must name at least one field of the rows, each as {{field}} and no more."
+            f"Template {template!r} must name at least one field of the rows, each as {{field}} and no more, such as "
+            '--template "{text} It was"'
         )
     return tuple(dict.fromkeys(str(name) for name, _, _ in parsed))
 

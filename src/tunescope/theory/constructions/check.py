@@ -31,6 +31,7 @@ class Check:
 
     @property
     def fraction(self) -> float:
+        """The share of what was asked for that was answered in full."""
         return self.right / self.asked
 
 

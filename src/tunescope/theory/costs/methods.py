@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from tunescope.errors import UserError
 from tunescope.theory.costs.shapes import Shape, at_least
 
 BLOCKS = ("attn", "ffn")  # sites of an adapter: what leaves the attention or the feed-forward block
-TRAINED_BYTES = 16  # float32: the number, its gradient, and Adam's two moments (Kingma & Ba 2015, algorithm 1)
+FLOAT32 = 4  # bytes
+TRAINED_BYTES = 4 * FLOAT32  # the number, its gradient, and Adam's two moments (Kingma & Ba 2015, algorithm 1)
 CONTEXTS = ("soft", "prefix")
 
 
@@ -41,7 +42,7 @@ class Method:
         return self.size if self.kind in CONTEXTS else 0
 
 
-def of(spec: Any) -> Method:
+def of(spec: object) -> Method:
     """The method of one of our specs. Raises UserError for what the cost model does not know."""
     counted = getattr(spec, "counted", None)
     if counted is not None:
@@ -64,6 +65,15 @@ def trained(method: Method, shape: Shape) -> int:
         one = 2 * method.size * shape.width + method.size + shape.width
         return shape.layers * one * len(sites(method, shape))
     return shape.parameters if method.kind == "full" else 0
+
+
+def weight_bytes(stored: float, *, full: bool) -> float:
+    """Of a weight of the model itself, beside what is trained.
+
+    stored: of a frozen one. full: all are trained, and are themselves the trained numbers in float32; of 16 bits there
+    is a copy to compute with (Rajbhandari et al. 2020, arXiv:1910.02054, section 3.1).
+    """
+    return 0 if full and stored >= FLOAT32 else stored
 
 
 def stored_bytes(method: Method, shape: Shape, each: int = 4) -> int:

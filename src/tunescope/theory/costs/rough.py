@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tunescope.theory.costs.machine import Machine
-from tunescope.theory.costs.methods import TRAINED_BYTES
+from tunescope.theory.costs.methods import TRAINED_BYTES, weight_bytes
 from tunescope.theory.costs.training import HEAD_COPIES, UPDATE_PASSES
 
 KEPT = 34  # bytes a token and width that a layer keeps in 16 bits, attention fused (Korthikanti et al. 2022, eq. 2)
@@ -82,7 +82,7 @@ def memory(model: Model, trained: int, step: Step, *, full: bool) -> float:
     stacks = model.passed(rows, step.read, step.written)
     kept = sum(one.kept(tokens, model.bytes, checkpointing=step.checkpointing) for one, tokens, _ in stacks)
     logits = 4 * HEAD_COPIES * rows * step.written * model.vocabulary if model.head else 0
-    weights = model.stored * model.parameters * (2 if full else 1)  # and each with its change added
+    weights = weight_bytes(model.stored, full=full) * model.parameters
     return weights + TRAINED_BYTES * trained + kept + logits
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tunescope.errors import UserError
 from tunescope.theory.costs.machine import Machine
-from tunescope.theory.costs.methods import TRAINED_BYTES, Method, added, sites, trained
+from tunescope.theory.costs.methods import TRAINED_BYTES, Method, added, sites, trained, weight_bytes
 from tunescope.theory.costs.shapes import Shape, at_least
 
 HEAD_COPIES = 3  # in float32 at once: log-probabilities, their gradient, the gradient of the logits
@@ -54,7 +54,7 @@ class Memory:
 def memory(method: Method, shape: Shape, batch: Batch) -> Memory:
     """At the largest moment, the beginning of the backward pass."""
     return Memory(
-        weights=shape.bytes * shape.parameters * (2 if method.kind == "full" else 1),  # and each with its change added
+        weights=weight_bytes(shape.bytes, full=method.kind == "full") * shape.parameters,
         trained=TRAINED_BYTES * trained(method, shape),
         activations=activations(method, shape, batch),
         logits=4 * HEAD_COPIES * batch.labelled * shape.vocabulary,

@@ -35,7 +35,7 @@ def with_usual(specs: Sequence[Any], bench: Bench) -> tuple[Any, ...]:
     )
 
 
-def _has_room(spec: Any, bench: Bench) -> bool:
+def _has_room(spec: Spec, bench: Bench) -> bool:
     most, length = positions(bench.model.config, bench.tokenizer), _length(spec)
     if most is None or length > most:
         return most is None

@@ -13,8 +13,8 @@ from torch import Tensor
 from tunescope.system.machine import precision_on
 from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
+from tunescope.trial.train.microbatches import OutOfMemory, Parts
 from tunescope.trial.train.optimizers import factor, make
-from tunescope.trial.train.parts import OutOfMemory, Parts
 from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import Point, State
@@ -189,14 +189,11 @@ def update(
     problem: Problem, settings: Settings, optimizer: torch.optim.Optimizer, rows: list[int], step: int
 ) -> Work[float]:
     """One update of the parameters, in as many parts as are accumulated; returns the batch's loss."""
-    parts = problem.parts or Parts(settings.accumulate)
-    while True:
-        optimizer.zero_grad(set_to_none=True)
-        try:
-            total = yield from _summed(problem, rows, parts.count)
-            break
-        except OutOfMemory as found:
-            parts.double(len(rows), found)
+    optimizer.zero_grad(set_to_none=True)
+    if problem.parts is None:
+        total = yield from _summed(problem, rows, settings.accumulate)
+    else:
+        total = yield from _halved(problem, rows, problem.parts, optimizer)
     total = problem.share.total(total) / problem.share.processes
     norm = torch.nn.utils.clip_grad_norm_(list(problem.parameters.values()), settings.clip)
     if not torch.isfinite(norm) or total != total or abs(total) == float("inf"):
@@ -205,6 +202,22 @@ def update(
         group["lr"] = group["peak"] * factor(settings.schedule, step, settings.steps, settings.warmup)
     optimizer.step()
     return total
+
+
+def _halved(problem: Problem, rows: list[int], parts: Parts, optimizer: torch.optim.Optimizer) -> Work[float]:
+    """`_summed`, in more parts where memory ends, in one of several processes too, with the gradients of all."""
+    while True:
+        total, short = 0.0, ""
+        with problem.share.apart():  # a process without memory cannot take part in what the others wait for
+            try:
+                total = yield from _summed(problem, rows, parts.count)
+            except OutOfMemory as found:
+                short = str(found)
+        if not problem.share.total(float(bool(short))):
+            problem.share.average()
+            return total
+        optimizer.zero_grad(set_to_none=True)
+        parts.double(len(rows), OutOfMemory(short or "another of the processes has no memory left"))
 
 
 def _summed(problem: Problem, rows: list[int], parts: int) -> Work[float]:
@@ -223,7 +236,7 @@ def _evaluate(problem: Problem, state: State) -> None:
     state.loss_sum, state.loss_count = 0.0, 0
     if state.best_score is None or score > state.best_score:
         state.best_score, state.best_step, state.waited = score, state.step, 0
-        state.best = {name: leaf.detach().clone() for name, leaf in problem.parameters.items()}
+        state.best = {name: leaf.detach().to("cpu", copy=True) for name, leaf in problem.parameters.items()}
     else:
         state.waited += 1
 

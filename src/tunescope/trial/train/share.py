@@ -1,16 +1,28 @@
 """A process's part of every batch, such that the processes' gradients, averaged, are those of one with all rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor, nn
+
+from tunescope.attachment import share
 
 
 @dataclass(frozen=True)
 class Share:
-    """rank: this process's, of `processes`. total: the sum of a number over all of them, the same in each."""
+    """rank: this process's, of `processes`. total: the sum of a number over all of them, the same in each.
+
+    apart: within it a backward pass waits for nobody, and gradients are this process's own. average: make them the mean
+    over all.
+    """
 
     rank: int = 0
     processes: int = 1
     total: Callable[[float], float] = lambda value: value
+    apart: Callable[[], AbstractContextManager[None]] = nullcontext
+    average: Callable[[], None] = lambda: None
 
     def of(self, rows: Sequence[int], labelled: Sequence[int], whole: int) -> tuple[list[int], float]:
         """This process's rows of some, and what the mean loss over their labelled tokens counts for.
@@ -25,3 +37,11 @@ class Share:
 
 
 ALONE = Share()
+
+
+def share_of(model: nn.Module, parameters: Mapping[str, Tensor]) -> Share:
+    """This process's, where several share the model; the parameters are those that train."""
+    place = share.place_in(model)
+    if place is None:
+        return ALONE
+    return Share(*place, share.total, partial(share.apart, model), partial(share.averaged, model, parameters))

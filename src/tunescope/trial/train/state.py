@@ -54,7 +54,7 @@ def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer
 
 
 def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> State | None:
-    """Put the saved state back; None if there is none that is whole, so the run starts anew."""
+    """Put the saved state back; None if there is none that is whole and of these tensors, so the run starts anew."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -65,6 +65,8 @@ def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.
             return None
         tensors = load_file(path)
     except (UserError, OSError, KeyError, SafetensorError):
+        return None
+    if not all(f"now/{name}" in tensors for name in parameters):
         return None
     with torch.no_grad():
         for name, leaf in parameters.items():

@@ -1,0 +1,82 @@
+"""The numbers of a results file, a cell a number: of a recipe's table, of a comparison, and of results/starts.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
+
+@dataclass(frozen=True)
+class Number:
+    """mean, with its interval over seeds where there are several; paper: the published one, as its cell has it.
+
+    values: one a seed, where the file keeps them.
+    """
+
+    mean: float
+    interval: tuple[float, float] | None
+    paper: str = ""
+    values: tuple[float, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        if self.interval is None:
+            return self.bare
+        return f"{self.bare} [{self._written(self.interval[0])}, {self._written(self.interval[1])}]"
+
+    @property
+    def bare(self) -> str:
+        return self._written(self.mean)
+
+    def _written(self, value: float) -> str:
+        if self.interval is None and 0 < abs(self.mean) < 5e-4:
+            return f"{value:.1e}"
+        return f"{value:.{1 if self.mean >= 2 else 3}f}"
+
+
+@cache
+def read(file: str) -> dict[str, Any]:
+    """results/`file`.json."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{file}.json").read_text("utf-8"))
+    return found
+
+
+@cache
+def numbers(file: str) -> dict[str, dict[str, Number]]:
+    """Row -> column -> number. The columns of a comparison are its metric, those of the starts their corpora."""
+    result = read(file)
+    if "table" in result:
+        columns = result["table"]["columns"]
+        return {
+            row["label"]: {
+                column: Number(cell["mean"], _pair(cell["interval"]), cell["paper"], tuple(cell["values"]))
+                for column, cell in zip(columns, row["cells"], strict=False)
+                if cell["mean"] is not None
+            }
+            for row in result["table"]["rows"]
+        }
+    if "arms" in result:
+        metric = result["task"]["metric"]
+        done = [arm for arm in result["arms"] if arm["score"] is not None]
+        return {arm["name"]: {metric: Number(arm["score"], _pair(arm["interval"]))} for arm in done}
+    found: dict[str, dict[str, Number]] = {}
+    for corpus, made in result.items():
+        for arm in made["arms"]:
+            if arm["status"] == "done":
+                mean = sum(arm["test"]) / len(arm["test"])
+                found.setdefault(arm["name"], {})[corpus] = Number(mean, None, values=tuple(arm["test"]))
+    return found
+
+
+def number(file: str, row: str, column: str) -> Number:
+    """A cell of a results file. Raises KeyError where the file has no such row or column."""
+    return numbers(file)[row][column]
+
+
+def _pair(interval: list[float] | None) -> tuple[float, float] | None:
+    return (interval[0], interval[1]) if interval else None

@@ -1,0 +1,57 @@
+"""A corpus with labels as recipes ask it in words: its template and label words, its rows in a folder, and a bench."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tunescope.errors import UserError
+from tunescope.reproduce import corpus_line, corpus_table
+from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.system import option
+from tunescope.system.machine import default_device
+from tunescope.tasks.prompts import mask
+from tunescope.trial.plan import Plan
+
+if TYPE_CHECKING:
+    from tunescope.trial.bench import Bench
+
+
+class Asked(NamedTuple):
+    """How a corpus is asked; words {}: each label is its own."""
+
+    template: str
+    words: Mapping[str, str]
+
+
+def task(ask: Ask, made: Settings, published: Mapping[str, Asked], otherwise: str) -> dict[str, Any]:
+    """The fields of the classification: as typed, else as published of the corpus, else `otherwise` and the labels.
+
+    Raises:
+        UserError: the template names a field that the rows lack.
+    """
+    corpus = made["data"].partition(":")[0]
+    usual = published.get(corpus, Asked(otherwise, {}))
+    template = usual.template if ask.template is None else ask.template
+    words = option.pairs("--words", ask.words) if ask.words else dict(usual.words)
+    has = corpus_table.parts(made)["train"][0]
+    lacking = [name for name in mask.fields(template) if name not in has]
+    if lacking:
+        raise UserError(
+            f"{ask.name}: the template {template!r} names {lacking[0]!r}, and the rows of {corpus} have "
+            f"{', '.join(has)}. Give one of yours: --template '{{{next(iter(has))}}} It was'"
+        )
+    return {"kind": "classification", "template": template} | ({"words": words} if words else {})
+
+
+def files(settings: Settings, folder: Path, *, k_shot: bool = False) -> dict[str, str]:
+    """The recipe's rows, written to the folder; with k_shot no development rows, which are drawn from the others."""
+    given = corpus_table.parts(settings)
+    kept = {part: rows for part, rows in given.items() if part != "dev" or not k_shot}
+    return corpus_line.written(kept, folder / "data")
+
+
+def bench(settings: Settings, model: str, data: Mapping[str, str], /, **plan: Any) -> "Bench":
+    """A model, which may be another than the recipe's, on rows as `files` has them; plan: more of its fields."""
+    from tunescope.trial.open import open_bench
+
+    return open_bench(Plan(model=model, data=data, task=settings["task"], device=str(default_device()), **plan))

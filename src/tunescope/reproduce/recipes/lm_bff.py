@@ -1,0 +1,234 @@
+"""Gao et al. 2021: a model tuned on sixteen rows a label by its own words, with prompts found and demonstrations shown.
+
+Masked models answer at the template's {mask}, decoders by words at the end. Templates are written by a model of the T5
+kind, a second --model (T5s write their own). Every seed draws its rows, finds its words and template on them, and
+chooses its own rate, as published.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tunescope.data.k_shot import SEEDS, K
+from tunescope.errors import UserError
+from tunescope.models.load import model_name
+from tunescope.report.cells import Cell, Table
+from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.corpus_table import Line
+from tunescope.reproduce.inputs import model_settings
+from tunescope.reproduce.published import Course
+from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipes import _label_tasks
+from tunescope.reproduce.recipes._label_tasks import Asked
+from tunescope.reproduce.recipes._searches import built, resolved
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.prompts import mask
+from tunescope.trial.train.settings import Settings as Training
+
+TITLE = "Sixteen rows a label: tuning by words, with words and templates found and demonstrations shown"
+SOURCE = "Gao et al. 2021 (arXiv:2012.15723), tables 3 to 5 (RoBERTa-large)"
+TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "lines", "template", "words")
+KEEPS = True
+
+COURSES = {"tuned": Course(steps=60, batch_size=8), "quick": Course(steps=4, batch_size=4, trials=1)}
+COURSES["paper"] = published.LM_BFF
+SIZES = {  # rows a label; demonstrations a label of a model that is not tuned; sets of them; finalists; templates
+    "tuned": {"k": K, "shown": 4, "sets": 4, "finalists": 3, "beam": 20},
+    "quick": {"k": 4, "shown": 1, "sets": 2, "finalists": 2, "beam": 4},
+    "paper": {"k": K, "shown": K, "sets": 16, "finalists": 100, "beam": 100},
+}
+MOST = {"tuned": {"test": 300}, "quick": {"test": 20}, "paper": {}}  # test rows
+MASKED = {
+    "sst2": Asked("{text} It was {mask}.", {"negative": "terrible", "positive": "great"}),
+    "trec": Asked(
+        "{mask}: {text}",
+        {
+            "abbreviation": "Expression",
+            "description": "Description",
+            "entity": "Entity",
+            "human": "Human",
+            "location": "Location",
+            "number": "Number",
+        },
+    ),
+}
+AT_THE_END = {  # the same words where nothing can stand behind the answer
+    "sst2": Asked("{text} It was", MASKED["sst2"].words),
+    "trec": Asked("{text} Answer type:", MASKED["trec"].words),
+}
+ENOUGH = 10**9  # passes: how much is tried is said by the searches' own fields
+SEARCHES = {"": (), "head": (), "words": ("label_words",), "template": ("template",)}
+SEARCHES["both"] = ("template", "label_words")  # in the paper's order
+PAPER = {"zero-shot": ".836", "tuned": ".927±.009"}  # SST-2
+
+
+def settings(ask: Ask) -> Settings:
+    size = "quick" if ask.quick else ask.protocol
+    made = corpus_table.settings(replace(ask, lines=()), (), COURSES[size], MOST[size], corpus_table.ALL, choose=True)
+    if made["kind"] == "encoder":  # with the head that gives words; what a bare one lacks is drawn anew at each load
+        made |= model_settings(made["model"], corpus_table.ALL, ask.name, in_words=True)
+    in_the_middle = made["kind"] != "decoder"
+    known = MASKED if in_the_middle else AT_THE_END
+    task = _label_tasks.task(ask, made, known, "{text} It was {mask}." if in_the_middle else "{text} It was")
+    writer = _writer(ask, made["kind"])
+    lines = _lines(SIZES[size], made["kind"], writer is not None)
+    return {key: made[key] for key in ("protocol", "data", "sha256", "rows", "choose", "course", "device")} | {
+        **{key: made[key] for key in ("model", "kind", "weights", "parameters")},
+        "seeds": ask.seeds or (1 if ask.quick else len(SEEDS)),
+        "others": [writer] if writer else [],
+        "task": task | {"by": "words"},
+        "lines": corpus_table.kept(replace(ask, quick=False), lines, None),
+        "searches": _searches(SIZES[size], made["course"]["steps"]),
+        "k": SIZES[size]["k"],
+    }
+
+
+def _writer(ask: Ask, kind: str) -> dict[str, Any] | None:
+    """The model that writes templates: the second one, or the model itself ({}); None where there is none."""
+    if len(ask.others) > 1:
+        raise UserError(
+            f"{ask.name} takes a model, and a second of the T5 kind to write templates; {len(ask.models)} were given."
+        )
+    if ask.others:
+        return model_settings(ask.others[0], ("encoder-decoder",), f"{ask.name}, to write templates,")
+    return {} if kind == "encoder-decoder" else None
+
+
+def _searches(size: dict[str, int], steps: int) -> dict[str, dict[str, Any]]:
+    tuning = f"tune={steps},finalists={size['finalists']}"
+    keep = max(20, size["finalists"])
+    searches = resolved([f"label_words:keep={keep},{tuning}", f"template:beam={size['beam']},{tuning}"])
+    return dict(zip(("label_words", "template"), searches.values(), strict=True))
+
+
+def _lines(size: dict[str, int], kind: str, writes: bool) -> list[Line]:
+    shown = f"demos:k=1,choose=similar,sets={size['sets']}+full"
+    given, several = "given words and template", "s" * (size["shown"] > 1)
+    lines = [
+        Line("nothing tuned", "zero-shot", paper=_paper("zero-shot")),
+        Line(f"{size['shown']} demonstration{several} a label, nothing tuned", f"demos:k={size['shown']}"),
+        Line(f"tuned, {given}", "full", paper=_paper("tuned")),
+        Line(f"tuned with demonstrations, {given}", shown),
+        *([Line("tuned with a new head", "full", part="head")] if kind == "encoder" else []),
+    ]
+    for part, name in (("words", "words found"), ("template", "template found"), ("both", "template and words found")):
+        if part == "words" or writes:
+            lines.append(Line(f"tuned, {name}", "full", part=part))
+            lines.append(Line(f"tuned with demonstrations, {name}", shown, part=part))
+    return lines
+
+
+def _paper(name: str) -> dict[str, dict[str, str]]:
+    return {"sst2": {"accuracy": PAPER[name]}}
+
+
+worlds = corpus_line.worlds
+
+
+def units(settings: Settings) -> list[dict[str, Any]]:
+    """What was found serves all lines of a part, so a piece is a part at a seed."""
+    count = settings["seeds"]
+    seeds = [*SEEDS, *range(SEEDS[-1] + 1, SEEDS[-1] + 1 + count)][:count]
+    parts = dict.fromkeys(line["part"] for line in settings["lines"])
+    return [{"part": part, "seed": seed} for seed in seeds for part in parts]
+
+
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The part's prompt, looked for on the seed's rows, and a score of each of its lines' arms."""
+    from tunescope.comparison.comparison import compare
+    from tunescope.comparison.entry import AllRefused
+
+    data = _label_tasks.files(settings, folder, k_shot=True)
+    found = _found(settings, unit, data) if SEARCHES[unit["part"]] else {"passes": 0}
+    asked = settings["task"] | {key: found[key] for key in ("template", "words") if key in found}
+    course = settings["course"]
+    try:
+        done = compare(
+            settings["model"],
+            data,
+            arms=[line["arm"] for line in settings["lines"] if line["part"] == unit["part"]],
+            task=_task(asked, unit["part"]),
+            seeds=[unit["seed"]],
+            k_shot=settings["k"],
+            trials=course["trials"],
+            beyond=0,
+            learning_rates=tuple(course["rates"]),
+            settings=_training(course),
+            dev_share=1.0,
+            forgetting="none",
+            out=folder / "run",
+        )
+    except AllRefused as problem:
+        return found | {"status": "refused", "reason": problem.reason, "scores": {}, "rates": {}, "refused": {}}
+    arms = {arm["name"]: arm for arm in done.results["arms"]}
+    return found | {
+        "scores": {name: [run["test"]["accuracy"] for run in arm["runs"]] for name, arm in arms.items()},
+        "rates": {name: arm["learning_rate"] for name, arm in arms.items()},
+        "refused": {name: arm["reason"] for name, arm in arms.items() if arm["status"] != "done"},
+    }
+
+
+def _found(settings: Settings, unit: dict[str, Any], data: dict[str, str]) -> dict[str, Any]:
+    """Words and template that the part's searches come to, each beginning with what the one before it found."""
+    from tunescope.search.apply import with_found
+
+    own = {"k_shot": settings["k"], "seeds": (unit["seed"],), "settings": _training(settings["course"])}
+    bench, passes = _label_tasks.bench(settings, settings["model"], data, **own), 0
+    for name in SEARCHES[unit["part"]]:
+        search: Any = built(name, settings["searches"])
+        if name == "template" and settings["others"]:
+            search = replace(search, generator=settings["others"][0]["model"])
+        best = search.search(bench, ENOUGH, unit["seed"], lambda line: None)
+        bench, passes = with_found(bench, best), passes + best.passes
+    return {"template": best.template, "words": dict(best.words), "passes": passes}
+
+
+def _task(asked: dict[str, Any], part: str) -> Classification:
+    """As asked; for a new head without words, and without what leads to them."""
+    if part == "head":
+        return Classification(template=" ".join(f"{{{name}}}" for name in mask.fields(asked["template"])), by="head")
+    return Classification(**{key: value for key, value in asked.items() if key != "kind"})
+
+
+def _training(course: dict[str, Any]) -> Training:
+    steps = course["steps"]
+    same = ("batch_size", "schedule", "warmup", "patience", "precision")
+    return Training(steps=steps, eval_every=max(1, steps // 10), **{key: course[key] for key in same})
+
+
+def table(settings: Settings, found: Found) -> Table:
+    """A line a row: accuracy over draws of rows, the rates chosen, what the first draw's search found."""
+    rows = []
+    for line in settings["lines"]:
+        outcomes = [outcome for unit, outcome in found if unit["part"] == line["part"]]
+        arm = line["arm"]
+        values = tuple(value for one in outcomes for value in one["scores"].get(arm, ()))
+        reason = outcomes[0].get("reason") or outcomes[0]["refused"].get(arm, "")
+        rates = dict.fromkeys(f"{one['rates'][arm]:g}" for one in outcomes if one["rates"].get(arm) is not None)
+        paper = line["paper"].get("accuracy", "")
+        score = Cell(values, paper, text="" if values else reason, bounds=(0.0, 1.0))
+        rows.append((line["label"], [score, Cell(text=", ".join(rates)), Cell(text=_says(outcomes[0]))]))
+    return Table(("accuracy", "rates chosen", "the first draw's prompt"), rows, _notes(settings))
+
+
+def _says(outcome: dict[str, Any]) -> str:
+    if "words" not in outcome:
+        return ""
+    return f"{outcome['template']} " + ", ".join(f"{label}: {word}" for label, word in outcome["words"].items())
+
+
+def _notes(settings: Settings) -> list[str]:
+    task, course, label_words = settings["task"], settings["course"], settings["searches"]["label_words"]
+    words = f"words {', '.join(task['words'].values())}" if "words" in task else "the labels as words"
+    count = len(course["rates"]) or course["trials"]
+    most = f" on {settings['rows']['test']:,} rows at most" if "test" in settings["rows"] else " on all rows"
+    writer = f" Templates are written by {model_name(settings['others'][0]['model'])}." if settings["others"] else ""
+    return [
+        f"Given: template {task['template']!r}, {words}. {settings['k']} rows a label to train on and as many to "
+        f"choose by, drawn by each of {settings['seeds']} seeds, over which the intervals are; tested{most}.",
+        f"{course['steps']:,} steps of {course['batch_size']}, the best of ten looks at the development rows; the rate "
+        f"is the best of {count} there, at each seed by itself. What is found is the best of "
+        f"{label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning.{writer}",
+        "Demonstrations beside tuning are drawn from the half of each label most like the query by the model's own "
+        "states, where the paper has an SBERT; they stand in front of it.",
+    ]

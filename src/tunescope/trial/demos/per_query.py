@@ -1,0 +1,99 @@
+"""Demonstrations of each query's own: which rows they are drawn from, and the query behind them.
+
+LM-BFF (Gao et al. 2021, arXiv:2012.15723, section 6): for each query one row of each class, drawn from the half of the
+class that is most like it, drawn anew whenever a training row is looked at, and several times for a row that is tested.
+Theirs stand behind the query, in the order of the classes; ours in front, where a decoder can read them, mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from tunescope.tasks.task import labelled
+from tunescope.trial.demos.draw import sets_of, text
+from tunescope.trial.demos.spec import Demos, Set
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tunescope.tasks.prompts.templates import Ids
+    from tunescope.tasks.task import Encoded, Task
+    from tunescope.trial.bench import Bench
+
+
+@dataclass(frozen=True)
+class QueryDemos:
+    """How an arm asks with demonstrations of each query's own.
+
+    taken: positions of what is attached. begun: whether that begins the sequence.
+    """
+
+    demos: Demos
+    bench: Bench
+    task: Task
+    taken: int
+    begun: bool
+
+    def fronts(self, part: str, seed: int) -> list[list[Ids]]:
+        """set -> row -> the tokens of its demonstrations, drawn by the seed; the same whenever they are asked for."""
+        kept, key = self.bench.demos.fronts, (self.demos, repr(self.task), part, seed, self.begun)
+        if key not in kept:
+            random = Random(f"{seed} {part}")
+            rows = range(len(self.bench.encoded(part, bos=False, room=None, task=self.task)))
+            sets = [sets_of(self.demos, self.bench, part, index, random) for index in rows]
+            kept[key] = [[self._tokens(one) for one in some] for some in zip(*sets, strict=True)]
+        return kept[key]
+
+    def rows(self, part: str, seed: int) -> list[list[Encoded]]:
+        """set -> the rows of a part behind its demonstrations, cut beside the longest of them."""
+        from tunescope.tasks.task import with_front
+
+        fronts = self.fronts(part, seed)
+        rows = self.bench.encoded(part, bos=False, room=self.room(fronts), task=self.task)
+        return [[with_front(front, row) for front, row in zip(one, rows, strict=True)] for one in fronts]
+
+    def drawn_now(self, chosen: Sequence[int]) -> list[Encoded]:
+        """Training rows behind demonstrations drawn by torch's generator, which a resumed run goes on with."""
+        import torch
+
+        from tunescope.tasks.task import with_front
+
+        random = Random(int(torch.randint(2**62, ())))
+        fronts = [self._tokens(sets_of(self.demos, self.bench, "train", index, random)[0]) for index in chosen]
+        bench, some = self.bench, [self.bench.splits.train[index] for index in chosen]
+        left = self.room([fronts])
+        rows = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=left)
+        return [with_front(front, row) for front, row in zip(fronts, rows, strict=True)]
+
+    def priors(self, part: str, seed: int) -> Tensor:
+        """(sets, rows, labels): what the model answers to inputs without content behind each set."""
+        from tunescope.tasks.answers import calibration, ensemble
+
+        bench, fronts = self.bench, self.fronts(part, seed)
+        left = self.room(fronts)
+        asked = calibration.contentless(
+            labelled(self.task), bench.tokenizer, model_kind=bench.kind, bos=False, room=left
+        )
+        return ensemble.priors(labelled(self.task), bench.model, fronts, asked, bench.tokenizer)
+
+    def room(self, fronts: Sequence[Sequence[Ids]]) -> int | None:
+        from tunescope.trial.bench import room
+
+        return room(self.bench, self.taken + max(len(front) for one in fronts for front in one))
+
+    def _tokens(self, rows: Set) -> Ids:
+        from tunescope.methods.contexts.text import token_ids
+        from tunescope.tasks.prompts import templates
+
+        tokenizer, words = self.bench.tokenizer, text(self.bench, self.task, rows)
+        return templates.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
+
+
+def passes(demos: Demos) -> int:
+    """Times that the model reads a query to answer it, inputs without content among them."""
+    from tunescope.tasks.answers.calibration import CONTENT_FREE
+
+    return demos.sets * (1 + demos.calibrate * len(CONTENT_FREE))

@@ -1,0 +1,243 @@
+"""Recipes that look for prompts on a given model and corpus, at the size of seconds."""
+
+import json
+import random
+from dataclasses import replace
+
+import masked
+import pytest
+import tinyrun
+import torch
+
+import tunescope as ts
+from tunescope.data.k_shot import k_shot
+from tunescope.data.read import read
+from tunescope.models.load import load_model
+from tunescope.reproduce import corpus_table
+from tunescope.reproduce.recipe import Ask, find
+from tunescope.reproduce.recipes import _label_tasks
+from tunescope.reproduce.run import reproduce
+from tunescope.system import run_folder
+
+
+def sst2(folder):
+    """SST-2's JSONL, of words that the tiny model knows."""
+    folder.mkdir()
+    for seed, (part, count) in enumerate({"train": 64, "dev": 24, "test": 32}.items()):
+        rows = [{"text": one["text"], "label": str(int(one["label"] == "pos"))} for one in tinyrun.rows(count, seed)]
+        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return f"sst2:{folder}"
+
+
+WORDS = ("negative=neg,positive=pos",)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory, in_process):
+    home = tmp_path_factory.mktemp("pez")
+    model, _ = tinyrun.write(home)
+    other = home / "other"
+    tinyrun.model(seed=1).save_pretrained(other)
+    tinyrun.tokenizer().save_pretrained(other)
+    ask = Ask(
+        "pez", quick=True, model=model, others=(str(other),), data=sst2(home / "sst2"), template="{text} Label:",
+        words=WORDS, seeds=2,
+    )  # fmt: skip
+    return home, reproduce(ask, home / "run", 1, lambda line: None)
+
+
+def test_each_search_has_the_budget_and_the_score_of_its_prompt_is_that_of_attaching_it(searched):
+    home, result = searched
+    settings = result["settings"]
+    assert [row["label"] for row in result["table"]["rows"]] == ["no prompt", "PEZ", "random prompts, the best kept"]
+    assert str(home) not in json.dumps(result)
+    made = find("pez").settings(
+        Ask("pez", quick=True, model=str(home / "model"), data=f"sst2:{home / 'sst2'}", template="{text} Label:",
+            words=WORDS)
+    )  # fmt: skip
+    test = corpus_table.parts(made)["test"]
+    for one in result["units"]:
+        outcome = one["outcome"]
+        assert outcome["passes"] <= settings["passes"] == 3 * 8 * 8
+        scores = [*outcome["scores"]["accuracy"], *outcome["carried"]]
+        for folder, score in zip(("model", "other"), scores, strict=True):
+            assert score == pytest.approx(right(str(home / folder), outcome["prompt"], test))
+        if outcome["prompt"]:
+            kept = ts.load(home / "run/units" / run_folder.identity(one["unit"]) / "prompt")
+            assert [artifact.spec.text for artifact in kept] == [outcome["prompt"]]
+
+
+def right(folder, prompt, rows):
+    """The share of rows whose label word is the likelier behind prompt, text and template, by plain logits."""
+    model, tokenizer = load_model(folder)
+    pair = [tokenizer(word)["input_ids"][0] for word in ("neg", "pos")]
+    hits = 0
+    for row in rows:
+        ids = tokenizer(f"{prompt} {row['text']} Label:")["input_ids"]
+        choice = model(torch.tensor([ids])).logits[0, -1, pair].argmax().item()
+        hits += ("negative", "positive")[choice] == row["label"]
+    return hits / len(rows)
+
+
+def test_how_likely_a_prompt_is_is_torchs_cross_entropy_of_its_tokens_behind_one_another(searched):
+    home, result = searched
+    model, tokenizer = load_model(str(home / "model"))
+    outcome = next(one["outcome"] for one in result["units"] if one["unit"]["arm"].startswith("pez"))
+    ids = torch.tensor([tokenizer(outcome["prompt"])["input_ids"]])
+    want = model(ids, labels=ids).loss.item()  # transformers' own shift
+    assert outcome["nats"] == pytest.approx(want, rel=1e-5)
+    bare = result["units"][0]["outcome"]
+    assert f"The test rows' own texts have {bare['nats']:.2f}" in " ".join(result["table"]["notes"])
+
+
+def test_a_model_that_the_prompts_cannot_be_read_on_is_told_in_its_column(tmp_path):
+    recipe = find("pez")
+    outcomes = [{"scores": {"accuracy": [0.5]}, "carried": ["no such token"], "nats": None, "prompt": "a"}]
+    cells = recipe._cells(outcomes, ["gpt2-xl"], {"gpt2-large": ".9", "gpt2-xl": ".8"}, "a")
+    assert [(cell.values, cell.paper, cell.text) for cell in cells] == [
+        ((0.5,), ".9", ""),
+        ((), "", ""),
+        ((), ".8", "no such token"),
+        ((), "", "a"),
+    ]
+
+
+def test_published_settings_are_those_of_the_authors_code(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("pez", "paper", model=model, data=sst2(tmp_path / "sst2"))
+    made = find("pez").settings(ask)
+    pez = made["searches"]["pez:length=10,rate=0.3,optimizer=adafactor,init_from=labels"]
+    assert (pez["length"], pez["batch"], pez["fluency"]) == (10, 16, 0.0)
+    assert made["passes"] == 3 * 16 * 5000 and made["rows"] == {}
+    assert made["task"] == {"kind": "classification", "template": "{text}. It was"}
+    assert {line["label"]: line["paper"].get("opt-6.7b") for line in made["lines"]}["PEZ"] == ".7172"
+    assert next(unit["arm"] for unit in find("pez").units(made)) == "zero-shot"
+
+
+def test_a_template_of_a_field_that_the_rows_lack_is_refused_with_those_they_have(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("pez", model=model, data=sst2(tmp_path / "sst2"), template="{premise}?")
+    with pytest.raises(
+        ts.UserError, match=r"names 'premise', and the rows of sst2 have input, target, text, label\. Give"
+    ):
+        find("pez").settings(ask)
+
+
+def test_a_corpus_of_texts_to_write_is_refused_by_name(tmp_path):
+    from tiny_corpora import e2e
+
+    model, _ = tinyrun.write(tmp_path)
+    with pytest.raises(ts.UserError, match="pez chooses among labels, and e2e has texts to write"):
+        find("pez").settings(Ask("pez", model=model, data=e2e(tmp_path / "e2e")))
+
+
+def films(folder, count=40):
+    """SST-2's JSONL of words that the masked models know."""
+    folder.mkdir()
+    draw = random.Random(0)
+    for part in ("train", "dev", "test"):
+        rows = []
+        for number in range(count):
+            words = draw.choices(["the", "film", "plot", "cast", "was", "news"], k=5)
+            words.insert(draw.randrange(5), ("dull", "bright")[number % 2])
+            rows.append({"text": " ".join(words), "label": str(number % 2)})
+        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return f"sst2:{folder}"
+
+
+def kept(name, folder):
+    model, tokenizer = masked.make(name, dtype=torch.float32)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory, in_process):
+    home = tmp_path_factory.mktemp("few")
+    ask = Ask("lm-bff", quick=True, seeds=2, model=kept("bert", home / "bert"), data=films(home / "sst2"))
+    ask = replace(ask, others=(kept("t5", home / "t5"),), lines=("nothing tuned", "tuned, ", "new head"))
+    return home, reproduce(ask, home / "run", 1, lambda line: None)
+
+
+def test_each_line_of_few_rows_has_a_score_a_draw_and_what_was_found_is_told(few):
+    home, result = few
+    assert str(home) not in json.dumps(result)
+    rows = {row["label"]: row["cells"] for row in result["table"]["rows"]}
+    assert list(rows) == [
+        "nothing tuned",
+        "1 demonstration a label, nothing tuned",
+        "tuned, given words and template",
+        "tuned with a new head",
+        "tuned, words found",
+        "tuned, template found",
+        "tuned, template and words found",
+    ]
+    assert all(cells[0]["seeds"] == 2 for cells in rows.values())
+    assert rows["nothing tuned"][0]["paper"] == ".836"
+    given, words, template, both = ("terrible", "It was {mask}."), *(found(result, part) for part in PARTS)
+    assert words["template"].endswith(given[1]) and words["words"].keys() == {"negative", "positive"}
+    assert template["words"] == {"negative": "terrible", "positive": "great"} and "{mask}" in template["template"]
+    assert both["template"] == template["template"]  # the template is looked for first, with the words given
+    assert [unit["unit"]["seed"] for unit in result["units"]] == [13] * 5 + [21] * 5
+
+
+PARTS = ("words", "template", "both")
+
+
+def found(result, part):
+    return next(one["outcome"] for one in result["units"] if one["unit"]["part"] == part)
+
+
+def test_what_is_found_is_found_on_the_rows_that_its_seed_is_trained_on(few):
+    home, result = few
+    for one in result["units"]:
+        folder = home / "run/units" / run_folder.identity(one["unit"])
+        train, test = (read(str(folder / "data" / f"{part}.jsonl")) for part in ("train", "test"))
+        drawn = k_shot(train, test, lambda row, _: row["label"], ("text",), k=4, seed=one["unit"]["seed"])
+        told = json.loads((folder / "run/results.json").read_text())["data"]
+        assert told["train"]["rows"] == told["dev"]["rows"] == len(drawn.train) == 8
+    asked = find("lm-bff").settings(
+        Ask("lm-bff", quick=True, model=str(home / "bert"), data=f"sst2:{home / 'sst2'}", lines=("words",))
+    )
+    bench = _label_tasks.bench(
+        asked, asked["model"], _label_tasks.files(asked, home / "again", k_shot=True), k_shot=4, seeds=(21,)
+    )
+    drawn = k_shot(train, test, lambda row, _: row["label"], ("text",), k=4, seed=21)
+    assert [row["text"] for row in bench.splits.train] == [row["text"] for row in drawn.train]
+
+
+def test_a_decoder_answers_by_words_at_the_end_and_templates_are_left_to_one_who_writes(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("lm-bff", "paper", model=model, data=sst2(tmp_path / "sst2"))
+    made = find("lm-bff").settings(ask)
+    assert made["task"]["template"] == "{text} It was" and made["task"]["words"]["positive"] == "great"
+    assert {line["part"] for line in made["lines"]} == {"", "words"}
+    assert made["lines"][3]["arm"] == "demos:k=1,choose=similar,sets=16+full" and made["k"] == 16
+    search = made["searches"]["label_words"]
+    assert (search["shortlist"], search["keep"], search["tune"], search["finalists"]) == (100, 100, 1000, 100)
+    training = find("lm-bff")._training(made["course"])
+    assert (training.steps, training.batch_size, training.eval_every, training.warmup) == (1000, 8, 100, 0.0)
+    assert made["course"]["rates"] == (1e-5, 2e-5, 5e-5)
+    units = find("lm-bff").units(made)
+    assert [unit["seed"] for unit in units[::2]] == [13, 21, 42, 87, 100]
+    t5 = kept("t5", tmp_path / "t5")
+    assert {line["part"] for line in find("lm-bff").settings(replace(ask, others=(t5,)))["lines"]} == {"", *PARTS}
+    with pytest.raises(ts.UserError, match="to write templates; 3 were given"):
+        find("lm-bff").settings(replace(ask, others=(t5, t5)))
+    with pytest.raises(ts.UserError, match="lm-bff, to write templates, needs an encoder-decoder, and --model"):
+        find("lm-bff").settings(replace(ask, others=(model,)))
+
+
+def test_a_line_that_is_refused_says_why_in_the_place_of_its_score():
+    recipe = find("lm-bff")
+    line = {"label": "a", "arm": "full", "part": "", "paper": {}}
+    outcome = {"scores": {"full": []}, "rates": {"full": None}, "refused": {"full": "too long"}, "passes": 0}
+    made = {
+        "lines": [line],
+        "task": {"template": "{text}"},
+        "course": {"steps": 1, "batch_size": 1, "rates": (), "trials": 1},
+    }
+    made |= {"searches": {"label_words": {"finalists": 1, "tune": 1}}, "rows": {}, "others": [], "k": 1, "seeds": 1}
+    table = recipe.table(made, [({"part": "", "seed": 13}, outcome)])
+    assert [cell.text for cell in table.rows[0][1]] == ["too long", "", ""]

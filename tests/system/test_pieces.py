@@ -1,0 +1,30 @@
+"""Pieces of a run whose leading process went away: what they left does not count against them in the next go."""
+
+import os
+
+import warm
+
+from tunescope.system import far_jobs, lease
+from tunescope.system.job_folder import DEATHS, JobFolder
+
+LEAVES = """
+import os, sys
+from pathlib import Path
+from tunescope.system import lease
+with lease.held(Path(sys.argv[1]), dead=Path, lost=lambda: None):
+    os._exit(0)
+"""
+
+
+def test_a_lease_of_a_process_that_is_gone_and_deaths_before_it_are_cleared_and_a_live_one_stays(tmp_path):
+    gone, live = JobFolder(tmp_path, "gone"), JobFolder(tmp_path, "live")
+    for one in (gone, live):
+        one.ask({"what": "piece"})
+        for _ in range(DEATHS):
+            one.death().touch()
+    assert warm.run(["-c", LEAVES, gone.lease]).returncode == 0 and gone.lease.exists()
+    with lease.held(live.lease, dead=live.death, lost=lambda: os._exit(1)) as is_mine:
+        assert is_mine
+        far_jobs.begin_anew(tmp_path)
+        assert live.lease.exists()
+    assert not gone.lease.exists() and (gone.deaths(), live.deaths()) == (0, DEATHS)
