@@ -117,7 +117,7 @@ def short_run(
     """
     from tunescope.comparison.arms import ready
     from tunescope.comparison.job import Job
-    from tunescope.comparison.run import attached
+    from tunescope.comparison.problem import attached
     from tunescope.trial.arm import Arm
     from tunescope.trial.specs import specs_at
 
@@ -130,7 +130,7 @@ def short_run(
 def _trained(bench: Bench, todo: Any, tuned: Attached, measure: Callable[[], None]) -> list[dict[str, Any]]:
     import torch
 
-    from tunescope.comparison.run import problem_of
+    from tunescope.comparison.problem import problem_of
     from tunescope.trial.train.loop import train
 
     measured: list[int] = []
