@@ -46,6 +46,7 @@ def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_pat
     ask = replace(ask, template="{text} was", words=("neg=dull,pos=bright",))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     assert "--template '{text} was' --words neg=dull,pos=bright --k 2 --test test.jsonl" in result["command"]
+    assert result["settings"]["test"] == "test.jsonl"  # no path of this machine
     plan = Plan(
         model=model,
         data={"train": data["train"], "test": data["test"]},

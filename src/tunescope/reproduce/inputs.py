@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tunescope.data.corpus_name import shown
-from tunescope.data.read import sha256
+from tunescope.data.read import read, sha256
 from tunescope.errors import UserError
 from tunescope.models.load import load_model, model_name, on_paper
+from tunescope.reproduce.recipe import Ask
+from tunescope.system import option
 
-PATHS = ("model", "data")  # settings that may be paths of this machine
+PATHS = ("model", "data", "test")  # settings that may be paths of this machine
 SEVERAL = ("bases", "others")  # settings that are lists of such
 SENTENCES = (
     "Once upon a time there was a little girl named Lily.",
@@ -64,6 +66,18 @@ def _article(word: str) -> str:
 def data_settings(data: str) -> dict[str, Any]:
     """{"data", "sha256"}. Raises UserError for a file that is not there."""
     return {"data": data, "sha256": sha256(data)}
+
+
+def classification_settings(ask: Ask, data: str) -> dict[str, Any]:
+    """{"task", "test", "test_sha256"}: the task and the file of test rows, if there is one.
+
+    Label words are the labels' names where the rows have them. Raises UserError for a file that cannot be read, and for
+    words that are not LABEL=WORD.
+    """
+    task: dict[str, Any] = {"label": "label_name" if "label_name" in read(data)[0] else "label"}
+    task |= {"template": ask.template} if ask.template is not None else {}
+    task |= {"words": option.pairs("--words", ask.words)} if ask.words else {}
+    return {"task": task} | ({} if ask.test is None else {"test": ask.test, "test_sha256": sha256(ask.test)})
 
 
 def portable(settings: dict[str, Any]) -> dict[str, Any]:

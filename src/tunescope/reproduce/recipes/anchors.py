@@ -12,7 +12,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tunescope.data.read import read, sha256
 from tunescope.errors import UserError
 from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.recall import Recall, tokenizer
@@ -24,9 +23,9 @@ from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
 from tunescope.report.pictures import draw
-from tunescope.reproduce.inputs import data_settings, model_settings
+from tunescope.reproduce.inputs import classification_settings, data_settings, model_settings
 from tunescope.reproduce.recipe import Ask, Found, Settings
-from tunescope.system import files, option, plugins
+from tunescope.system import files, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -59,7 +58,7 @@ def settings(ask: Ask) -> Settings:
     if ask.model is not None and ask.data is not None:
         size = {"k": ask.k or 1, "rows": 24 if ask.quick else 200}
         model = model_settings(ask.model, ("decoder",), ask.name)
-        return seeds | size | model | data_settings(ask.data) | _task_and_rows(ask, ask.data)
+        return seeds | size | model | data_settings(ask.data) | classification_settings(ask, ask.data)
     own = [f"--{name}" for name in OF_DATA if getattr(ask, name)]
     if own:
         raise UserError(f"{ask.name} has no use for {own[0]} without --model and --data.")
@@ -72,14 +71,6 @@ def settings(ask: Ask) -> Settings:
         "steps": 500 if ask.quick else 1000,
         "batch_size": 64,
     }
-
-
-def _task_and_rows(ask: Ask, data: str) -> dict[str, Any]:
-    """The task and the test rows. Label words are the labels' names where the rows have them."""
-    task: dict[str, Any] = {"label": "label_name" if "label_name" in read(data)[0] else "label"}
-    task |= {"template": ask.template} if ask.template is not None else {}
-    task |= {"words": option.pairs("--words", ask.words)} if ask.words else {}
-    return {"task": task} | ({} if ask.test is None else {"test": ask.test, "test_sha256": sha256(ask.test)})
 
 
 def worlds(settings: Settings) -> list[Any]:
