@@ -10,7 +10,7 @@ from tunescope.trial import plan, plan_check
 from tunescope.trial.train.settings import Settings
 
 DEBUG = "slurm:cluster=debug"
-NAMES = ("local", DEBUG, pytest.param("ray", marks=pytest.mark.slow))
+NAMES = ("local", *(pytest.param(name, marks=pytest.mark.slow) for name in (DEBUG, "ray")))
 NAMES += (pytest.param("slurm:cluster=local", marks=pytest.mark.slow),)
 NEEDS = {"ray": "ray", "slurm": "submitit"}
 CLOCKED = {"created", "seconds", "memory_mb"}
