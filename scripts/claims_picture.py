@@ -14,7 +14,7 @@ COLUMNS = {OTHER_WAY: ("the other way", "delta"), UNTOLD: ("cannot be told", "no
 
 def outcomes(claims: list[Claim]) -> str:
     """Every claim in its paper's group, with a mark in the column of what came of it."""
-    left, wide, step, top = 400.0, 88.0, 20.0, 40.0
+    left, wide, step, top = 410.0, 108.0, 20.0, 40.0
     parts, y, paper = [], top, ""
     for place, (name, _) in enumerate(COLUMNS.values()):
         parts.append(svg.label(left + wide * (place + 0.5), 20, name, "tick on", "middle"))
@@ -35,4 +35,4 @@ def outcomes(claims: list[Claim]) -> str:
         parts.append(svg.label(left + 3 * wide + 10, y + 4, one.model, "tick", "start"))
         y += step
     parts.append(svg.label(left, y + 12, "hollow: by the means alone, without intervals", "tick", "start"))
-    return figure((left + 3 * wide + 130, y + 24), "What came of each claim.", parts)
+    return figure((left + 3 * wide + 150, y + 24), "What came of each claim.", parts)
