@@ -65,7 +65,8 @@ def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
         (0.85, 0.96, 1, "no verdict"),
         (0.30, 0.49, 1, "no verdict"),
         (0.60, 1.00, 1, "no verdict"),  # it is on its way
-        (0.49, 0.80, 1, "weights needed"),
+        (0.40, 1.00, 3, "no verdict"),
+        (0.24, 0.80, 1, "weights needed"),
         (0.00, 0.21, 3, "weights needed"),
         (0.00, 1.00, 4, "no verdict"),  # it mostly comes up
     ],
@@ -78,7 +79,7 @@ def test_weights_are_needed_of_no_encoder_for_its_contexts_come_up_in_longer_run
     assert answer(Shares(0.0, 1.0, 1, causal=False)) == "no verdict"
     assert answer(Shares(0.9, 0.95, 1, causal=False)) == "context suffices"
     for kind, expected in (("decoder", "weights needed"), ("encoder", "no verdict"), ("encoder-decoder", "no verdict")):
-        said = decide(scored(0.1, 0.3, 0.9) | {"model": {"layers": 2, "kind": kind}})
+        said = decide(scored(0.1, 0.2, 0.9) | {"model": {"layers": 2, "kind": kind}})
         assert said["answer"] == expected
         assert ("that is no decoder" in said["sentences"][0]) == (kind != "decoder")
 
@@ -127,7 +128,7 @@ def test_neither_depth_nor_loss_bears_on_a_forecast():
 
 
 def test_a_pilot_answers_by_the_forecast_and_says_what_the_whole_would_take():
-    for context, expected in ((0.9, "context suffices"), (0.3, "weights needed")):
+    for context, expected in ((0.9, "context suffices"), (0.2, "weights needed")):
         said = decide(scored(0.1, context, 0.9))
         assert said["answer"] == expected
         assert said["evidence"]["reason"] == "forecast"

@@ -109,7 +109,7 @@ def test_worlds_are_put_together_by_what_their_pilots_showed() -> None:
     assert bins(known) == {
         "the context is close: context suffices": [False, True],
         "close, but neither is half of the way": [True],
-        "behind, but half of the way or not far": [False],
+        "behind, but on its way or not far": [False],
         "far behind, more than 3 layers or no decoder": [True],
         "far behind, a decoder of 3 layers or fewer: weights needed": [False],
     }

@@ -30,6 +30,7 @@ SETTLED_ON = (  # the worlds that the forecast's numbers were settled on; what i
     *range(1, 134, 3),
     *(135, 138, 141, 144, 147, 150, 153, 156, 159, 162, 165, 168, 171, 174, 177),
     *range(136, 175, 3),
+    *range(2, 17, 3),
 )
 
 
@@ -126,7 +127,7 @@ def bins(cases: Iterable[Case]) -> dict[str, list[bool]]:
 SHOWN = (
     "the context is close: context suffices",
     "close, but neither is half of the way",
-    "behind, but half of the way or not far",
+    "behind, but on its way or not far",
     f"far behind, more than {SHALLOW} layers or no decoder",
     f"far behind, a decoder of {SHALLOW} layers or fewer: weights needed",
 )

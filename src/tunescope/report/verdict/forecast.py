@@ -1,11 +1,12 @@
 """What the full comparison would find, as a pilot shows it: two lines.
 
 A pilot has one seed and a good half of a run's steps. Where its best context, or what trains nothing, comes close to
-its best delta and has learnt the task, a context will suffice. Where it has not, and the delta is far ahead, in a
-decoder of few layers, weights are needed: a prefix cannot turn what such a model attends to (Petrov et al. 2023,
-arXiv:2310.19698). In deeper ones, in encoders and in encoder-decoders a context that is so far behind in a pilot mostly
-comes up in longer runs, and nothing is said. Scores are shares of the way from chance to the end of the metric's scale.
-How often that is right, `tunescope reproduce verdict-calibration` tells on lab worlds whose truth a long run tells.
+its best delta and has learnt the task, a context will suffice. Where it has hardly begun to, and the delta is far
+ahead, in a decoder of few layers, weights are needed: a prefix cannot turn what such a model attends to (Petrov et al.
+2023, arXiv:2310.19698). In deeper ones, in encoders and in encoder-decoders a context that is so far behind in a pilot
+mostly comes up in longer runs, and nothing is said. Scores are shares of the way from chance to the end of the metric's
+scale. How often that is right, `tunescope reproduce verdict-calibration` tells on lab worlds whose truth a long run
+tells.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tunescope.report.verdict.evidence import Arm, Evidence
 SUFFICES, NEEDED, OPEN = "context suffices", "weights needed", "no verdict"
 CLOSE = 0.1  # of the way: a context no further behind is as good
 LEARNT = 0.5  # and has learnt the task if it came half of the way
+BEGUN = 0.25  # of the way: a context that came so far is on its way
 FAR = 0.2  # a delta further ahead is not caught up with
 SHALLOW = 3  # in a decoder of no more layers
 AS_GOOD = 0.05  # of the scale: a head no further behind does as well
@@ -38,8 +40,8 @@ class Shares:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the context has not learnt the task and is far behind the delta."""
-        return self.context < LEARNT and self.delta - self.context > FAR
+        """Whether the context has hardly begun to learn the task and is far behind the delta."""
+        return self.context < BEGUN and self.delta - self.context > FAR
 
     @property
     def stays_behind(self) -> bool:
