@@ -20,6 +20,7 @@ TITLES = {
     "sst2-smollm2": "SST-2 (at most 25 words), SmolLM2-135M",
 }
 FIRST = "sst2-smollm2"
+BUSY = {"trec"}  # taken while other programs used the cores
 SHORT = {
     "adapter:placement=parallel,scale=4.0": "parallel adapter ×4",
     "adapter": "sequential adapter",
@@ -43,8 +44,8 @@ def _real(name: str, title: str) -> str:
     protocol, verdict = results["protocol"], results["verdict"]
     lines = [
         f"**{title}** ({results['task']['metric']}; {scored(results):,} test items, "
-        f"{len(protocol['seeds'])} seeds, {protocol['trials_per_arm']} rates an arm, {protocol['steps']} steps of "
-        f"{protocol['batch_size']}; {_cost(results)}; `results/{name}.json`). Verdict: "
+        f"{_seeds(protocol)}, {protocol['trials_per_arm']} rates an arm, {protocol['steps']} steps of "
+        f"{protocol['batch_size']}; {_cost(name, results)}; `results/{name}.json`). Verdict: "
         f"*{verdict['answer']}*{_rule(protocol)}.",
         "",
         "| arm | score | 95 % interval | parameters stored | rate |",
@@ -53,11 +54,17 @@ def _real(name: str, title: str) -> str:
     return "\n".join(lines + [_arm(arm, results["task"]["metric"]) for arm in results["arms"]])
 
 
-def _cost(results: dict[str, Any]) -> str:
+def _seeds(protocol: dict[str, Any]) -> str:
+    """How many; and of the two arms that decide, where they were run at more."""
+    first, last = len(protocol["seeds"]), (protocol.get("looks") or {}).get("at") or 0
+    return f"{first} seeds" + (f" ({last} of the two arms that decide)" if last > first else "")
+
+
+def _cost(name: str, results: dict[str, Any]) -> str:
     """What the runs of the seeds took; rates tried at the first come on top, of which no seconds are kept."""
     seconds = sum(run["seconds"] or 0 for arm in results["arms"] for run in arm["runs"])
     device = {"cpu": "one core"}.get(results["machine"]["device"], results["machine"]["device"])
-    return f"the seeds' runs took {seconds / 60:.0f} min of {device}"
+    return f"the seeds' runs took {seconds / 60:.0f} min of {device}{', which others used too' * (name in BUSY)}"
 
 
 def _rule(protocol: dict[str, Any]) -> str:
