@@ -14,7 +14,7 @@ from tunescope.system.say import say
 
 
 def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
-    """Compare everything on a small model made for it: no download, about four minutes.
+    """Compare everything on a small model made for it: no download, two to three minutes.
 
     Args:
         from_scratch: train the small model anew instead of taking the one in the package.
