@@ -53,14 +53,15 @@ def idle_beside(model: PreTrainedModel, called: Collection[str]) -> set[str]:
             module.weight.requires_grad_(True)
         with resting(model), torch.compiler.set_stance("force_eager"):
             out = run_tiny(model) if rest else torch.zeros(1)
+        weights = [module.weight for module in rest.values()]  # asked while they are free: the caller's may be frozen
+        found = torch.autograd.grad(out.sum(), weights, allow_unused=True) if out.requires_grad else None
     finally:
         for path, module in rest.items():
             module.weight.requires_grad_(before[path])
         for handle in handles:
             handle.remove()
-    if not out.requires_grad:
+    if found is None:
         return {path for path in rest if not _listed(path)}
-    found = torch.autograd.grad(out.sum(), [module.weight for module in rest.values()], allow_unused=True)
     counts = {path: gradient is not None for path, gradient in zip(rest, found, strict=True)}
     return {path for path, one in rest.items() if counts[path] != (one in acted) or not (counts[path] or _listed(path))}
 
