@@ -8,6 +8,10 @@
 DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position: they are
 the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json. Learning
 rates, starts and seeds are those that `tunescope compare` has by itself.
+
+    python -m scripts.results sst2-smollm2 --told-again                # nothing is run: the scores that stand, told anew
+
+gives a committed result the verdict and the page that today's rule and words make of its scores.
 """
 
 import argparse
@@ -18,6 +22,10 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+from tunescope.report import page
+from tunescope.report.verdict.verdict import decide
+from tunescope.system import sealed_json
 
 ENCODER_ARMS = (
     "head",
@@ -114,13 +122,26 @@ def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
     return {name: folder / f"{name}.jsonl" for name in parts}
 
 
+def tell_again(path: Path) -> None:
+    results = json.loads(path.read_text("utf-8"))
+    results["verdict"] = decide(results)
+    sealed_json.put(path, results)
+    page.write(results, path.with_suffix(".html"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=REAL)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", required=True)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--model")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--told-again", action="store_true")
     given = parser.parse_args()
+    if given.told_again:
+        tell_again(Path("results") / f"{given.name}.json")
+        return
+    if given.data is None or given.model is None:
+        parser.error("--data and --model are needed, or --told-again.")
     real, run = REAL[given.name], Path("runs") / given.name
     paths = cut(given.data, real, Path("runs") / f"{given.name}-data")
     command = ["tunescope", "compare", given.model, str(paths["train"])]

@@ -93,6 +93,14 @@ def test_a_folder_without_a_tokenizer_is_named_and_none_is_made_up(family, tmp_p
     assert len(load_model(str(tmp_path))[1]) == len(tinyrun.tokenizer())
 
 
+@pytest.mark.parametrize("kind", ["vit", "whisper"])
+def test_a_model_of_pictures_or_sound_is_not_asked_for_a_tokenizer(kind, tmp_path):
+    transformers.AutoConfig.for_model(kind).save_pretrained(tmp_path)
+    told = {"vit": r" is a 'vit', which reads no text; only", "whisper": " has no tokenizer"}[kind]
+    with pytest.raises(UserError, match=told):
+        load_model(str(tmp_path))
+
+
 def test_labels_that_are_numbers_are_told_of_with_words(material, monkeypatch, capsys):
     model, path = material
     words = ["check", path, "--model", model, "--text-field", "review", "--label-field", "stars", "--arms", "zero-shot"]

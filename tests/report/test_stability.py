@@ -1,7 +1,9 @@
 """Arms whose seeds scatter: what is told of them, and what the verdict makes of them; and what to run for an answer."""
 
 import copy
+import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from scipy import stats as scipy_stats
 
 from tunescope.report import terminal, view
 from tunescope.report.verdict import stability
+from tunescope.report.verdict.advice import wide
+from tunescope.report.verdict.evidence import Pair
 from tunescope.report.verdict.verdict import decide
 from tunescope.report.verdict.words import OLD_RULE
 
@@ -193,3 +197,26 @@ def test_the_results_own_fields_are_read(name):
     found["arms"][1] |= {"near_best": [1, 3], "chosen": {"seed": 2, "id": "x", "dev": 0.9, "test": 0.9}}
     evidence = decide(found)["evidence"]["context"]
     assert (evidence["near_best"], evidence["chosen"]["seed"]) == ((1, 3), 2)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "rows", "told"),
+    [
+        (1e-4, 0.0, r"\d+ more seeds .*"),
+        (0.0, 1e-4, r"More seeds alone do not decide it.*"),
+        (1e-4, 1e-4, r"Neither more seeds nor .* alone decide it: (\d+) seeds and about ([\d,]+) test rows .*"),
+        (1e-1, 1e-1, r"The difference seen is 0\.020 away from -0\.020, too little for 200 seeds on 200 times .*"),
+    ],
+)
+def test_what_binds_is_asked_for_seeds_rows_or_both(seeds, rows, told):
+    """Of a pair at 0 with three seeds on 500 rows, whose variance these are parts of."""
+    pair = Pair("a", "b", 0.0, -1, 1, 0.95, "", 3, 2.0, {"seeds": seeds, "rows": rows, "both": 0.0})
+    arm = SimpleNamespace(seconds=None)
+    evidence = SimpleNamespace(margin=0.02, rows=500, number=lambda value: f"{value:.3f}")
+    said = re.fullmatch(told, wide(evidence, pair, (arm, arm)).text)
+    assert said
+    if said.groups():
+        more, given = int(said[1]), int(said[2].replace(",", ""))
+        reach = scipy_stats.t.ppf(0.975, more - 1) + scipy_stats.norm.ppf(0.8)
+        assert reach * math.sqrt(seeds * 3 / more + rows * 500 / given) <= 0.02
+        assert more > 3 and given > 500

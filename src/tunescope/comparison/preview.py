@@ -8,6 +8,7 @@ from dataclasses import replace
 from tunescope.comparison import other_text, time_limit
 from tunescope.comparison.costs import Costs
 from tunescope.comparison.estimate import HOW, Estimate, estimates
+from tunescope.comparison.few_test_rows import few_test_rows
 from tunescope.comparison.progress import duration
 from tunescope.comparison.time_cuts import Time, TooShort, reserve
 from tunescope.report.verdict.words import PAIR, unequal
@@ -39,7 +40,8 @@ def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
     yield _read(bench)
     yield from _template_told(bench)
-    yield from (f"note: {note}" for note in notes_of(bench) if note not in bench.splits.notes)
+    notes = (*notes_of(bench), *few_test_rows(bench))
+    yield from (f"note: {note}" for note in notes if note not in bench.splits.notes)
     yield from _estimated(bench, workers)
 
 

@@ -9,6 +9,7 @@ from tunescope.comparison.conclusion import conclude, drop_losers, fail
 from tunescope.comparison.deadline import Deadline
 from tunescope.comparison.entry import Entry, distinct, not_all_refused, possible_jobs, trial_of
 from tunescope.comparison.execution import Execution, at_work
+from tunescope.comparison.few_test_rows import few_test_rows
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.progress import Display, display
@@ -30,7 +31,7 @@ def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: De
     """
     folder, deadline = execution.folder, deadline or Deadline(bench.plan)
     with display([entry.standing.name for entry in entries], quiet=execution.quiet) as shown:
-        for note in notes_of(bench):  # a test row that is also in train is known before the first step
+        for note in [*notes_of(bench), *few_test_rows(bench)]:
             shown.say(f"note: {note}")
         for entry in entries:
             if entry.arm is None:

@@ -125,6 +125,10 @@ def _check_tokenizer(name: str) -> None:
     """UserError for a model's folder without any file of a tokenizer; transformers may make up an empty one."""
     folder = Path(name)
     if (folder / "config.json").exists() and not any(map(TOKENIZER.search, os.listdir(folder))):
+        config = config_of(name)
+        if not hasattr(config.get_text_config(), "vocab_size"):
+            what = f"{name} is a {config.model_type!r}, which reads no text"
+            raise UserError(f"{what}; only models of text are tuned here.")
         raise UserError(_no_tokenizer(name))
 
 

@@ -61,11 +61,32 @@ def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
             f"{e.rows:,}) would with {100 * POWER:.0f} % power, if the difference is what was seen (`--test`).",
             helps,
         )
+    both = _both(e, pair, parts, gap)
+    if both:
+        seeds, rows = both
+        return Advice(
+            f"Neither more seeds nor more test rows alone decide it: {seeds} seeds and about {rows:,} test rows (now "
+            f"{pair.seeds} and {e.rows:,}) would with {100 * POWER:.0f} % power, if the difference is what was seen "
+            "(`--test`, `--max-seeds`).",
+            helps,
+        )
     return Advice(
-        f"The difference seen lies so near -{e.number(e.margin)} that neither {MOST} seeds nor {MOST} times the test "
-        "rows would tell the side; with both, or a margin decided on beforehand, ask again.",
+        f"The difference seen is {e.number(gap)} away from -{e.number(e.margin)}, too little for {MOST} seeds on "
+        f"{MOST} times the test rows to tell the side; with a wider margin (`--margin`), set beforehand, ask again.",
         helps,
     )
+
+
+def _both(e: Evidence, pair: Pair, parts: Mapping[str, float], gap: float) -> tuple[int, int] | None:
+    """Seeds and rows that together would decide, with the fewest answers to be scored; None beyond MOST of each."""
+    found = []
+    for seeds in range(pair.seeds + 1, MOST + 1):
+        fewer = {"seeds": pair.seeds / seeds, "rows": 1.0, "both": pair.seeds / seeds}
+        scaled = {name: part * fewer[name] for name, part in parts.items()}
+        rows = next((n for n in _rows(e.rows) if _decides(_with_rows(e, scaled, n), gap, pair, seeds)), None)
+        if rows is not None:
+            found.append((seeds, rows))
+    return min(found, key=lambda one: one[0] * one[1], default=None)
 
 
 def _parts(pair: Pair) -> Mapping[str, float]:
