@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.data import splits
 from tunescope.data.corpus import Rows, digest, expanded, read
-from tunescope.data.corpus_name import FOLDER, parsed, scored_by
+from tunescope.data.corpus_name import FOLDER, Spec, parsed, scored_by
 from tunescope.errors import UserError
 from tunescope.models.load import on_paper
 from tunescope.reproduce import published
@@ -66,22 +66,10 @@ def settings(
     """
     from tunescope.system.machine import default_device, precision_on
 
-    if ask.model is None or ask.data is None:
-        raise UserError(f"{ask.name} needs --model MODEL and --data CORPUS:FOLDER, such as --data e2e:FOLDER.")
-    spec = parsed(ask.data)
-    if spec is None or spec.part or not spec.path.is_dir():
-        raise UserError(f"{ask.name} --data {ask.data}: give the folder of a corpus, such as e2e:FOLDER.")
-    specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
-    if "test" not in specs:
-        raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
+    spec, specs = _asked(ask)
+    assert ask.model is not None
     model, device = model_settings(ask.model, kinds, ask.name, paper=ask.check), default_device()
-    choose = choose or model["kind"] == "encoder"
-    if choose and scored_by(ask.data):
-        chooser = "an encoder" if model["kind"] == "encoder" else ask.name
-        raise UserError(
-            f"{ask.name} --data {ask.data}: {chooser} chooses among labels, and {spec.name} has texts to write. "
-            "Give a corpus with labels, such as sst2:FOLDER."
-        )
+    choose = _chooses(ask, spec, model["kind"], choose)
     course = published.course_asked(
         ask, course.instead.get("encoder" if model["kind"] == "encoder" else spec.name, course)
     )
@@ -108,6 +96,31 @@ def settings(
         **({"gradient_checkpointing": True} if ask.gradient_checkpointing else {}),
         **model,
     }
+
+
+def _asked(ask: Ask) -> tuple[Spec, dict[str, Spec | None]]:
+    """The corpus asked for, and its parts. Raises UserError for a recipe without a model or a corpus's folder."""
+    if ask.model is None or ask.data is None:
+        raise UserError(f"{ask.name} needs --model MODEL and --data CORPUS:FOLDER, such as --data e2e:FOLDER.")
+    spec = parsed(ask.data)
+    if spec is None or spec.part or not spec.path.is_dir():
+        raise UserError(f"{ask.name} --data {ask.data}: give the folder of a corpus, such as e2e:FOLDER.")
+    specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}
+    if "test" not in specs:
+        raise UserError(f"{ask.name} --data {ask.data}: the folder has no test part, on which a recipe's scores are.")
+    return spec, specs
+
+
+def _chooses(ask: Ask, spec: Spec, kind: str, choose: bool) -> bool:
+    """Whether answers are chosen among labels. Raises UserError for a corpus that has none."""
+    choose = choose or kind == "encoder"
+    if choose and scored_by(str(ask.data)):
+        chooser = "an encoder" if kind == "encoder" else ask.name
+        raise UserError(
+            f"{ask.name} --data {ask.data}: {chooser} chooses among labels, and {spec.name} has texts to write. "
+            "Give a corpus with labels, such as sst2:FOLDER."
+        )
+    return choose
 
 
 def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str, Any]]:
