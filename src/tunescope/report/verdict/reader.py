@@ -136,8 +136,8 @@ class _Reader:
         if above:
             told = f"{', '.join(above)} {'is' if len(above) == 1 else 'are'} above {chance}"
             return f"Without training the model does part of it: {told} (part of the skill is latent)."
-        told = f"{', '.join(arm.shown for arm in frozen)} {'is' if len(frozen) == 1 else 'are'} not above {chance}"
-        return f"Without training the model does not do it: {told} (no sign that the skill is latent)."
+        told = f"{', '.join(arm.shown for arm in frozen)} {'is' if len(frozen) == 1 else 'are'} not clear of {chance}"
+        return f"Nothing shows that the model does it without training: {told} (no sign that the skill is latent)."
 
     def _highest(self, groups: set[str]) -> Result | None:
         arms = [arm for arm in self.done.values() if arm.get("group") in groups and self._within(arm)]
