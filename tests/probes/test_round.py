@@ -14,6 +14,7 @@ from reference import anchors as literal
 import tunescope as ts
 from tunescope.models.anatomy import kind
 from tunescope.probes.anchors.prompts import Prompt, choices
+from tunescope.probes.anchors.resumed_pass import plain_layers
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import saliency
 from tunescope.probes.demonstrations import auc, flow, isolate
@@ -118,3 +119,38 @@ def test_demonstrations_that_queries_share_are_read_once_with_the_answers_of_who
 
 def test_demonstrations_that_few_queries_share_are_read_with_each() -> None:
     assert made(tiny.make("gpt2")).read is None and made(tiny.make("t5")).read is None
+
+
+LAYERS = {
+    "gpt2": "n_layer",
+    "llama": "num_hidden_layers",
+    "gpt_neox": "num_hidden_layers",
+    "gemma2": "num_hidden_layers",
+}
+
+
+@pytest.mark.parametrize("family", LAYERS)
+def test_passes_that_are_alike_below_a_cut_begin_at_it_with_the_numbers_of_whole_ones(family: str) -> None:
+    """Two groups of demonstrations in several batches; every layer does its work again afterwards."""
+    config = copy.deepcopy(tiny.make(family).config)
+    setattr(config, LAYERS[family], 6)
+    if getattr(config, "layer_types", None):
+        config.layer_types = [config.layer_types[0]] * 6
+    model, tokenizer = tiny.build(transformers.AutoModelForCausalLM, config), tiny.tokenizer()
+    rows = TASK.encode(QUERIES * 3, tokenizer, model_kind="decoder", bos=False)
+    told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
+    prompts = [Prompt(demonstrated(number % 2, TASK), row) for number, row in enumerate(rows * 2)]
+    quick, whole = (
+        Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0, at_once=4, begun_at=begun_at)
+        for begun_at in ((1, 2, 4), ())
+    )
+    assert quick.can_begin and not whole.can_begin
+    for names in (whole.reading[:1], whole.reading[:3], whole.reading[1:], whole.reading[3:], whole.reading[5:]):
+        got, expected = (isolate._cut(one, "label words", names) for one in (quick, whole))
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    assert torch.equal(got, quick.logits)
+    torch.testing.assert_close(quick.logits, whole.logits, rtol=0, atol=1e-12)
+
+
+def test_a_model_whose_layers_are_no_plain_list_is_passed_as_a_whole() -> None:
+    assert plain_layers(tiny.make("t5")) is None and len(plain_layers(tiny.make("gpt2")) or ()) == 2

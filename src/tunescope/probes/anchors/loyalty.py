@@ -6,7 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Positions
 from tunescope.probes.anchors.compression import kept, positions_of, random_sets, read, start_of
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
+from tunescope.probes.anchors.resumed_pass import Passes
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 from tunescope.tasks.task import Encoded
@@ -65,6 +66,7 @@ class Queries:
 
     rows: encoded without a start token, for they follow a text. choices.tokens: in the order of the rows' labels.
     under: deltas that are in force and contexts that stand before. k: of word loyalty. at_once: rows in one batch.
+    passes: where what enters some layers is kept, so that passes that are alike below one can begin there.
     """
 
     model: PreTrainedModel
@@ -74,18 +76,29 @@ class Queries:
     under: Sequence[Artifact] = ()
     k: int = 5
     at_once: int = 8
+    passes: Passes | None = None
 
     def __post_init__(self) -> None:
         if not self.rows:
             raise UserError("Loyalty is measured on queries, and there are none: give one row at least.")
 
-    def logits(self, *context: Artifact) -> Tensor:
-        """(rows, vocabulary), where the classes are told apart, on the CPU; rows of like length run together."""
+    def logits(self, *context: Artifact, begun_at: int | None = None) -> Tensor:
+        """(rows, vocabulary), where the classes are told apart, on the CPU; rows of like length run together.
+
+        begun_at: a layer below which the context is that of the first call, of which `passes` has kept what entered it.
+        """
         order = sorted(range(len(self.rows)), key=lambda number: len(self.rows[number].input_ids))
         asked = replace(self, rows=[self.rows[number] for number in order])
         with self._attached(context):
-            found = torch.cat([answers(self.model, one).cpu() for one in asked._batches(self.at_once)])
+            found = torch.cat([self._answers(*one, begun_at) for one in enumerate(asked._batches(self.at_once))])
         return found[torch.tensor(order).argsort()]
+
+    def _answers(self, number: int, one: Batch, begun_at: int | None) -> Tensor:
+        with ExitStack() as stack:
+            if self.passes is not None:
+                kept = self.passes.keeping(number) if begun_at is None else self.passes.begun_at(number, begun_at)
+                stack.enter_context(kept)
+            return answers(self.model, one).cpu()
 
     def seconds(self, *context: Artifact, before: Spans = NOTHING) -> float:
         """The median time of one query, after one that is not counted; `before` is read anew for every query."""

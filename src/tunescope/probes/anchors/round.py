@@ -19,6 +19,7 @@ from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.compression import read
 from tunescope.probes.anchors.loyalty import Queries
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
+from tunescope.probes.anchors.resumed_pass import Passes, plain_layers
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 
@@ -33,6 +34,7 @@ class Round:
     """One draw of demonstrations in front of many queries, or of as many demonstrations in front of each.
 
     labels: the classes, in the order of `choices.tokens`. seed: of the draw. at_once: prompts in one batch.
+    begun_at: layers at which passes behind changed demonstrations are to begin, where the model allows it.
     """
 
     model: PreTrainedModel
@@ -42,6 +44,7 @@ class Round:
     prompts: Sequence[Prompt]
     seed: int
     at_once: int = 8
+    begun_at: tuple[int, ...] = ()
 
     def batches(self) -> Iterator[Batch]:
         for start in range(0, len(self.prompts), self.at_once):
@@ -89,15 +92,40 @@ class Round:
         except UserError:
             return None
 
-    def behind(self, made: Callable[[Artifact, Spans], Artifact]) -> Tensor:
-        """(prompts, vocabulary), on the CPU: every query behind what `made` makes of its demonstrations, as read."""
+    @cached_property
+    def _asked(self) -> list[Queries]:
+        """The queries behind each group's demonstrations."""
+        layers = plain_layers(self.model) if self.begun_at else None
+        return [
+            Queries(
+                self.model,
+                self.tokenizer,
+                [self.prompts[number].query for number in numbers],
+                self.choices,
+                at_once=self.at_once,
+                passes=layers and Passes(layers, self.begun_at),
+            )
+            for _, numbers in self.groups
+        ]
+
+    def behind(self, made: Callable[[Artifact, Spans], Artifact], begun_at: int | None = None) -> Tensor:
+        """(prompts, vocabulary), on the CPU: every query behind what `made` makes of its demonstrations, as read.
+
+        begun_at: a layer below which that is the demonstrations as they are; `can_begin` must hold.
+        """
         assert self.read is not None
         found = dict[int, Tensor]()
-        for whole, (spans, numbers) in zip(self.read, self.groups, strict=True):
-            rows = [self.prompts[number].query for number in numbers]
-            asked = Queries(self.model, self.tokenizer, rows, self.choices, at_once=self.at_once)
-            found |= dict(zip(numbers, asked.logits(made(whole, spans)), strict=True))
+        for whole, (spans, numbers), asked in zip(self.read, self.groups, self._asked, strict=True):
+            found |= dict(zip(numbers, asked.logits(made(whole, spans), begun_at=begun_at), strict=True))
         return torch.stack([found[number] for number in range(len(self.prompts))])
+
+    @cached_property
+    def can_begin(self) -> bool:
+        """Whether a pass may begin at the layers of `begun_at`: it is tried at the last of them, on these prompts."""
+        if self.read is None or any(asked.passes is None for asked in self._asked):
+            return False
+        whole = self.logits
+        return torch.allclose(self.behind(lambda one, _: one, max(self.begun_at)), whole, rtol=1e-4, atol=1e-4)
 
     @cached_property
     def logits(self) -> Tensor:

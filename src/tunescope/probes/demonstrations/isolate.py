@@ -32,8 +32,10 @@ def counts(layers: int) -> list[int]:
 
 def measure(round: Round) -> dict[str, Any]:
     """Label and word loyalty for label words and for random others, cut in the first and in the last layers."""
-    found = []
-    for n in counts(len(round.reading)):
+    found, depth = [], len(round.reading)
+    begun_at = sorted({1, *(depth - n + 1 for n in counts(depth))} & set(range(1, depth)))
+    round = replace(round, begun_at=tuple(begun_at))
+    for n in counts(depth):
         for where in WHERE:
             names = round.reading[:n] if where == "first" else round.reading[-n:]
             for what in ("label words", "random words"):
@@ -61,7 +63,15 @@ def measure(round: Round) -> dict[str, Any]:
 def _cut(round: Round, what: str, names: Sequence[str]) -> Tensor:
     """(prompts, vocabulary), with these words cut off in these attention modules."""
     if round.read is not None:
-        return round.behind(lambda whole, spans: _read_cut(round, whole, spans, _words(spans, what, round.seed), names))
+        begun_at = (
+            round.reading.index(names[0]) + 1
+        )  # what a layer reads of the demonstrations is changed by those below
+        if begun_at == len(round.reading) and round.can_begin:
+            return round.logits
+        return round.behind(
+            lambda whole, spans: _read_cut(round, whole, spans, _words(spans, what, round.seed), names),
+            begun_at if begun_at in round.begun_at and round.can_begin else None,
+        )
     logits = []
     for batch in round.batches():
         words = [_words(prompt.spans, what, round.seed) for prompt in batch.prompts]
@@ -76,12 +86,15 @@ def _read_cut(round: Round, whole: Artifact, spans: Spans, words: Words, names: 
 
     The cut is in the demonstrations alone, and in a decoder they do not look at the query: so one pass serves all.
     """
+    from transformers import DynamicCache
+
     ids = torch.tensor([spans.ids], device=round.model.device)
     alone = Batch(
         (), {}, torch.zeros(1, dtype=torch.long, device=ids.device), torch.ones_like(ids, dtype=torch.bool), 0
     )
     with resting(round.model), torch.no_grad(), isolated(round.model, alone, [words], names):
-        read = round.model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=True).past_key_values
+        read = DynamicCache()  # the model's own would drop what lies behind a sliding window
+        round.model(input_ids=ids, attention_mask=torch.ones_like(ids), past_key_values=read, use_cache=True)
     tensors = {
         f"decoder.{number}.self.{part}": getattr(layer, f"{part}s")[0]
         for number, layer in enumerate(read.layers)

@@ -1,7 +1,8 @@
 """Where the grids of learning rates begin, and how far they reach: every method at seven rates, on lab worlds.
 
 Six worlds, one of each architecture, of 2 to 6 layers, with a skill that contexts and deltas can learn. A cell is how
-far on average a method comes at a rate, as a share of the way from chance to the best there is.
+far on average a method comes at a rate, as a share of the way from chance to the best there is. Soft prompts have 20
+tokens, as the prefixes: with as many numbers as these they would have hundreds.
 """
 
 import tempfile
@@ -22,7 +23,7 @@ TAKES = ("quick",)
 GROWS = True
 
 WORLDS = (6, 54, 69, 111, 126, 159)
-CONTEXTS = ("prefix", "prefix:init_from=noise", "soft", "soft:init_from=vocabulary")
+CONTEXTS = ("prefix", "prefix:init_from=noise", "soft:length=20", "soft:length=20,init_from=vocabulary")
 DELTAS = ("lora", "adapter", "bias", "full")
 RATES = {
     **dict.fromkeys(CONTEXTS, (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)),
