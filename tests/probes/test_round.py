@@ -12,9 +12,9 @@ from anchor_tools import QUERIES, demonstrated
 from reference import anchors as literal
 
 import tunescope as ts
+from tunescope.attachment.resumed_pass import plain_layers
 from tunescope.models.anatomy import kind
 from tunescope.probes.anchors.prompts import Prompt, choices
-from tunescope.probes.anchors.resumed_pass import plain_layers
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import saliency
 from tunescope.probes.demonstrations import auc, flow, isolate

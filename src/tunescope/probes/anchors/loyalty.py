@@ -15,12 +15,12 @@ from torch import Tensor
 
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
+from tunescope.attachment.resumed_pass import Passes
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Positions
 from tunescope.probes.anchors.compression import kept, positions_of, random_sets, read, start_of
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
-from tunescope.probes.anchors.resumed_pass import Passes
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 from tunescope.tasks.task import Encoded

@@ -13,13 +13,13 @@ from torch import Tensor
 from tunescope.attachment.attention.edit import editing
 from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.reach import reached, resting
+from tunescope.attachment.resumed_pass import Passes, plain_layers
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.compression import read
 from tunescope.probes.anchors.loyalty import Queries
 from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
-from tunescope.probes.anchors.resumed_pass import Passes, plain_layers
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 
@@ -103,7 +103,7 @@ class Round:
                 [self.prompts[number].query for number in numbers],
                 self.choices,
                 at_once=self.at_once,
-                passes=layers and Passes(layers, self.begun_at),
+                passes=None if layers is None else Passes(layers, self.begun_at),
             )
             for _, numbers in self.groups
         ]

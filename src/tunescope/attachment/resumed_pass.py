@@ -63,11 +63,11 @@ class Passes:
 
         before = [(module, vars(module).get("forward")) for module in self._layers[:layer]]
         for module, _ in before:
-            module.forward = skip  # type: ignore[method-assign]
+            module.forward = skip
         try:
             yield
         finally:
             for module, own in before:
                 del module.forward
                 if own is not None:
-                    module.forward = own  # type: ignore[method-assign]
+                    module.forward = own
