@@ -13,6 +13,7 @@ from tunescope.comparison import run as run_arm
 from tunescope.comparison.comparison import compare
 from tunescope.errors import UserError
 from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial import dev_rows
 from tunescope.trial.command import command
 from tunescope.trial.plan import Plan
@@ -112,3 +113,21 @@ def test_where_all_rows_take_no_more_than_the_share_nothing_changes(tmp_path: Pa
     assert [arm["runs"][0]["curve"] for arm in fifth.results["arms"]] == [
         arm["runs"][0]["curve"] for arm in whole.results["arms"]
     ]
+
+
+def test_rows_with_one_input_and_several_references_are_one_question(tmp_path: Path) -> None:
+    """36 inputs with two references each are 72 rows, of which 32 inputs are scored while it trains."""
+    tinyrun.write(tmp_path)
+    rows = [{"text": f"w{number} w{number + 1}", "out": f"w{other}"} for number in range(36) for other in (1, 2)]
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = compare(
+        str(tmp_path / "model"), {part: tmp_path / f"{part}.jsonl" for part in ("train", "dev", "test")},
+        arms=("zero-shot", "lora:rank=2"),
+        task=Generation(template="{text}", target="out", max_new_tokens=2, metric="exact_match"),
+        learning_rates=(3e-2,), seeds=1, out=tmp_path / "run", quiet=True, steps=4, batch_size=4, eval_every=2,
+        dev_share=0.2, forgetting="none",
+    )  # fmt: skip
+    assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]
+    told = "while a run trains 32 of the 36 development rows are scored, at its end all"
+    assert found.results["protocol"]["early_stopping"].endswith(told)

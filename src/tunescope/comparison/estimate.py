@@ -23,6 +23,7 @@ from tunescope.trial.bench import Bench
 from tunescope.trial.demos import per_query
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.order import most
+from tunescope.trial.dev_rows import asked
 from tunescope.trial.rates import grid
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import memory_errors_named, one_step
@@ -53,8 +54,8 @@ class Estimate:
 
 def sizes_of(bench: Bench) -> Sizes:
     """The rows that are scored, with --k-shot of the first seed."""
-    rows = bench.at(bench.plan.seeds[0]).splits
-    return Sizes(len(rows.dev), len(rows.test), isinstance(bench.task, Labelled))
+    seen = bench.at(bench.plan.seeds[0])
+    return Sizes(len(asked(seen, "dev")), len(asked(seen, "test")), isinstance(bench.task, Labelled))
 
 
 def estimates(bench: Bench, said: Callable[[str], None] = lambda name: None) -> list[Estimate]:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tunescope.data.splits import key_of
-from tunescope.tasks.task import Labelled
+from tunescope.tasks.task import Encoded, Labelled
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -25,20 +25,30 @@ LEAST = 32  # rows: of fewer a score says nothing, so a very short run may spend
 
 
 def early_rows(bench: Bench, steps: int) -> tuple[int, ...] | None:
-    """The rows, by number, that are scored while a run of so many steps trains; None: all of them, each time."""
+    """The questions, by number, that are scored while a run of so many steps trains; None: all of them, each time.
+
+    Rows with one input and several references are one question.
+    """
     rows, count = bench.splits.dev, early_size(bench, steps)
     if count is None:
         return None
-    keys = [key_of(row, bench.task.fields()) for row in rows]
+    fields, every = bench.task.fields(), asked(bench, "dev")
+    keys = [key_of(row, fields) for row in rows] if len(every) == len(rows) else [one.source for one in every]
     labels = [bench.task.label_of(row, i) for i, row in enumerate(rows)] if isinstance(bench.task, Labelled) else None
-    return drawn(keys, labels or [""] * len(rows), count)
+    return drawn(keys, labels or [""] * len(keys), count)
+
+
+def asked(bench: Bench, part: str) -> list[Encoded]:
+    """What is asked of a part, without anything in front: as many as any arm is asked."""
+    return bench.encoded(part, bos=True, room=None)
 
 
 def early_size(bench: Bench, steps: int) -> int | None:
     """How many they are; None: all."""
-    plan, rows = bench.plan, len(bench.splits.dev)
+    plan = bench.plan
     if plan.dev_share is None or plan.pilot_of is not None:
         return None
+    rows = len(asked(bench, "dev"))
     every, labelled = plan.settings.eval_every, isinstance(bench.task, Labelled)
     count = early_count(rows, steps, plan.settings.batch_size, every, plan.dev_share, labelled)
     return count if count < rows else None
@@ -74,4 +84,5 @@ def rule(bench: Bench) -> str:
     some = early_size(seen, bench.plan.settings.steps)
     if some is None:
         return ""
-    return f"while a run trains {some:,} of the {len(seen.splits.dev):,} development rows are scored, at its end all"
+    whole = len(asked(seen, "dev"))
+    return f"while a run trains {some:,} of the {whole:,} development rows are scored, at its end all"
