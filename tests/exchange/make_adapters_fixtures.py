@@ -118,6 +118,8 @@ CASES: dict[str, dict[str, Any]] = {
             ParBnConfig(reduction_factor=2, scaling=0.5),
         ),
         "vera": VeraConfig(r=1),
+        "dora": DoRAConfig(r=2, alpha=3, attn_matrices=["q", "k"], intermediate_lora=True, output_lora=True),
+        "ia3": IA3Config(alpha=2, output_lora=True),
         "compacter": CompacterConfig(reduction_factor=2, phm_dim=2),
         "compacter_shared": CompacterConfig(
             reduction_factor=2, phm_dim=2, shared_W_phm=True, factorized_phm_rule=True, scaling=8.0,
@@ -140,7 +142,7 @@ CASES: dict[str, dict[str, Any]] = {
     "t5": COMMON | {"cross": WITH_CROSS},
 }  # fmt: skip
 REFUSED = {
-    "dora", "ia3", "inverted", "left_out", "loreft", "no_cross_prefix", "norm_around", "prompt", "unipelt",
+    "inverted", "left_out", "loreft", "no_cross_prefix", "norm_around", "prompt", "unipelt",
 }  # fmt: skip  # nothing to compare
 
 

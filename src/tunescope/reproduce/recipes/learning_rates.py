@@ -49,15 +49,17 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     """{"chance", "tried": [[learning rate, dev score or None]]}, of one run at each rate."""
     from tunescope.comparison import comparison
+    from tunescope.comparison.entry import AllRefused
 
     with tempfile.TemporaryDirectory() as scratch:
         usual, arm = question(settings, unit["world"], Path(scratch)), unit["arm"]
         training = replace(usual.settings, eval_every=settings["steps"] // 4, patience=4)
         asked = replace(usual, arms=(arm,), rates=RATES[arm], seeds=(0,), max_seeds=None, beyond=0, settings=training)
-        found: Mapping[str, Any] = comparison.ask(asked, Path(scratch) / "run", quiet=True).results
+        try:
+            found: Mapping[str, Any] = comparison.ask(asked, Path(scratch) / "run", quiet=True).results
+        except AllRefused as problem:
+            return {"chance": 0.0, "tried": [], "reason": problem.reason}
     (tried,) = found["arms"]
-    if tried["status"] == "refused":
-        return {"chance": 0.0, "tried": [], "reason": tried["reason"]}
     dev = [[one["learning_rate"], one["dev"]] for one in tried["trials"]]
     return {"chance": found["task"].get("chance") or 0.0, "tried": dev}
 
