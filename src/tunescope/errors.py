@@ -12,7 +12,7 @@ class UserError(ValueError):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it is, whatever its class is made from: one that cannot be read back ends the process that waits for it."""
+        """As it is, whatever its class is made from: what cannot be read back ends the process that waits for it."""
         return _again, (type(self), self.args), vars(self)
 
 

@@ -24,14 +24,9 @@ WRITTEN = {
     ("bert", "norm_around"): "adapter_residual_before_ln=True norms the block's output too, and an adapter here what",
     ("bert", "prompt"): "prompt tuning, which joins the text behind the embeddings' norm and positions has no place",
     ("bert", "residual"): "residual_before_ln='post_add' adds the state behind",
-    (
-        "gpt2",
-        "ia3",
-    ): r"composition_mode='scale' is \(IA\)\^3, which multiplies .* merge it there \(model.merge_adapter\)",
     ("gpt2", "left_out"): r"leave_out=\[0\], and a prefix here stands in every layer",
     ("gpt2", "residual"): "residual_before_ln=False adds the state behind",
     ("gpt2", "unipelt"): "use_gating=True is a gate that depends on the text, as in UniPELT",
-    ("llama", "dora"): "use_dora=True is DoRA, which also trains the length of each weight's rows",
     ("llama", "loreft"): "ReFT has no place here. Keep it in the adapters library",
     ("t5", "prefix_flat"): "counts a T5 prefix among the relative positions: every token of the text seems so much",
 }
@@ -241,3 +236,13 @@ def test_it_is_not_written(tmp_path: Path) -> None:
     found = theirs.read("gpt2", theirs.HERE / "gpt2" / "lora")
     with pytest.raises(ts.UserError, match="Format 'adapters' is not written here"):
         convert.export(tmp_path / "out", found.artifacts, to="adapters", model=model)
+
+
+def test_a_length_or_a_vector_of_another_map_is_refused(tmp_path: Path) -> None:
+    folder = theirs.copied("llama", "dora", tmp_path)
+    theirs.retensored(folder, {"model.layers.0.self_attn.q_proj.loras.dora.m.weight": torch.ones(7, 1)})
+    refused("llama", folder, "DoRA at 'decoder.0.self.q' has 7 lengths and should have 8, of rows that are not 0")
+    folder = theirs.copied("gpt2", "ia3", tmp_path)
+    theirs.retensored(folder, {"transformer.h.0.attn.c_attn.loras.ia3.lora_B": torch.ones(15, 1)})
+    refused("gpt2", folder, r"lora_B' is \(15, 1\) and should be \(16, 1\)")
+    refused("llama", theirs.configured(theirs.copied("llama", "dora", tmp_path / "other"), vera_d=0.1), "DoRA over VeRA")

@@ -74,13 +74,13 @@ LORA = SEEDS | {
     "output_lora",
     "r",
     "selfattn_lora",
+    "use_dora",
     "vera_b",
     "vera_d",
 }
 KINDS = {"bottleneck": BOTTLENECK, "prefix_tuning": PREFIX, "lora": LORA}
 REFUSED = {
     "inv_adapter": "an invertible adapter behind the embeddings",
-    "use_dora": "DoRA, which also trains the length of each weight's rows",
     "use_gating": "a gate that depends on the text, as in UniPELT",
 }
 OLD_NAMES = {"gelu": "gelu_new", "gelu_orig": "gelu"}  # of activations, in files that name no version
@@ -133,11 +133,8 @@ def checked(config: Mapping[str, Any]) -> list[str]:
     for field, meaning in REFUSED.items():
         if not _rests(config.get(field)):
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {meaning}, which has no place here. {KEEP}.")
-    if kind == "lora" and config.get("composition_mode", "add") != "add":
-        raise UserError(
-            f"{CONFIG}: composition_mode={config['composition_mode']!r} is (IA)^3, which multiplies a map's "
-            f"output, and LoRA here adds to it. {KEEP}, or merge it there (model.merge_adapter) and save the model."
-        )
+    if kind == "lora" and not _rests(config.get("use_dora")) and not _rests(config.get("vera_d")):
+        raise UserError(f"{CONFIG}: DoRA over VeRA, whose maps are shared, has no place here. {KEEP}.")
     unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
     counting = {field: config[field] for field in unknown if not _rests(config[field])}
     if counting:

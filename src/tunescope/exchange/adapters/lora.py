@@ -16,6 +16,7 @@ from torch import Tensor
 from tunescope.attachment.sites.choice import every_site, parts_of_maps
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
+from tunescope.exchange.adapters import gained
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, number
 from tunescope.exchange.peft.lora import Factors, within
 from tunescope.exchange.peft.modules import find
@@ -41,8 +42,13 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     rank, alpha, dropout = number(config, "r", whole=True), number(config, "alpha"), config.get("dropout") or 0.0
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise UserError(f"{CONFIG}: dropout is {dropout!r} and should be from 0 to below 1: the file was altered.")
+    lengths, tensors = gained.lengths(tensors, name)
     groups: dict[int, dict[str, Factors]] = {}
+    gains: dict[str, Tensor] = {}
     for path, (a, b) in _factors(tensors, name).items():
+        if path in lengths:
+            whole = _only(path, model)
+            gains[whole.name], b = gained.rows(whole, lengths[path], a, b)
         for site, part in _by_site(config, path, a, b, model).items():
             narrow = within(*part)
             groups.setdefault(len(narrow[0]), {})[site] = narrow
@@ -54,10 +60,38 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
         for site in (site for site in every_site(model) if site in parts):
             for key, value in zip("ab", parts[site], strict=True):
                 params[f"{site}:{key}"] = value.to(dtype, copy=True).contiguous()
+            if gains:
+                params |= gained.rows_at(site, gains[site].to(dtype))
         scaled = None if alpha == rank else alpha / rank * width
-        spec = LoRA(rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts))
+        spec = LoRA(rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts), gain=bool(gains))
         made.append(Artifact(spec, params))
     return made
+
+
+def read_vectors(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: PreTrainedModel
+) -> list[Artifact]:
+    """(IA)^3: a gain at exactly the sites that the keys name, beside factors of 0. Raises UserError as `read` does."""
+    alpha, known = number(config, "alpha"), list(sites_of(model))
+    dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
+    found: dict[str, Params] = {}
+    for key, value in tensors.items():
+        match = re.fullmatch(PART.format(re.escape(name)), key)
+        if match is None or match[2] != "B":
+            raise UserError(f"{TENSORS}: {key!r} does not belong to (IA)^3: the file was altered.")
+        chosen, rows, d_in = _places(config, match[1], model)
+        if value.shape != (rows * len(chosen), 1):
+            raise UserError(
+                f"{TENSORS}: {key!r} is {tuple(value.shape)} and should be {(rows * len(chosen), 1)}: the file was "
+                "altered, or made for a model of another shape."
+            )
+        for site, part in zip(chosen, torch.split(alpha * value.flatten().to(dtype), rows), strict=True):
+            factors = {f"{site.name}:a": part.new_zeros(1, d_in), f"{site.name}:b": part.new_zeros(rows, 1)}
+            found[site.name] = factors | gained.rows_at(site.name, part.clone())
+    if not found:
+        raise UserError(f"{TENSORS} holds no (IA)^3 of the name {name!r}, and {CONFIG} says that it does.")
+    params: Params = {key: one for site in every_site(model) if site in found for key, one in found[site].items()}
+    return [Artifact(LoRA(rank=1, sites=selectors(known, found), gain=True), params)]
 
 
 def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
@@ -79,13 +113,8 @@ def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
 
 def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: PreTrainedModel) -> dict[str, Factors]:
     """Site -> its factors: one, or one for each chosen part of a fused map."""
-    module = find(model, path)
-    sites = parts_of_maps(model).get(module, []) if module is not None else []
-    if not sites:
-        raise UserError(f"{TENSORS}: LoRA on {path!r}, which is no linear map of this model's layers. {KEEP}.")
-    chosen = _chosen(config, path, sites)
-    rank, (d_out, d_in) = config["r"], weight_shape(sites[0].h.module)
-    rows = d_out // len(sites)
+    chosen, rows, d_in = _places(config, path, model)
+    rank = config["r"]
     if a.shape != (rank * len(chosen), d_in) or b.shape != (rows * len(chosen), rank):
         raise UserError(
             f"{TENSORS}: {path!r} has lora_A {tuple(a.shape)} and lora_B {tuple(b.shape)}, and should have "
@@ -94,6 +123,29 @@ def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: 
         )
     pairs = zip(torch.split(a, rank), torch.split(b, rows), strict=True)
     return {site.name: pair for site, pair in zip(chosen, pairs, strict=True)}
+
+
+def _places(config: Mapping[str, Any], path: str, model: PreTrainedModel) -> tuple[list[Site], int, int]:
+    """The sites of a map that were trained, the rows of each, and the width of what goes in."""
+    sites = _sites(path, model)
+    d_out, d_in = weight_shape(sites[0].h.module)
+    return _chosen(config, path, sites), d_out // len(sites), d_in
+
+
+def _sites(path: str, model: PreTrainedModel) -> list[Site]:
+    module = find(model, path)
+    sites = parts_of_maps(model).get(module, []) if module is not None else []
+    if not sites:
+        raise UserError(f"{TENSORS}: LoRA on {path!r}, which is no linear map of this model's layers. {KEEP}.")
+    return sites
+
+
+def _only(path: str, model: PreTrainedModel) -> Site:
+    """The site of a map that is one. Raises UserError for a fused one, whose lengths that library cannot have."""
+    sites = _sites(path, model)
+    if len(sites) > 1:
+        raise UserError(f"{TENSORS}: DoRA on {path!r}, a fused map, which that library does not train. {KEEP}.")
+    return sites[0]
 
 
 def _chosen(config: Mapping[str, Any], path: str, sites: list[Site]) -> list[Site]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.exchange.adapters import bottleneck, lora, prefix
+from tunescope.exchange.adapters import bottleneck, gained, lora, prefix
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, architecture, opened
 from tunescope.exchange.adapters.written_out import written_out
 from tunescope.exchange.outgoing import Incoming
@@ -19,7 +19,7 @@ from tunescope.models.anatomy import kind as kind_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-ABOUT = "adapters (AdapterHub): prefix tuning, bottleneck and parallel adapters, Compacter, LoRA, VeRA, MAM; to read"
+ABOUT = "adapters (AdapterHub): prefixes, bottleneck and parallel adapters, LoRA and its kin, (IA)3, MAM; to read"
 SERVES = "nothing is written in this form"
 MARKS = {"prefix_tuning": ".prefix_tunings.", "bottleneck": ".adapters.", "lora": ".loras."}
 
@@ -41,14 +41,19 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         else:
             if len(theirs) > 1:
                 raise UserError(f"{CONFIG} has {len(theirs)} of {kind!r}, where one is expected. {KEEP}.")
-            reader = prefix.read if kind == "prefix_tuning" else lora.read
-            made += reader(theirs[0], parts, name, model)
+            made += _reader(kind, theirs[0])(theirs[0], parts, name, model)
     if "prefix_tuning" in split and kind_of(model) != "encoder":
         notes.append(
             "in that library a decoder's prefix takes part as meant with attn_implementation='eager' alone; so it "
             "does here, whatever the attention"
         )
     return Incoming(made, notes)
+
+
+def _reader(kind: str, config: Mapping[str, Any]) -> Callable[..., list[Artifact]]:
+    if kind == "prefix_tuning":
+        return prefix.read
+    return lora.read_vectors if gained.is_ia3(config) else lora.read
 
 
 def _split(
