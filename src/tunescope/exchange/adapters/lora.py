@@ -16,7 +16,7 @@ from torch import Tensor
 from tunescope.attachment.sites.choice import every_site, parts_of_maps
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
-from tunescope.exchange.adapters import gained
+from tunescope.exchange.adapters import gain
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, number
 from tunescope.exchange.peft.lora import Factors, within
 from tunescope.exchange.peft.modules import find
@@ -42,13 +42,13 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     rank, alpha, dropout = number(config, "r", whole=True), number(config, "alpha"), config.get("dropout") or 0.0
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise UserError(f"{CONFIG}: dropout is {dropout!r} and should be from 0 to below 1: the file was altered.")
-    lengths, tensors = gained.lengths(tensors, name)
+    lengths, tensors = gain.lengths(tensors, name)
     groups: dict[int, dict[str, Factors]] = {}
     gains: dict[str, Tensor] = {}
     for path, (a, b) in _factors(tensors, name).items():
         if path in lengths:
             whole = _only(path, model)
-            gains[whole.name], b = gained.rows(whole, lengths[path], a, b)
+            gains[whole.name], b = gain.rows(whole, lengths[path], a, b)
         for site, part in _by_site(config, path, a, b, model).items():
             narrow = within(*part)
             groups.setdefault(len(narrow[0]), {})[site] = narrow
@@ -61,7 +61,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
             for key, value in zip("ab", parts[site], strict=True):
                 params[f"{site}:{key}"] = value.to(dtype, copy=True).contiguous()
             if gains:
-                params |= gained.rows_at(site, gains[site].to(dtype))
+                params |= gain.rows_at(site, gains[site].to(dtype))
         scaled = None if alpha == rank else alpha / rank * width
         spec = LoRA(rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts), gain=bool(gains))
         made.append(Artifact(spec, params))
@@ -87,7 +87,7 @@ def read_vectors(
             )
         for site, part in zip(chosen, torch.split(alpha * value.flatten().to(dtype), rows), strict=True):
             factors = {f"{site.name}:a": part.new_zeros(1, d_in), f"{site.name}:b": part.new_zeros(rows, 1)}
-            found[site.name] = factors | gained.rows_at(site.name, part.clone())
+            found[site.name] = factors | gain.rows_at(site.name, part.clone())
     if not found:
         raise UserError(f"{TENSORS} holds no (IA)^3 of the name {name!r}, and {CONFIG} says that it does.")
     params: Params = {key: one for site in every_site(model) if site in found for key, one in found[site].items()}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.exchange.adapters import bottleneck, gained, lora, prefix
+from tunescope.exchange.adapters import bottleneck, gain, lora, prefix
 from tunescope.exchange.adapters.config import CONFIG, KEEP, TENSORS, architecture, opened
 from tunescope.exchange.adapters.written_out import written_out
 from tunescope.exchange.outgoing import Incoming
@@ -53,7 +53,7 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
 def _reader(kind: str, config: Mapping[str, Any]) -> Callable[..., list[Artifact]]:
     if kind == "prefix_tuning":
         return prefix.read
-    return lora.read_vectors if gained.is_ia3(config) else lora.read
+    return lora.read_vectors if gain.is_ia3(config) else lora.read
 
 
 def _split(
