@@ -245,4 +245,6 @@ def test_a_length_or_a_vector_of_another_map_is_refused(tmp_path: Path) -> None:
     folder = theirs.copied("gpt2", "ia3", tmp_path)
     theirs.retensored(folder, {"transformer.h.0.attn.c_attn.loras.ia3.lora_B": torch.ones(15, 1)})
     refused("gpt2", folder, r"lora_B' is \(15, 1\) and should be \(16, 1\)")
-    refused("llama", theirs.configured(theirs.copied("llama", "dora", tmp_path / "other"), vera_d=0.1), "DoRA over VeRA")
+    refused(
+        "llama", theirs.configured(theirs.copied("llama", "dora", tmp_path / "other"), vera_d=0.1), "DoRA over VeRA"
+    )
