@@ -9,7 +9,7 @@ DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table an
 the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json. Learning
 rates, starts and seeds are those that `tunescope compare` has by itself.
 
-    python -m scripts.results sst2-smollm2 --told-again                # nothing is run: the scores that stand, told anew
+    python -m scripts.results sst2-smollm2 --told-again               # nothing is run: scores that stand, told anew
 
 gives a committed result the verdict and the page that today's rule and words make of its scores.
 """
