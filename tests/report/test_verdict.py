@@ -330,7 +330,7 @@ def test_the_commonest_label_is_no_skill():
     answer, reason, sentences = outcome(*flat)
     assert (answer, reason) == ("no verdict", "nothing learnt")
     assert "clearly above the commonest label (0.900)" in sentences[0]
-    assert "not above the commonest label (0.900)" in sentences[1]
+    assert "not clear of the commonest label (0.900)" in sentences[1]
     minority = imbalanced("zero-shot", "none", share=0.0, others=1.0)
     assert outcome(minority, *flat[1:])[:2] == ("no verdict", "nothing learnt")
     learnt = [imbalanced("prefix", "context", 1.0, 0.9), imbalanced("lora", "delta", 1.0, 0.9)]
