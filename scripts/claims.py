@@ -68,7 +68,7 @@ def pilots() -> str:
     whole = rows.get("whole comparisons")
     if whole is None:
         return said
-    return f"{said}. Whole comparisons, tried in {whole[0]} worlds, decided {whole[2]} and were right in {whole[3]}"
+    return f"{said}. Whole comparisons of the same worlds: {whole[0]}, {whole[2]} decided, {whole[3]} rightly"
 
 
 def _lines() -> Iterator[str]:

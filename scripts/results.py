@@ -123,7 +123,10 @@ def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
 
 
 def tell_again(path: Path) -> None:
+    """Raises SystemExit for a result of the earlier procedure, whose runs today's rule does not make one of today."""
     results = json.loads(path.read_text("utf-8"))
+    if "looks" not in results["protocol"]:
+        raise SystemExit(f"{path} was made by an earlier procedure: run it again, with --data and --model.")
     results["verdict"] = decide(results)
     sealed_json.put(path, results)
     page.write(results, path.with_suffix(".html"))

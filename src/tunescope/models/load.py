@@ -42,6 +42,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     try:
         config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
         _check_config(name, config)
+        _check_reads_text(name, config)
         model, report = _class(config, in_words).from_pretrained(
             place,
             config=config,
@@ -125,11 +126,19 @@ def _check_tokenizer(name: str) -> None:
     """UserError for a model's folder without any file of a tokenizer; transformers may make up an empty one."""
     folder = Path(name)
     if (folder / "config.json").exists() and not any(map(TOKENIZER.search, os.listdir(folder))):
-        config = config_of(name)
-        if not hasattr(config.get_text_config(), "vocab_size"):
-            what = f"{name} is a {config.model_type!r}, which reads no text"
-            raise UserError(f"{what}; only models of text are tuned here.")
+        _check_reads_text(name, config_of(name))
         raise UserError(_no_tokenizer(name))
+
+
+def _check_reads_text(name: str, config: PreTrainedConfig) -> None:
+    """UserError for a model of pictures or sound, by what transformers says that its class takes."""
+    import transformers
+
+    found = transformers.MODEL_MAPPING.get(type(config), None)
+    takes = {getattr(one, "main_input_name", "input_ids") for one in (found if isinstance(found, tuple) else (found,))}
+    if "input_ids" not in takes:
+        what = f"{name} is a {config.model_type!r}, which reads {takes.pop()} and no text"
+        raise UserError(f"{what}; only models of text are tuned here.")
 
 
 def _no_tokenizer(name: str) -> str:

@@ -27,8 +27,12 @@ def is_ia3(config: Mapping[str, Any]) -> bool:
     return bool(config.get("composition_mode", "add") == "scale")
 
 
-def lengths(tensors: Mapping[str, Tensor], name: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """DoRA's m by map, (out,), and the other tensors."""
+def lengths(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str
+) -> tuple[dict[str, Tensor] | None, Mapping[str, Tensor]]:
+    """DoRA's m by map, (out,), None where the file is none of DoRA; and the other tensors."""
+    if not config.get("use_dora"):
+        return None, tensors
     found, rest = {}, {}
     for key, value in tensors.items():
         match = re.fullmatch(LENGTH.format(re.escape(name)), key)

@@ -42,11 +42,13 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     rank, alpha, dropout = number(config, "r", whole=True), number(config, "alpha"), config.get("dropout") or 0.0
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise UserError(f"{CONFIG}: dropout is {dropout!r} and should be from 0 to below 1: the file was altered.")
-    lengths, tensors = gain.lengths(tensors, name)
+    lengths, tensors = gain.lengths(config, tensors, name)
     groups: dict[int, dict[str, Factors]] = {}
     gains: dict[str, Tensor] = {}
     for path, (a, b) in _factors(tensors, name).items():
-        if path in lengths:
+        if lengths is not None:
+            if path not in lengths:
+                raise UserError(f"{TENSORS}: {path!r} has no lengths of rows, which DoRA trains: the file was altered.")
             whole = _only(path, model)
             gains[whole.name], b = gain.rows(whole, lengths[path], a, b)
         for site, part in _by_site(config, path, a, b, model).items():
@@ -60,10 +62,12 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
         for site in (site for site in every_site(model) if site in parts):
             for key, value in zip("ab", parts[site], strict=True):
                 params[f"{site}:{key}"] = value.to(dtype, copy=True).contiguous()
-            if gains:
+            if lengths is not None:
                 params |= gain.rows_at(site, gains[site].to(dtype))
         scaled = None if alpha == rank else alpha / rank * width
-        spec = LoRA(rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts), gain=bool(gains))
+        spec = LoRA(
+            rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts), gain=lengths is not None
+        )
         made.append(Artifact(spec, params))
     return made
 
