@@ -63,9 +63,8 @@ def measure(round: Round) -> dict[str, Any]:
 def _cut(round: Round, what: str, names: Sequence[str]) -> Tensor:
     """(prompts, vocabulary), with these words cut off in these attention modules."""
     if round.read is not None:
-        begun_at = (
-            round.reading.index(names[0]) + 1
-        )  # what a layer reads of the demonstrations is changed by those below
+        # what a layer reads of the demonstrations is changed by a cut below it
+        begun_at = round.reading.index(names[0]) + 1
         if begun_at == len(round.reading) and round.can_begin:
             return round.logits
         return round.behind(
