@@ -76,8 +76,8 @@ def table(settings: Settings, found: Found) -> Table:
             first[unit["arm"]][max(known, key=lambda rate: known[rate])] += 1
     rows = [(arm, [*(_cell(shares[arm].get(rate)) for rate in ALL), _firsts(first[arm])]) for arm in settings["arms"]]
     notes = [
-        "Mean share of the way from chance to the best there is, on development rows; one seed a world. Of rates that came "
-        "out equal the lowest is told as first."
+        "Mean share of the way from chance to the best there is, on development rows; one seed a world. Of rates that "
+        "came out equal the lowest is told as first."
     ]
     lost = [f"{unit['arm']} in world {unit['world']}: {one['reason']}" for unit, one in found if one.get("reason")]
     return Table((*(f"{rate:g}" for rate in ALL), "first at"), rows, [*notes, *lost])
