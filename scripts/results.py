@@ -3,11 +3,13 @@
     python -m scripts.results sst2 --data DATA --model MINILM          # all-MiniLM-L6-v2, a BERT encoder
     python -m scripts.results trec --data DATA --model MINILM
     python -m scripts.results e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
-    python -m scripts.results sst2-smollm2 --data DATA --model SMOLLM2 # SmolLM2-135M, a Llama of 30 layers
+    python -m scripts.results sst2-smollm2 --data DATA --model SMOLLM2     # SmolLM2-135M, a Llama of 30 layers
+    python -m scripts.results sst2-methods --data DATA --model SMOLLM2     # all kinds of method: trec-, ag_news-, rte-
+    python -m scripts.results sst2-methods-16 --data DATA --model SMOLLM2  # the same from 16 rows of a label
 
-DATA holds sst2/, trec/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by position: they are
-the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to results/NAME.json. Learning
-rates, starts and seeds are those that `tunescope compare` has by itself.
+DATA holds sst2/, trec/, ag_news/, rte/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by
+position: they are the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to
+results/NAME.json. Learning rates, starts and seeds are those that `tunescope compare` has by itself.
 
     python -m scripts.results sst2-smollm2 --told-again               # nothing is run: scores that stand, told anew
 
@@ -36,7 +38,13 @@ ENCODER_ARMS = (
     "bias",
     "full",
 )
+METHODS = (
+    *("zero-shot", "demos:k=4", "similar=demos:k=1,choose=similar", "label_words", "soft:length=24"),
+    *("noise=prefix:init_from=noise", "prefix", "lora", "adapter", "mam=prefix+adapter:placement=parallel,scale=4.0"),
+    *("norms=full:only=*norm*", "full"),
+)
 DECODER_ARMS = ("zero-shot", "soft", "prefix", "infix", "lora", "adapter", "full")
+TEXTS = ("text", "premise", "hypothesis")  # the fields of a row whose words count
 LABELLED = ("--text-field", "text", "--label-field", "label_name")
 
 
@@ -44,7 +52,8 @@ LABELLED = ("--text-field", "text", "--label-field", "label_name")
 class Real:
     """Rows: file under DATA, first and last row. The last `dev` rows of the shuffled training file are for choosing.
 
-    longest: the words of a row, where longer ones are left out.
+    longest: the words of a row, where longer ones are left out. chosen_by: rows of `dev`, where the data has no part of
+    its own for choosing.
     """
 
     train: tuple[str, int]
@@ -54,6 +63,63 @@ class Real:
     arms: tuple[str, ...]
     budgets: tuple[int, ...]
     longest: int | None = None
+    chosen_by: int = 200
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus as SmolLM2-135M is asked for its labels."""
+
+    train: tuple[str, int]
+    test: tuple[str, int]
+    label: str
+    template: str
+    words: str
+    longest: int
+
+    def methods(self, *more: str) -> Real:
+        """Every kind of method at one budget, 100 steps each, products in bfloat16."""
+        asked = ("--label-field", self.label, "--by", "words", "--words", self.words, "--template", self.template)
+        schedule = ("--steps", "100", "--batch-size", "8", "--eval-every", "25", "--seeds", "3", "--halving")
+        options = (*asked, *schedule, "--precision", "bfloat16", *more)
+        return Real(self.train, self.test, None, options, METHODS, (276_480,), self.longest, 100)
+
+
+FEW = ("--k-shot", "16")
+CORPORA = {
+    "sst2": Corpus(
+        ("sst2/train.jsonl.gz", 4000),
+        ("sst2/validation.jsonl.gz", 540),
+        "label_name",
+        "{text} It was",
+        "negative=terrible,positive=great",
+        25,
+    ),
+    "trec": Corpus(
+        ("trec/train.jsonl.gz", 5452),
+        ("trec/test.jsonl.gz", 500),
+        "label_name",
+        "Question: {text} Answer type:",
+        "abbreviation=abbreviation,description=description,entity=entity,human=person,location=location,number=number",
+        40,
+    ),
+    "ag_news": Corpus(
+        ("ag_news/train_5k.jsonl.gz", 5000),
+        ("ag_news/test.jsonl.gz", 600),
+        "label_name",
+        "{text} Topic:",
+        "World=world,Sports=sports,Business=business,Sci/Tech=technology",
+        40,
+    ),
+    "rte": Corpus(
+        ("rte/train.jsonl.gz", 2490),
+        ("rte/validation.jsonl.gz", 277),
+        "label",
+        "{premise} Question: {hypothesis} True or False? Answer:",
+        "entailment=True,not_entailment=False",
+        60,
+    ),
+}
 
 
 REAL = {
@@ -97,14 +163,20 @@ REAL = {
         longest=25,
     ),
 }
-DEV_ROWS = 200  # cut from the training rows where the data has no part of its own for choosing
+for name, corpus in CORPORA.items():
+    REAL[f"{name}-methods"], REAL[f"{name}-methods-16"] = corpus.methods(), corpus.methods(*FEW)
 
 
 def rows(data: Path, part: tuple[str, int], longest: int | None) -> list[str]:
     with gzip.open(data / part[0], "rt", encoding="utf-8") as file:
         found = [json.loads(line) for line in itertools.islice(file, part[1])]
-    kept = [row for row in found if longest is None or len(row["text"].split()) <= longest]
+    texts = [[row[name] for name in TEXTS if name in row] for row in found]
+    kept = [row for row, text in zip(found, texts, strict=True) if longest is None or words_of(text) <= longest]
     return [json.dumps(row, ensure_ascii=False) for row in kept]
+
+
+def words_of(texts: list[str]) -> int:
+    return sum(len(text.split()) for text in texts)
 
 
 def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
@@ -113,8 +185,8 @@ def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
     if real.dev is not None:
         parts["dev"] = rows(data, real.dev, real.longest)
     else:
-        whole, every = list(dict.fromkeys(parts["train"])), len(parts["train"]) // DEV_ROWS
-        parts["dev"] = whole[::every][:DEV_ROWS]
+        whole, every = list(dict.fromkeys(parts["train"])), len(parts["train"]) // real.chosen_by
+        parts["dev"] = whole[::every][: real.chosen_by]
         parts["train"] = [row for row in whole if row not in set(parts["dev"])]
     folder.mkdir(parents=True, exist_ok=True)
     for name, lines in parts.items():
@@ -148,7 +220,8 @@ def main() -> None:
     real, run = REAL[given.name], Path("runs") / given.name
     paths = cut(given.data, real, Path("runs") / f"{given.name}-data")
     command = ["tunescope", "compare", given.model, str(paths["train"])]
-    command += ["--dev", str(paths["dev"]), "--test", str(paths["test"]), *real.options]
+    chosen_by = [] if "--k-shot" in real.options else ["--dev", str(paths["dev"])]  # few rows: as many others
+    command += [*chosen_by, "--test", str(paths["test"]), *real.options]
     command += ["--arms", *real.arms, "--budget", *map(str, real.budgets), "--out", str(run)]
     command += ["--workers", str(given.workers)]
     subprocess.run(command, check=True)

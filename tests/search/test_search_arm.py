@@ -62,7 +62,7 @@ def test_a_search_is_an_arm_of_words_with_the_passes_of_a_trained_run(material, 
     for one in arm["runs"]:
         (artifact,) = ts.load(tmp_path / "run" / "arms" / one["id"] / "artifact")
         assert artifact.spec == ts.Text(text=one["found"]["text"])
-        assert one["found"]["text"] in " ".join(arm["remarks"])
+        assert json.dumps(one["found"]["text"], ensure_ascii=False) in " ".join(arm["remarks"])
     before = json.loads((tmp_path / "run" / "results.json").read_text())["arms"]
     assert ts.resume(tmp_path / "run", quiet=True).results["arms"] == before
 
@@ -78,6 +78,7 @@ def test_a_template_and_words_that_an_arm_finds_are_what_it_is_tested_with(mater
     found, with_text, given = run(material, tmp_path / "run", "known", "known:text=film was", "zero-shot", seeds=1)
     task = ts_task(material)
     assert found["runs"][0]["stats"] == stats(material, task, "") != given["runs"][0]["stats"]
+    assert "found: --template 'a {text} plot' --words neg=dull,pos=bright" in found["remarks"]
     assert with_text["runs"][0]["stats"] == stats(material, task, "film was")
 
 

@@ -21,9 +21,9 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     if lost:
         fail(standing, lost[0])
     standing.remarks = [*(rate_remarks(standing.trials) if not lost else []), *remarks(standing.runs)]
-    texts = dict.fromkeys(one["found"]["text"] for one in found if one.get("found"))
-    if texts:
-        standing.remarks.append(f"found: {' | '.join(texts)}")
+    prompts = dict.fromkeys(one["shown"] for one in found if one.get("found"))
+    if prompts:
+        standing.remarks.append(f"found: {' | '.join(prompts)}")
     if any(one.get("together") for one in found):
         standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
     cut: dict[str, int] = {}

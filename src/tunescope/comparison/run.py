@@ -19,7 +19,7 @@ from tunescope.comparison.job import Job
 from tunescope.comparison.outcome import KEPT, Outcome, done, paused, stopped
 from tunescope.comparison.problem import attached, problem_of, specs_of, training_in_place
 from tunescope.errors import UserError
-from tunescope.search.apply import made, with_found
+from tunescope.search.apply import made, shown, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.machine import memory_meter
@@ -172,7 +172,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
             _save(own, todo, work, tuned)
         cut = score.cut(own, todo, tuned, "dev")
     kept = asdict(replace(found, words=dict(found.words), trace=()))
-    known = {"best_step": 0, "cut": cut, "found": kept} | saved_artifact.kept(work)
+    known = {"best_step": 0, "cut": cut, "found": kept, "shown": shown(found, bench.task)} | saved_artifact.kept(work)
     return done(todo, dev, 0, time.monotonic() - start, meter(), []) | known
 
 

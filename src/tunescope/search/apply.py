@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +13,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
-from tunescope.tasks.task import changed
+from tunescope.tasks.task import Task, changed
 from tunescope.trial.bench import Bench, room
 
 if TYPE_CHECKING:
@@ -51,6 +52,17 @@ def made(bench: Bench, text: str) -> Artifact | None:
     if unknown is not None and unknown in artifact.tensors["ids"].tolist():
         raise UserError(f"the tokenizer has no token for a part of the prompt {text!r}.")
     return artifact
+
+
+def shown(found: Found, task: Task) -> str:
+    """The words in front, in quotes as JSON has them, so that no blank is lost; and the template and label words where
+    they are not the task's, as they are typed."""
+    parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
+    if found.template != getattr(task, "template", found.template):
+        parts.append(f"--template {found.template!r}")
+    if dict(found.words) != dict(getattr(task, "words", found.words)):
+        parts.append("--words " + ",".join(f"{label}={word}" for label, word in found.words.items()))
+    return " ".join(parts) or "nothing changed"
 
 
 def stats_of(bench: Bench, text: str, part: str = "test") -> Stats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,12 +15,11 @@ from tunescope.methods.contexts.text import Text
 from tunescope.methods.text_form import name_of
 from tunescope.methods.text_form import show as shown_arm
 from tunescope.report.text import clean
-from tunescope.search.apply import made, stats_of, with_found
+from tunescope.search.apply import made, shown, stats_of, with_found
 from tunescope.search.names import show
 from tunescope.search.search import Found, Say, Search
 from tunescope.search.without_words import open_unworded
 from tunescope.system import files, run_folder, sealed_json
-from tunescope.tasks.task import Task
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import asked_with
 from tunescope.trial.open import open_bench
@@ -119,14 +117,3 @@ def _run(bench: Bench, one: Seed, found: Found, place: Path) -> Json:
         save(place, artifact, model=bench.model, tokenizer=bench.tokenizer, about=about)
         run |= {"artifact": f"prompts/{place.name}", "arm": shown_arm((Text(text=found.text),))}
     return run
-
-
-def shown(found: Found, task: Task) -> str:
-    """The words in front, in quotes as JSON has them, so that no blank is lost; and the template and label words where
-    they are not the task's, as they are typed."""
-    parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
-    if found.template != getattr(task, "template", found.template):
-        parts.append(f"--template {found.template!r}")
-    if dict(found.words) != dict(getattr(task, "words", found.words)):
-        parts.append("--words " + ",".join(f"{label}={word}" for label, word in found.words.items()))
-    return " ".join(parts) or "nothing changed"
