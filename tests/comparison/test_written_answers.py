@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tinyrun
 
-from tunescope.comparison import comparison, examples
+import tunescope as ts
+from tunescope.comparison import comparison, examples, inside_attention
 from tunescope.data.metrics import _coco
 from tunescope.data.scores import aggregate, statistics
 from tunescope.errors import UserError
@@ -171,6 +172,17 @@ def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_a
     assert all(one["reason"] == "" and one["content_pattern_shift"] is not None for one in looked), looked
     bench = open_bench(asked)
     assert np.isfinite(scored(bench, "film", (5,), [0, 1]).loss)
+
+
+def test_rows_whose_attention_would_take_too_much_memory_are_not_looked_at(material, monkeypatch):
+    bench = open_bench(question(material))
+    rows = bench.encoded("dev", bos=True, room=None)
+    with ts.attach(bench.model, ts.LoRA(rank=1)) as tuned:
+        assert inside_attention.mechanism(bench, rows, tuned)["reason"] == ""
+        monkeypatch.setattr(inside_attention, "LARGEST", 0)
+        found = inside_attention.mechanism(bench, rows, tuned)
+    assert found["content_pattern_shift"] is None
+    assert found["reason"] == "every development row has more than 0 GB of attention to look at"
 
 
 def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):

@@ -8,6 +8,7 @@ from unlisted import unlisted
 from zoo import inputs, zoo
 
 import tunescope as ts
+from tunescope.probes import mechanism as looking
 from tunescope.probes.looks.pattern import between, pattern
 from tunescope.probes.mechanism import mechanism
 from tunescope.probes.see import see
@@ -149,6 +150,28 @@ def test_padding_does_not_count():
         for got, expected in zip(padded["by_layer"], alone["by_layer"], strict=True):
             assert got["held"] == pytest.approx(expected["held"], abs=1e-12)
             assert got["along"] == pytest.approx(expected["along"], abs=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "t5"])
+def test_rows_that_are_looked_at_one_by_one_have_the_numbers_of_all_at_once(family, monkeypatch):
+    model = tiny.make(family)
+    batch, artifacts = tiny.batch(model), tiny.away(model, "prefix:length=3+lora:rank=2")
+    whole = mechanism(model, artifacts, batch)
+    monkeypatch.setattr(looking, "ROOM", 1)
+    passes = []
+    monkeypatch.setattr(looking, "see", lambda *given: passes.append(given) or see(*given))
+    one_by_one = mechanism(model, artifacts, batch)
+    assert len(passes) == len(batch["input_ids"]) > 1
+    for got, expected in zip(one_by_one["by_layer"], whole["by_layer"], strict=True):
+        assert got == pytest.approx(expected, abs=1e-12)
+    assert one_by_one["content_pattern_shift"] == pytest.approx(whole["content_pattern_shift"], abs=1e-12)
+    assert one_by_one["context_share"] == pytest.approx(whole["context_share"], abs=1e-12)
+
+
+def test_a_row_s_attention_is_counted_by_hand():
+    model = tiny.make("gpt2")  # scores and weights in float32 and weights in float64, of three runs
+    heads = model.config.n_layer * model.config.n_head
+    assert looking.bytes_of(model, 100) == 3 * (4 + 4 + 8) * heads * 100 * 100
 
 
 def test_it_works_on_what_is_attached_and_leaves_it_attached_and_training():

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 ROWS = 8
+LARGEST = 2**31  # bytes that the attention of one row may take
 LONGEST = 32  # tokens of the pictured row
 
 
@@ -38,6 +39,7 @@ def mechanism(bench: Bench, rows: Sequence[Any], tuned: Attached) -> dict[str, A
 
 def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
     """Rows are cut for decoding: with an answer longer than that allows for, not every one has a place in the model."""
+    from tunescope.probes.mechanism import bytes_of
     from tunescope.trial.bench import room
 
     most = room(bench, tuned.positions)
@@ -47,10 +49,13 @@ def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
         answer = len(row.target_ids) + len(row.lead)
         return len(row.input_ids) + answer - 1 if joined else max(len(row.input_ids), answer)
 
-    fit = [row for row in rows if most is None or length(row) <= most][:ROWS]
+    fit = [row for row in rows if most is None or length(row) <= most]
     if not fit:
         raise UserError(f"no development row fits into {most} positions with its answer")
-    return fit
+    small = [row for row in fit if bytes_of(bench.model, length(row)) <= LARGEST][:ROWS]
+    if not small:
+        raise UserError(f"every development row has more than {LARGEST / 2**30:g} GB of attention to look at")
+    return small
 
 
 def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tunescope.attachment.attention.context import Extra
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.errors import UserError
-from tunescope.models.anatomy import anatomy
+from tunescope.models.anatomy import anatomy, argument_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -45,7 +45,7 @@ def record(model: PreTrainedModel, inputs: Mapping[str, Any], *names: str) -> di
     Raises UserError for an unknown name, and for a family whose attention is not reached.
     """
     with _keeping(model, names) as kept:
-        model(**inputs)
+        model(**_few_logits(model) | dict(inputs))
     return kept
 
 
@@ -67,8 +67,13 @@ def record_calls(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str,
         stack.enter_context(_keeping(model, ("output",)))  # the same arithmetic as where weights are kept
         for found in reached(model):
             stack.callback(found.module.register_forward_pre_hook(caller(found.name), with_kwargs=True).remove)
-        model(**inputs, **without_cache)
+        model(**_few_logits(model) | dict(inputs), **without_cache)
     return calls
+
+
+def _few_logits(model: PreTrainedModel) -> dict[str, int]:
+    """Nobody looks at them, and over a large vocabulary those of all places are more than all else that is kept."""
+    return {"logits_to_keep": 1} if "logits_to_keep" in argument_names(model) else {}
 
 
 def replay(model: PreTrainedModel, calls: Mapping[str, Call], *names: str) -> dict[str, Tensor]:
