@@ -53,7 +53,7 @@ class Real:
     """Rows: file under DATA, first and last row. The last `dev` rows of the shuffled training file are for choosing.
 
     longest: the words of a row, where longer ones are left out. chosen_by: rows of `dev`, where the data has no part of
-    its own for choosing.
+    its own for choosing. more_test: rows that stand behind those of `test`.
     """
 
     train: tuple[str, int]
@@ -64,6 +64,7 @@ class Real:
     budgets: tuple[int, ...]
     longest: int | None = None
     chosen_by: int = 200
+    more_test: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,10 @@ REAL = {
         train=("sst2/train.jsonl.gz", 4000),
         test=("sst2/validation.jsonl.gz", 872),
         dev=None,
-        options=(*LABELLED, "--steps", "100", "--batch-size", "16", "--eval-every", "50"),
+        options=(*LABELLED, "--steps", "100", "--batch-size", "16", "--eval-every", "50", "--max-seeds", "48"),
         arms=ENCODER_ARMS,
         budgets=(16_000, 64_000),
+        more_test=("sst2/test.jsonl.gz", 1821),
     ),
     "trec": Real(
         train=("trec/train.jsonl.gz", 5452),
@@ -182,6 +184,8 @@ def words_of(texts: list[str]) -> int:
 def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
     """train.jsonl, dev.jsonl and test.jsonl in the folder; every n-th training row is for choosing."""
     parts = {"train": rows(data, real.train, real.longest), "test": rows(data, real.test, real.longest)}
+    if real.more_test is not None:
+        parts["test"] += rows(data, real.more_test, real.longest)
     if real.dev is not None:
         parts["dev"] = rows(data, real.dev, real.longest)
     else:
