@@ -71,6 +71,9 @@ def test_the_command_is_printed_and_asks_the_same(monkeypatch: pytest.MonkeyPatc
     assert line.startswith("memory on paper: at most ") and "for a step of lora, were it 8 rows of 512 tokens; " in line
     assert "an L4 has 22 GB to spare" in line
     assert "type: tunescope compare base rows.jsonl" in line and " --gradient-checkpointing " in line
+    (line,) = memory.lines(plan, config, 2000)
+    assert "were it 16 rows of 2000 tokens; " in line
+    assert list(memory.lines(plan, tf.T5Config(), 2000)) == []
     (line,) = memory.lines(plan, tf.T5Config())
     assert line == "memory on paper: not known for models of type 't5'; what a step takes is measured below"
 
@@ -83,3 +86,15 @@ def test_check_says_it_first(
     code, out, err = commands.call(monkeypatch, capsys, *words)  # type: ignore[no-untyped-call]
     assert code == 0, err
     assert "GB for a step of lora, were it 16 rows of 64 tokens; " in out.splitlines()[0] and "no option" in out
+
+
+def test_check_says_it_again_of_rows_that_are_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, data = tinyrun.write(tmp_path)  # type: ignore[no-untyped-call]
+    monkeypatch.setattr(memory, "TOKENS", 1)
+    words = ["check", data["train"], "--model", model, "--arms", "zero-shot", "--forgetting", "none"]
+    code, out, err = commands.call(monkeypatch, capsys, *words)  # type: ignore[no-untyped-call]
+    assert code == 0, err
+    first, again = (line for line in out.splitlines() if line.startswith("memory on paper"))
+    assert "were it 16 rows of 1 tokens; " in first != again and " tokens; " in again

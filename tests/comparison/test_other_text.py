@@ -278,6 +278,23 @@ def test_check_counts_it(bench, material, monkeypatch):
     assert totals[""] - totals["none"] == pytest.approx(2 * 16)  # seeds times windows
 
 
+def test_of_long_rows_a_part_of_a_step_is_timed_and_the_whole_told(bench, material, monkeypatch):
+    steps = []
+
+    def timed(problem, settings, optimizer, rows, step):
+        steps.append(len(rows))
+
+    monkeypatch.setattr(estimate, "_seconds", lambda work: (work(), float(steps[-1] if steps else 1))[1])
+    monkeypatch.setattr(estimate, "one_step", timed)
+    bench.plan = question(material, arms=("lora:rank=1",), forgetting="none")
+    (whole,) = estimate.estimates(bench)
+    batch, longest = steps[0], max(len(row.input_ids) for row in bench.encoded("train", bos=True, room=None))
+    monkeypatch.setattr(estimate, "TOKENS", 2 * longest)
+    steps.clear()
+    (part,) = estimate.estimates(bench)
+    assert max(steps) < batch and part.step_seconds == pytest.approx(whole.step_seconds, rel=0.2)
+
+
 def test_check_counts_nothing_for_an_arm_that_leaves_no_artifact(bench, material, monkeypatch):
     monkeypatch.setattr(estimate, "_seconds", lambda work: 1.0)
     bench.plan = question(material, arms=("demos:k=1,choose=similar",))

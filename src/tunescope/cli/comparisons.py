@@ -86,13 +86,18 @@ def check(
     from tunescope.models.load import config_of
     from tunescope.system import machine
     from tunescope.trial.open import open_bench
+    from tunescope.trial.provenance import facts_of
 
     asked = question(model, data, options, task, include_path)
     for line in memory.lines(asked, config_of(model)):
         say(line)
     with machine.threads(asked.threads):
         workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE)
-        for line in lines(open_bench(asked), workers):
+        bench = open_bench(asked)
+        longer = facts_of(bench).parts["train"].inputs.p95
+        for line in memory.lines(asked, config_of(model), longer) if longer > memory.TOKENS else ():
+            say(line)
+        for line in lines(bench, workers):
             say(line)
 
 

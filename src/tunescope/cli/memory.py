@@ -23,16 +23,20 @@ USUAL = Method("lora", 8, ("attn.q", "attn.v"))
 Way = dict[str, Any]  # fields of the plan
 
 
-def lines(plan: Plan, config: PreTrainedConfig) -> Iterator[str]:
-    """What a training step takes of each device, and the command of the first way that has room."""
+def lines(plan: Plan, config: PreTrainedConfig, longest: int | None = None) -> Iterator[str]:
+    """What a training step takes of each device, and the command of the first way that has room.
+
+    longest: tokens of the data's longer rows, where they were read.
+    """
     try:
         shape = shapes.of(config, FLOAT32 if _says_float32(config) else 2)
     except UserError:
         kind = getattr(config, "model_type", None)
-        yield f"memory on paper: not known for models of type {kind!r}; what a step takes is measured below"
+        if longest is None:
+            yield f"memory on paper: not known for models of type {kind!r}; what a step takes is measured below"
         return
     rows = plan.settings.batch_size
-    tokens = min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
+    tokens = longest or min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
     batch = Batch(-(-rows // plan.settings.accumulate), tokens, rows)
     method, (room, devices, where) = largest(plan, shape, batch), here(plan.device)
     plain = taken({}, method, shape, batch, devices)

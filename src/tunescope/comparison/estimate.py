@@ -32,10 +32,12 @@ from tunescope.trial.train.optimizers import make
 
 STEPS = 3  # the first warms up and is not counted
 SCORED = 16
+TOKENS = 1024  # of a step that is timed whole on a CPU; a GPU is at its best with many more
 HOW = (
-    f"Estimated from {STEPS} real steps of each arm on rows of the middle length and from scoring {SCORED} rows and a "
-    "window of other text, on this machine; early stopping, and an end of a grid that does not win, make it less, and "
-    "seeds that are added while there is no verdict (--max-seeds) come on top."
+    f"Estimated from {STEPS} real steps of each arm on rows of the middle length (on a CPU above {TOKENS:,} tokens on a "
+    f"part of them) and from scoring {SCORED} rows and a window of other text, on this machine; early stopping, and an end of "
+    "a grid that does not win, make it less, and seeds that are added while there is no verdict (--max-seeds) come on "
+    "top."
 )
 
 
@@ -84,7 +86,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
     start = time.perf_counter()
     with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown, todo.seed)) as tuned:
         begin = time.perf_counter() - start
-        step_seconds = _step_seconds(bench, todo, tuned.train()) if prepared.trained else 0.0
+        step_seconds, share = _step_seconds(bench, todo, tuned.train()) if prepared.trained else (0.0, 1.0)
         tuned.eval()
         row = _score_seconds(bench, todo, tuned)
         other = _other_seconds(bench, todo, tuned)
@@ -100,18 +102,23 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
         other=other,
     )
     total = rounds(plan, [replace(costs, begin=0.0)], sizes_of(bench)).total()
-    return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter(), costs=costs)
+    return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter() / share, costs=costs)
 
 
-def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
-    """Of one update, on rows of the middle length, for as many tokens as rows have on average."""
+def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> tuple[float, float]:
+    """Of one update, on rows of the middle length, for as many tokens as an update has on average; and the share of
+    its rows that was timed."""
     settings = bench.plan.settings
     with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
         problem = problem_of(bench, todo, tuned)
         rows = _middle(problem.lengths, settings.batch_size)
+        some = rows
+        if bench.device.type == "cpu" and settings.accumulate == 1:
+            some = _part(rows, problem.lengths)
         optimizer = make(settings.optimizer, problem.parameters, problem.rates, settings.weight_decay)
-        timed = [_seconds(lambda: one_step(problem, settings, optimizer, rows, 0)) for _ in range(STEPS)]
-    return fmean(timed[1:]) * _longer(problem.lengths, rows)
+        timed = [_seconds(lambda: one_step(problem, settings, optimizer, some, 0)) for _ in range(STEPS)]
+    share = len(some) / len(rows)
+    return fmean(timed[1:]) * _longer(problem.lengths, some) / share, share
 
 
 def _choice_seconds(bench: Bench, todo: Job, row: float) -> float:
@@ -134,6 +141,11 @@ def _score_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
     times = per_query.passes(demos) if demos and demos.each else 1
     seconds = _seconds(lambda: task.predict(bench.model, [rows[row] for row in some], bench.tokenizer))
     return times * seconds / len(some) * _longer(lengths, some)
+
+
+def _part(rows: Sequence[int], lengths: Sequence[int]) -> list[int]:
+    """As many of the rows as TOKENS has room for, one at least."""
+    return list(rows[: max(1, TOKENS // max(1, *(lengths[row] for row in rows)))])
 
 
 def _middle(lengths: Sequence[int], count: int) -> list[int]:
