@@ -9,7 +9,8 @@
 
 DATA holds sst2/, trec/, ag_news/, rte/ and e2e/ as JSONL (fields: text and label_name; table and text). Cuts are by
 position: they are the same everywhere. Runs go to runs/NAME and can be stopped and begun again; RESULT goes to
-results/NAME.json. Learning rates, starts and seeds are those that `tunescope compare` has by itself.
+results/NAME.json. Learning rates and starts are those that `tunescope compare` has by itself; so are seeds, but for
+those of all kinds of method, which are three.
 
     python -m scripts.results sst2-smollm2 --told-again               # nothing is run: scores that stand, told anew
 

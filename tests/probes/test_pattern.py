@@ -168,6 +168,15 @@ def test_rows_that_are_looked_at_one_by_one_have_the_numbers_of_all_at_once(fami
     assert one_by_one["context_share"] == pytest.approx(whole["context_share"], abs=1e-12)
 
 
+def test_each_row_keeps_the_place_where_its_output_starts(monkeypatch):
+    model = tiny.make("gpt2")
+    batch, artifacts = tiny.batch(model), tiny.away(model, "infix:length=2")
+    batch = batch | {"output_start": torch.arange(len(batch["input_ids"])) + 2}
+    whole = mechanism(model, artifacts, batch)
+    monkeypatch.setattr(looking, "ROOM", 1)
+    assert mechanism(model, artifacts, batch)["context_share"] == pytest.approx(whole["context_share"], abs=1e-12)
+
+
 def test_a_row_s_attention_is_counted_by_hand():
     model = tiny.make("gpt2")  # scores and weights in float32 and weights in float64, of three runs
     heads = model.config.n_layer * model.config.n_head

@@ -71,7 +71,8 @@ def bytes_of(model: PreTrainedModel, tokens: int) -> int:
 def _parts(model: PreTrainedModel, batch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of a batch, as many at a time as there is room for."""
     tensors = {name: value for name, value in batch.items() if isinstance(value, Tensor)}
-    rows, longest = max(map(len, tensors.values())), max(value.shape[1] for value in tensors.values())
+    rows = max(map(len, tensors.values()))
+    longest = max(value.shape[1] for value in tensors.values() if value.dim() > 1)  # output_start has a place a row
     some = max(1, ROOM // max(1, bytes_of(model, longest)))
     for first in range(0, rows, some):
         yield {**batch, **{name: value[first : first + some] for name, value in tensors.items() if len(value) == rows}}
