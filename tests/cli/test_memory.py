@@ -78,6 +78,23 @@ def test_the_command_is_printed_and_asks_the_same(monkeypatch: pytest.MonkeyPatc
     assert line == "memory on paper: not known for models of type 't5'; what a step takes is measured below"
 
 
+def test_full_tuning_that_nobody_named_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "here", lambda device: (22e9, 1, "an L4"))
+    config = tf.LlamaConfig(
+        **{"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8},
+        **{
+            "intermediate_size": 14_336,
+            "vocab_size": 128_256,
+            "dtype": "bfloat16",
+            "architectures": ["LlamaForCausalLM"],
+        },
+    )
+    small, full = memory.lines(Plan(model="base", data={"train": "rows.jsonl"}), config)
+    assert " for a step of full" not in small and " --gradient-checkpointing" in small
+    assert " for a step of full" in full and "no way that is known has room in" in full
+    assert full.endswith("--arms without full needs less.")
+
+
 def test_check_says_it_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tunescope.comparison.arms import DEFAULT
 from tunescope.errors import UserError
+from tunescope.models import anatomy
 from tunescope.theory.costs import methods, shapes, shards, training
 from tunescope.theory.costs.machine import USABLE
 from tunescope.theory.costs.methods import FLOAT32, Method
@@ -18,6 +20,7 @@ from tunescope.trial.plan import Plan
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+FULL = "full"
 TOKENS = 512  # of a row, where the model takes as many
 USUAL = Method("lora", 8, ("attn.q", "attn.v"))
 Way = dict[str, Any]  # fields of the plan
@@ -25,6 +28,8 @@ Way = dict[str, Any]  # fields of the plan
 
 def lines(plan: Plan, config: PreTrainedConfig, longest: int | None = None) -> Iterator[str]:
     """What a training step takes of each device, and the command of the first way that has room.
+
+    Of the arms the one that takes most; where none are named, also of full tuning, which is one of the usual.
 
     longest: tokens of the data's longer rows, where they were read.
     """
@@ -38,28 +43,35 @@ def lines(plan: Plan, config: PreTrainedConfig, longest: int | None = None) -> I
     rows = plan.settings.batch_size
     tokens = longest or min(TOKENS, int(getattr(config, "max_position_embeddings", TOKENS)))
     batch = Batch(-(-rows // plan.settings.accumulate), tokens, rows)
-    method, (room, devices, where) = largest(plan, shape, batch), here(plan.device)
+    arms = plan.arms or DEFAULT[anatomy.kind(config)]
+    apart = [arms] if plan.arms else [[arm for arm in arms if arm != FULL], [FULL]]  # unasked full hides no LoRA
+    for some in apart:
+        yield _line(plan, largest(some, shape, batch), shape, batch)
+
+
+def _line(plan: Plan, method: Method, shape: Shape, batch: Batch) -> str:
+    room, devices, where = here(plan.device)
     plain = taken({}, method, shape, batch, devices)
-    size = f"{batch.rows} rows of {tokens} tokens"
+    size = f"{batch.rows} rows of {batch.tokens} tokens"
     head = f"memory on paper: at most {plain / 1e9:.3g} GB for a step of {method.kind}, were it {size}"
     has = f"{where} has {room / 1e9:.3g} GB to spare"
     way = first_way(method, shape, batch, room, devices)
     if way is None:
-        yield f"{head}; {has}, which no way that is known has room in. A smaller --batch-size needs less."
-    elif not way:
-        yield f"{head}; {has}: no option is needed"
-    else:
-        from tunescope.trial.command import command
+        less = " --arms without full needs less." if method.kind == FULL else ""
+        return f"{head}; {has}, which no way that is known has room in. A smaller --batch-size needs less.{less}"
+    if not way:
+        return f"{head}; {has}: no option is needed"
+    from tunescope.trial.command import command
 
-        fits = taken(way, method, shape, batch, devices)
-        yield f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way), here=True)}"
+    fits = taken(way, method, shape, batch, devices)
+    return f"{head}; {has}. With {fits / 1e9:.3g} GB, type: {command(replace(plan, **way), here=True)}"
 
 
 def first_way(method: Method, shape: Shape, batch: Batch, room: float, devices: int) -> Way | None:
     """The first way that has room on each device; None where none has. The quickest stand first."""
     saving: Way = {"gradient_checkpointing": True}
     ways: list[Way] = [{}, saving]
-    if method.kind != "full":
+    if method.kind != FULL:
         ways += [{"load": "bfloat16"}, {"load": "bfloat16", **saving}] if shape.bytes == FLOAT32 else []
         several: list[Way] = [{"processes": devices}, {"processes": devices, **saving}] if devices > 1 else []
         ways += [*several, {"load": "8bit", **saving}, {"load": "4bit", **saving}]
@@ -78,10 +90,10 @@ def taken(way: Way, method: Method, shape: Shape, batch: Batch, devices: int) ->
     return total if bits is None else total - shape.linear * (shape.bytes - bits / 8)
 
 
-def largest(plan: Plan, shape: Shape, batch: Batch) -> Method:
-    """Of the plan's arms the one whose step takes most; a usual LoRA where the cost model knows none."""
+def largest(arms: Sequence[str], shape: Shape, batch: Batch) -> Method:
+    """Of the arms the one whose step takes most; a usual LoRA where the cost model knows none."""
     found = {}
-    for method in (one for arm in plan.arms for one in _methods(arm)):
+    for method in (one for arm in arms for one in _methods(arm)):
         with suppress(UserError):  # of a place that the cost model does not know
             found[method] = training.memory(method, shape, batch).total
     return max(found, key=lambda method: found[method], default=USUAL)

@@ -132,11 +132,13 @@ def _choice_seconds(bench: Bench, todo: Job, row: float) -> float:
 
 
 def _score_seconds(bench: Bench, todo: Job, tuned: Tuned) -> float:
-    """Of one row, from `SCORED` rows of the middle length, for as many tokens as rows have on average."""
+    """Of one row, from at most `SCORED` rows of the middle length, for as many tokens as rows have on average."""
     rows = rows_of(bench, todo, tuned, "dev")
     lengths = [len(row.input_ids) for row in rows]
     task = questions.task_of(todo.arm, bench, tuned, todo.seed)
     some = _middle(lengths, SCORED)
+    if bench.device.type == "cpu":
+        some = _part(some, lengths)
     demos = todo.arm.demos
     times = per_query.passes(demos) if demos and demos.each else 1
     seconds = _seconds(lambda: task.predict(bench.model, [rows[row] for row in some], bench.tokenizer))
