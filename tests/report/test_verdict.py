@@ -47,6 +47,20 @@ def test_the_margin_is_the_protocols_where_it_has_one():
     assert decide(wide, margin=0.03)["answer"] == "no verdict"
 
 
+def test_another_delta_that_is_ahead_of_a_context_that_suffices_is_told():
+    other = arm("adapter", "delta", 0.93, dev=0.5)
+    gaps = [("prefix", "lora", -0.01, 0.01), ("prefix", "adapter", -0.05, -0.001)]
+    told = decide(results(ZERO, PREFIX, LORA, other, gaps=gaps))
+    assert told["answer"] == "alike" and "lora is the delta with the best dev score" in told["sentences"][1]
+    assert told["sentences"][1].endswith(
+        "behind another: adapter, the difference is -0.030 (95% interval -0.050 to -0.001)."
+    )
+    gaps[1] = ("prefix", "adapter", -0.05, 0.001)
+    assert len(outcome(ZERO, PREFIX, LORA, other, gaps=gaps)[2]) == 3
+    needed = decide(results(ZERO, arm("prefix", "context", 0.80), LORA, other))
+    assert not any("behind another" in one for one in needed["sentences"])
+
+
 def test_a_context_far_ahead_is_context_suffices():
     assert outcome(ZERO, PREFIX, arm("lora", "delta", 0.70))[0] == "context suffices"
 

@@ -84,6 +84,7 @@ class Evidence:
     chosen_context: Pair | None = None  # of an unstable context the run that dev chooses, minus delta
     chance: float | None = None  # or the share of the commonest label, where that is more
     chosen_delta: Pair | None = None  # the context's chosen run minus that of an unstable delta
+    ahead: tuple[Pair, ...] = ()  # context minus each further delta that is ahead of it, beyond the interval
 
     def gain(self, arm: Arm) -> float:
         """What as many steps again would, at the pace of its last half, add to its dev score: no more than there is."""

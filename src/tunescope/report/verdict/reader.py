@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -46,6 +46,7 @@ def gather(results: Result, margin: float) -> Evidence:
         full_pairs=tuple(one for one in (reader.pair(full, context), reader.pair(full, delta)) if one),
         chosen_context=reader.chosen_pair(context, delta) if context and context.unstable else None,
         chosen_delta=reader.chosen_pair(context, delta, True) if delta and delta.unstable else None,
+        ahead=tuple(reader.ahead(context, delta)) if context and delta else (),
     )
 
 
@@ -103,6 +104,12 @@ class _Reader:
             return None
         own, other = self.done[context.name], self.done[delta.name]
         return self.pairs.chosen(own, context.chosen["seed"], other, delta.chosen["seed"] if both else None)
+
+    def ahead(self, context: Arm, delta: Arm) -> Iterator[Pair]:
+        """The context minus each delta but the one given, of those that are ahead of it beyond the interval."""
+        others = (arm for arm in self.done.values() if arm.get("group") in GROUPS["delta"] and self._within(arm))
+        found = (self.pairs.of(self.done[context.name], arm) for arm in others if arm["name"] != delta.name)
+        return (pair for pair in found if pair and pair.high < 0)
 
     def edges(self) -> tuple[str, ...]:
         return tuple(

@@ -47,6 +47,11 @@ from tunescope.report.verdict.reader import gather
 MARGIN = 0.02
 SUFFICES, NEEDED, ALIKE = "context suffices", "weights needed", "alike"
 NEITHER, OPEN = "neither, at this budget", "no verdict"
+AGAINST_DELTA = (
+    "context not worse",
+    "unstable",
+    "alike",
+)  # reasons why a context suffices, of which a delta is one side
 ANSWERS = (SUFFICES, ALIKE, NEEDED, NEITHER, OPEN)
 
 
@@ -78,7 +83,8 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     found = _foreseen(evidence, seen) if is_pilot else _answer(evidence, protocol)
     run = found.advice.text if found.advice else None
     run = words.out_of_time(protocol, run)
-    said = [found.why, *([run] if run else []), words.support(evidence)]
+    rivals = [words.ahead(evidence)] if found.reason in AGAINST_DELTA and evidence.ahead else []
+    said = [found.why, *rivals, *([run] if run else []), words.support(evidence)]
     said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol, results.get("arms") or ())]
     return {
         "answer": found.answer,

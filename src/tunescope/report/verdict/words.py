@@ -42,6 +42,16 @@ def support(e: Evidence) -> str:
     return " ".join(parts)
 
 
+def ahead(e: Evidence) -> str:
+    """That another delta than the one dev chose, which a context was held against, is ahead of it on the test rows."""
+    assert e.context is not None and e.delta is not None
+    others = "; ".join(f"{pair.other}, {pair.told}" for pair in e.ahead)
+    return (
+        f"{e.delta.name} is the delta with the best dev score, so the context was held against that. On the test rows "
+        f"the mean of {e.context.name} is behind another: {others}."
+    )
+
+
 def scattered(arm: Arm) -> str:
     assert arm.near_best is not None
     return f"{arm.name} is unstable: it came near its best dev score in {arm.near_best[0]} of {arm.near_best[1]} seeds"
