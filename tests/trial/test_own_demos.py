@@ -15,7 +15,9 @@ from tunescope.attachment.tuned import Bare
 from tunescope.comparison import arms, estimate, job
 from tunescope.comparison.comparison import ask
 from tunescope.comparison.problem import attached, problem_of, specs_of
+from tunescope.errors import Note
 from tunescope.tasks.answers import ensemble
+from tunescope.trial import bench as bench_module
 from tunescope.trial import plan, plan_check, questions
 from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw
@@ -372,3 +374,11 @@ def test_the_estimate_counts_the_passes_of_every_set(bench, monkeypatch):
         estimate._estimate(bench, Arm("one", f"demos:k=1,choose=similar,sets={sets},calibrate=true")) for sets in (1, 5)
     )
     assert many.total_seconds == pytest.approx(5 * one.total_seconds)
+
+
+def test_that_many_rows_are_read_to_see_which_are_alike_is_told(material, monkeypatch):
+    monkeypatch.setattr(bench_module, "MANY", 10)
+    bench = open_bench(question(material, "demos:k=1,choose=similar"))
+    with pytest.warns(Note, match="demonstrations by likeness: the model reads 12 train rows"):
+        bench.states("train")
+    bench.states("dev")  # and few are not: pytest makes an error of a warning

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tunescope.data.splits import Splits
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.tasks.facts import Facts
@@ -20,6 +21,8 @@ from tunescope.trial.plan import PARTS, Plan
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MANY = 1000  # rows to be read, which takes minutes on a CPU: told before
 
 
 @dataclass
@@ -83,6 +86,9 @@ class Bench:
 
         if (part, encoder) in self.means:
             return self.means[part, encoder]
+        if (count := len(self.splits.parts()[part])) > MANY:
+            which = encoder or "the model"
+            warnings.warn(Note(f"demonstrations by likeness: {which} reads {count:,} {part} rows"), stacklevel=2)
         left = room(self, 0)
         if not encoder:
             rows = [row.input_ids for row in self.encoded(part, bos=True, room=left)]
