@@ -60,11 +60,11 @@ def test_what_is_written_is_what_status_reads(tmp_path):
         "      seed x: step 5/20, 30 s left",
         "soft  refused",
     ]
-    assert lines[3] == "whole run: 1 of 3 runs done, about 38 s left"
+    assert lines[3] == "whole run: 1 of 3 runs done, 1 more begun and waiting, about 38 s left"
     assert lines[4].startswith(f"led by process {os.getpid()} on ") and not status.is_over(tmp_path)
     (tmp_path / "LOCK").unlink()
     lines = list(status.lines(tmp_path))
-    assert lines[2] == "whole run: 1 of 3 runs done, about 16 s left"  # seed x is begun anew
+    assert lines[2] == "whole run: 1 of 3 runs done, 1 more begun and waiting, about 16 s left"  # seed x is begun anew
     assert lines[3] == f"nobody works on it; to go on, type: tunescope resume {tmp_path}" and status.is_over(tmp_path)
     told.write("finished")
     assert list(status.lines(tmp_path))[-1] == f"finished; to see what came of it, type: tunescope report {tmp_path}"

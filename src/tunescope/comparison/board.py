@@ -23,7 +23,8 @@ EVERY = 2.0  # seconds
 class Row:
     """An arm: runs that it is to have (those past an end of its rates are added as they come), and what is known.
 
-    done: id -> how it ended. now: id -> the run in words, and where it is. seconds: that runs took.
+    done: id -> how it ended. paused: ids of those that paused on their way. now: id -> the run in
+    words, and where it is. seconds: that runs took.
     """
 
     arm: str
@@ -32,12 +33,15 @@ class Row:
     best: float | None = None
     done: dict[str, str] = field(default_factory=dict)
     now: dict[str, dict[str, Any]] = field(default_factory=dict)
+    paused: list[str] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
     def ended(self, name: str, outcome: Mapping[str, Any], *, is_new: bool = True) -> None:
         """A run ended; one that only paused goes on later."""
         now = self.now.pop(name, None)
+        self.paused = [one for one in self.paused if one != name]
         if outcome["status"] == "paused":
+            self.paused.append(name)
             return
         if name not in self.done and is_new:
             taken = now.get("taken") if now else None
@@ -123,7 +127,8 @@ def whole(rows: Sequence[Row], slots: int) -> str:
     """The whole run in a line."""
     done, total = sum(len(row.done) for row in rows), sum(row.total for row in rows)
     left = seconds_left(rows, slots)
-    told = f"whole run: {done} of {total} runs done"
+    begun = sum(len(row.paused) for row in rows)
+    told = f"whole run: {done} of {total} runs done" + (f", {begun} more begun and waiting" if begun else "")
     if done == total:
         return told
     return told + ("" if left is None else f", about {duration(left)} left" + (f" on {slots} slots" * (slots > 1)))
