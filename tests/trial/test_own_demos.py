@@ -1,6 +1,7 @@
 """Demonstrations of each query's own: which rows, averaged over sets, trained with, on every kind of model."""
 
 import json
+import pickle
 from dataclasses import replace
 from random import Random
 
@@ -12,11 +13,11 @@ from reference import demonstrations as literal
 
 import tunescope as ts
 from tunescope.attachment.tuned import Bare
-from tunescope.comparison import arms, estimate, job
+from tunescope.comparison import arms, estimate, job, workers
 from tunescope.comparison.comparison import ask
 from tunescope.comparison.problem import attached, problem_of, specs_of
 from tunescope.errors import Note
-from tunescope.tasks.answers import ensemble
+from tunescope.tasks.answers import ensemble, row_vectors
 from tunescope.trial import bench as bench_module
 from tunescope.trial import plan, plan_check, questions
 from tunescope.trial.arm import Arm
@@ -382,3 +383,13 @@ def test_that_many_rows_are_read_to_see_which_are_alike_is_told(material, monkey
     with pytest.warns(Note, match="demonstrations by likeness: the model reads 12 train rows"):
         bench.states("train")
     bench.states("dev")  # and few are not: pytest makes an error of a warning
+
+
+def test_a_worker_is_handed_what_its_parent_read_to_see_which_are_alike(material, tmp_path, monkeypatch):
+    bench = open_bench(question(material, "demos:k=1,choose=similar"))
+    states = {part: bench.states(part) for part in plan.PARTS}
+    given = pickle.loads(pickle.dumps(workers.Runner(bench, tmp_path, 2, print, print).near().given))
+    monkeypatch.setattr(row_vectors, "mean_states", None)  # nobody reads a row again
+    workers._start(*given)
+    found = {part: workers._bench.states(part) for part in plan.PARTS}
+    assert all(torch.equal(found[part], states[part]) for part in plan.PARTS)

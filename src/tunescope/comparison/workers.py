@@ -8,7 +8,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from tunescope.comparison import far_worker, shared_passes
 from tunescope.comparison.far_jobs import ArmJobs
@@ -88,7 +90,7 @@ class Runner:
         return Work(
             folder=self.folder,
             start=_start,
-            given=(self.bench.plan, far_worker.hashes(self.bench)),
+            given=(self.bench.plan, far_worker.hashes(self.bench), _on_cpu(self.bench.means)),
             do=partial(_work, self.folder),
             payload=self.pieces.__getitem__,
             preload=PRELOAD,
@@ -166,11 +168,20 @@ def runner(
         made.close()
 
 
-def _start(plan: Plan, read: Mapping[str, str]) -> None:
-    """In a worker: load once. read: what the parent has read. Raises UserError where it is no longer the same."""
+def _on_cpu(means: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], np.ndarray]:
+    """As arrays, which a pipe takes as they are: torch would send handles of memory that it shares."""
+    return {key: states.cpu().numpy() for key, states in means.items()}
+
+
+def _start(plan: Plan, read: Mapping[str, str], means: Mapping[tuple[str, str], np.ndarray]) -> None:
+    """In a worker: load once. read: what the parent has read; means: states of rows that it has made.
+
+    Raises UserError where what is read is no longer the same.
+    """
     global _bench
     torch.set_num_threads(plan.threads)
     _bench = far_worker.opened(replace(plan, device=own_device(plan.device, crew.place())), read)
+    _bench.means |= {key: torch.from_numpy(states).to(_bench.device) for key, states in means.items()}
 
 
 def _work(folder: Path, jobs: list[Job]) -> dict[str, Outcome]:
