@@ -50,6 +50,7 @@ def dots(file: str, column: str) -> str:
     rows = {row: cells[column] for row, cells in numbers(file).items() if column in cells}
     if not rows:
         raise KeyError(f"results/{file}.json has no column {column!r}")
+    groups = {arm["name"]: arm["group"] for arm in read(file).get("arms", ())}
     low, high = _range(rows.values())
     left = 24 + CHARACTER * min(LONGEST, max(14, *map(len, rows), 14))
     x, bottom = svg.Axis(low, high, left, left + WIDTH), TOP + STEP * len(rows)
@@ -58,7 +59,7 @@ def dots(file: str, column: str) -> str:
         parts.append(svg.tag("line", x1=x(tick), x2=x(tick), y1=TOP - 4, y2=bottom, class_="rule"))
         parts.append(svg.label(x(tick), bottom + 16, f"{tick:g}", "tick", "middle"))
     for index, (row, found) in enumerate(rows.items()):
-        parts += _line(row, found, x, TOP + STEP * (index + 0.5))
+        parts += _line(row, groups.get(row) or kind(row), found, x, TOP + STEP * (index + 0.5))
     if any(one.interval for one in rows.values()):
         key = "filled: here, with its 95 % interval"
     else:
@@ -73,8 +74,7 @@ def dots(file: str, column: str) -> str:
     return figure(size, f"{_title(file, column)}: {told}", parts)
 
 
-def _line(row: str, found: Number, x: svg.Axis, y: float) -> Iterator[Markup]:
-    group = kind(row)
+def _line(row: str, group: str, found: Number, x: svg.Axis, y: float) -> Iterator[Markup]:
     yield svg.label(x.start - 12, y + 4, text.middle(row, LONGEST), "tick", "end")
     if found.interval:
         low, high = map(x, found.interval)

@@ -24,6 +24,7 @@ REAL = {
     "trec": "TREC, all-MiniLM-L6-v2",
     "e2e": "E2E, stories260K",
     "sst2-smollm2": "SST-2, SmolLM2-135M",
+    "trec-methods": "TREC, SmolLM2-135M",
 }
 TYPED = {
     "text": '"text:text=A review of a film:"',

@@ -48,7 +48,10 @@ def read(file: str) -> dict[str, Any]:
 
 @cache
 def numbers(file: str) -> dict[str, dict[str, Number]]:
-    """Row -> column -> number. The columns of a comparison are its metric, those of the starts their corpora."""
+    """Row -> column -> number.
+
+    The columns of a comparison are its metric and "forgets", those of the starts their corpora.
+    """
     result = read(file)
     if "table" in result:
         columns = result["table"]["columns"]
@@ -63,7 +66,7 @@ def numbers(file: str) -> dict[str, dict[str, Number]]:
     if "arms" in result:
         metric = result["task"]["metric"]
         done = [arm for arm in result["arms"] if arm["score"] is not None]
-        return {arm["name"]: {metric: Number(arm["score"], _pair(arm["interval"]))} for arm in done}
+        return {arm["name"]: {metric: Number(arm["score"], _pair(arm["interval"]))} | _forgets(arm) for arm in done}
     found: dict[str, dict[str, Number]] = {}
     for corpus, made in result.items():
         for arm in made["arms"]:
@@ -71,6 +74,11 @@ def numbers(file: str) -> dict[str, dict[str, Number]]:
                 mean = sum(arm["test"]) / len(arm["test"])
                 found.setdefault(arm["name"], {})[corpus] = Number(mean, None, values=tuple(arm["test"]))
     return found
+
+
+def _forgets(arm: dict[str, Any]) -> dict[str, Number]:
+    change = (arm.get("forgetting") or {}).get("change")
+    return {} if change is None else {"forgets": Number(change, None)}
 
 
 def number(file: str, row: str, column: str) -> Number:

@@ -1,0 +1,86 @@
+"""Every kind of method on SmolLM2-135M in one table, a column a corpus: of results/*-methods*.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Any
+
+from scripts.numbers import RESULTS, read
+from scripts.results import CORPORA, METHODS
+
+TITLES = {"sst2": "SST-2", "trec": "TREC", "ag_news": "AG News", "rte": "RTE"}
+FEW = "-16"
+SHOWN = {
+    "demos:k=4": "4 demonstrations of each label",
+    "similar": "1 of each label, like the query",
+    "label_words": "label words, searched",
+    "soft:length=24": "soft prompt",
+    "noise": "prefix, begun as noise",
+    "prefix": "prefix, begun as demonstrations",
+    "lora": "LoRA",
+    "adapter": "adapter, sequential",
+    "mam": "MAM: prefix and parallel adapter",
+    "norms": "norms alone",
+    "full": "full tuning",
+}
+
+
+def table() -> str:
+    """Of each method its accuracy on each corpus with the 95 % interval; what it stores, forgets and takes.
+
+    What it forgets and the seconds are means over the corpora, the memory is the most.
+    """
+    found = {title: read(name) for name, title in _results()}
+    names = [text.partition("=")[0] if text.split("=")[0].isidentifier() else text for text in METHODS]
+    heads = [*found, "stored", "forgets", "s", "MB"]
+    lines = [f"| method | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
+    lines += [_row(name, list(found.values())) for name in names]
+    verdicts = " | ".join(f"*{result['verdict']['answer']}*" for result in found.values())
+    return "\n".join([_head(found), "", *lines, f"| **verdict** | {verdicts} | | | | |"])
+
+
+def _results() -> Iterator[tuple[str, str]]:
+    """Those that were committed, and what their column is called."""
+    for corpus in CORPORA:
+        for more, told in (("", ""), (FEW, ", 16 of a label")):
+            name = f"{corpus}-methods{more}"
+            if (RESULTS / f"{name}.json").exists():
+                yield name, TITLES[corpus] + told
+
+
+def _head(found: dict[str, Any]) -> str:
+    counts = ", ".join(f"{max(len(run['stats']) for run in _runs(one)):,} ({title})" for title, one in found.items())
+    one = next(iter(found.values()))
+    protocol = one["protocol"]
+    return (
+        f"**SmolLM2-135M** (accuracy with its 95 % interval; test rows: {counts}; {len(protocol['seeds'])} seeds, "
+        f"{protocol['steps']} steps of {protocol['batch_size']}, at most {protocol['budgets'][0]:,} parameters; "
+        f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
+        "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token. "
+        "*s*, *MB*: a run of one seed, scored on the test rows, on one core, and the most memory it took."
+    )
+
+
+def _runs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    return [run for arm in result["arms"] for run in arm["runs"]]
+
+
+def _row(name: str, results: list[dict[str, Any]]) -> str:
+    arms = [next(arm for arm in one["arms"] if arm["name"] == name) for one in results]
+    done = [arm for arm in arms if arm["score"] is not None]
+    stored = f"{done[0]['parameters']['stored']:,}" if done else ""
+    forgot = [arm["forgetting"]["change"] for arm in done if (arm["forgetting"] or {}).get("change") is not None]
+    forgets = f"{fmean(forgot):+.2f}" if forgot else ""
+    runs = [run for arm in done for run in arm["runs"]]
+    seconds = fmean(run["seconds"] for run in runs if run["seconds"] is not None) if runs else 0
+    most = max((run["memory_mb"] or 0 for run in runs), default=0)
+    took = f"{seconds:.0f} | {most:,.0f}" if done and done[0]["parameters"]["trained"] else " | "
+    return f"| {SHOWN.get(name, name)} | {' | '.join(map(_cell, arms))} | {stored} | {forgets} | {took} |"
+
+
+def _cell(arm: dict[str, Any]) -> str:
+    if arm["score"] is None:
+        return str(arm["status"])
+    low, high = arm["interval"]
+    return f"{arm['score']:.3f} ({low:.3f}–{high:.3f})"
