@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from scripts.numbers import RESULTS, read
-from scripts.results import CORPORA, METHODS
+from scripts.results import CORPORA
 
 TITLES = {"sst2": "SST-2", "trec": "TREC", "ag_news": "AG News", "rte": "RTE"}
 FEW = "-16"
@@ -32,11 +32,11 @@ def table() -> str:
     What it forgets and the seconds are means over the corpora, the memory is the most.
     """
     found = {title: read(name) for name, title in _results()}
-    names = [text.partition("=")[0] if text.split("=")[0].isidentifier() else text for text in METHODS]
+    names = [arm["name"] for arm in next(iter(found.values()))["arms"]]
     heads = [*found, "stored", "forgets", "s", "MB"]
     lines = [f"| method | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     lines += [_row(name, list(found.values())) for name in names]
-    verdicts = " | ".join(f"*{result['verdict']['answer']}*" for result in found.values())
+    verdicts = " | ".join(map(_verdict, found.values()))
     return "\n".join([_head(found), "", *lines, f"| **verdict** | {verdicts} | | | | |"])
 
 
@@ -55,11 +55,20 @@ def _head(found: dict[str, Any]) -> str:
     protocol = one["protocol"]
     return (
         f"**SmolLM2-135M** (accuracy with its 95 % interval; test rows: {counts}; {len(protocol['seeds'])} seeds, "
-        f"{protocol['steps']} steps of {protocol['batch_size']}, at most {protocol['budgets'][0]:,} parameters; "
+        f"{protocol['steps']} steps of {protocol['batch_size']}, at most {protocol['budgets'][0]:,} parameters but "
+        f"for full tuning, products in {protocol['precision']}; "
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
         "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token. "
-        "*s*, *MB*: a run of one seed, scored on the test rows, on one core, and the most memory it took."
+        "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work, "
+        "and the most memory it took."
     )
+
+
+def _verdict(result: dict[str, Any]) -> str:
+    """With how many seeds came near the best, where the context that suffices is an unstable one."""
+    answer, context = result["verdict"]["answer"], result["verdict"]["evidence"]["context"]
+    near, seeds = context["near_best"]
+    return f"*{answer}*" + (f", found in {near} of {seeds} seeds" if result["verdict"]["reason"] == "unstable" else "")
 
 
 def _runs(result: dict[str, Any]) -> list[dict[str, Any]]:

@@ -393,3 +393,20 @@ def test_a_worker_is_handed_what_its_parent_read_to_see_which_are_alike(material
     workers._start(*given)
     found = {part: workers._bench.states(part) for part in plan.PARTS}
     assert all(torch.equal(found[part], states[part]) for part in plan.PARTS)
+    monkeypatch.setattr(workers, "HANDED", sum(one.nbytes for one in states.values()) - 1)
+    assert workers.Runner(bench, tmp_path, 2, print, print).near().given[-1] == {}
+
+
+def test_scoring_long_rows_is_timed_on_a_part_of_them(bench, monkeypatch):
+    asked, scored = Arm("one", "demos:k=1"), []
+    predict = type(bench.task).predict
+
+    def counted(task, model, rows, tokenizer):
+        scored.append(len(rows))
+        return predict(task, model, rows, tokenizer)
+
+    monkeypatch.setattr(type(bench.task), "predict", counted)
+    estimate._estimate(bench, asked)
+    monkeypatch.setattr(estimate, "TOKENS", 1)
+    estimate._estimate(bench, asked)
+    assert scored[-1] == 1 < scored[0]

@@ -30,6 +30,7 @@ from tunescope.trial.plan import Plan
 from tunescope.trial.train.loop import Progress
 
 PRELOAD = f"{__package__}.preload"
+HANDED = 2**26  # bytes of states of rows that a worker is given as it begins
 OnProgress = Callable[[Job, Progress], None]
 OnDone = Callable[[Job, Outcome], None]
 
@@ -169,7 +170,12 @@ def runner(
 
 
 def _on_cpu(means: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], np.ndarray]:
-    """As arrays, which a pipe takes as they are: torch would send handles of memory that it shares."""
+    """As arrays, which a pipe takes as they are: torch would send handles of memory that it shares.
+
+    None where they are more than HANDED together: a worker that never asks would hold them all.
+    """
+    if sum(states.nbytes for states in means.values()) > HANDED:
+        return {}
     return {key: states.cpu().numpy() for key, states in means.items()}
 
 

@@ -47,11 +47,8 @@ from tunescope.report.verdict.reader import gather
 MARGIN = 0.02
 SUFFICES, NEEDED, ALIKE = "context suffices", "weights needed", "alike"
 NEITHER, OPEN = "neither, at this budget", "no verdict"
-AGAINST_DELTA = (
-    "context not worse",
-    "unstable",
-    "alike",
-)  # reasons why a context suffices, of which a delta is one side
+# Reasons why a context suffices in which a delta is the other side.
+AGAINST_DELTA = ("context not worse", "unstable", "alike")
 ANSWERS = (SUFFICES, ALIKE, NEEDED, NEITHER, OPEN)
 
 
