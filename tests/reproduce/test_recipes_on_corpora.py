@@ -18,7 +18,7 @@ from tunescope.comparison.entry import AllRefused
 from tunescope.errors import UserError
 from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
-from tunescope.reproduce import corpus_line, corpus_table, published, run
+from tunescope.reproduce import corpus_line, corpus_table, piece, published, run
 from tunescope.reproduce.recipe import Ask, check, find, recipes
 from tunescope.reproduce.recipes import _curve
 from tunescope.reproduce.run import command, default_folder, reproduce
@@ -744,6 +744,38 @@ def test_a_batch_goes_through_in_the_parts_that_the_user_says(tmp_path):
         check(replace(ask, accumulate=0), find("prefix-main"))
     with pytest.raises(ts.UserError, match="petrov-table1 has no use for --accumulate"):
         check(Ask("petrov-table1", accumulate=2), find("petrov-table1"))
+
+
+def test_steps_are_as_wide_and_inputs_as_few_as_the_user_says(tmp_path):
+    ask = Ask("prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), batch_size=4, inputs=5)
+    made = find("prefix-main").settings(ask)
+    parts = corpus_table.parts(made)
+    assert corpus_line._training(made["course"], rows=60).batch_size == 4
+    assert [len({row["input"] for row in parts[part]}) for part in ("dev", "test")] == [5, 5]
+    assert made["rows"]["train"] == 10_000 and "5 inputs of dev and 5 inputs of test" in corpus_line.notes(made)[0]
+    assert find("prefix-main").settings(replace(ask, inputs=500))["rows"]["dev"] == 100  # as few as without it
+    assert command(ask).endswith(" --data e2e:e2e --batch-size 4 --inputs 5")
+    assert run.default_folder(ask).name.endswith("e2e-4-a-step-5-inputs")
+    with pytest.raises(ts.UserError, match="--batch-size 0: at least one"):
+        check(replace(ask, batch_size=0), find("prefix-main"))
+    with pytest.raises(ts.UserError, match="petrov-table1 has no use for --inputs"):
+        check(Ask("petrov-table1", inputs=2), find("petrov-table1"))
+
+
+def test_a_table_whose_pieces_are_its_lines_is_made_of_those_that_are_done(tmp_path):
+    ask = Ask("prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), lines=("adapter",))
+    out, recipe = tmp_path / "run", find("prefix-main")
+    (out / "units").mkdir(parents=True)
+    settings = recipe.settings(ask)
+    unit = recipe.units(settings)[1]
+    run_folder.write_config(out, run._config(ask, settings))
+    done = corpus_line.REFUSED | {"rate": "", "dev": [], "scores": {"bleu": [2.0, 4.0]}, "stored": 3, "reason": ""}
+    sealed_json.put(piece.path(out, run_folder.identity(unit)), done)
+    result = run.so_far(ask, out, lambda line: None)
+    (row,) = result["table"]["rows"]
+    assert row["label"] == settings["lines"][1]["label"] and row["cells"][2]["values"] == [2.0, 4.0]
+    assert result["table"]["notes"][0] == "1 of 2 pieces are done: this is of these alone."
+    assert result["settings"]["lines"] == settings["lines"]  # of which the run is
 
 
 def test_a_model_of_the_hub_that_is_here_has_as_many_processes_as_its_folder(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder, sealed_json
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
-TAKEN |= {"lines", "template", "words", "k", "test", "load", "gradient-checkpointing"}
+TAKEN |= {"batch-size", "inputs", "lines", "template", "words", "k", "test", "load", "gradient-checkpointing"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration", "learning-rates"}
 
 
@@ -198,6 +198,10 @@ def test_pieces_of_an_earlier_result_are_not_done_again(toy, tmp_path_factory):
         (
             {"versions": {"torch": "1.0"}},
             r"was made with other versions \(.*torch 1.0, here 2.*\), so its pieces are not",
+        ),
+        (
+            {"settings": {"seeds": 2, "steps": 400}},
+            r"with other settings \(steps 400, here None\), so its pieces are not",
         ),
         ({"units": []}, "has none of the 2 pieces that toy asks for; leave out --earlier"),
     ],

@@ -25,6 +25,8 @@ def reproduce(
     steps: int | None = None,
     precision: Literal["auto", "float32", "bfloat16"] = "auto",
     accumulate: int | None = None,
+    batch_size: int | None = None,
+    inputs: int | None = None,
     load: Literal["", "bfloat16", "8bit", "4bit"] = "",
     gradient_checkpointing: bool = False,
     lines: Annotated[tuple[str, ...], Many] = (),
@@ -52,7 +54,9 @@ def reproduce(
         steps: for recipes on a given model: updates of every line, instead of the protocol's.
         precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
         accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
-        load: for recipes on a model and a corpus: its weights in bfloat16, 8bit or 4bit, as in `compare`.
+        batch_size: for recipes on a model and a corpus: rows of a step, instead of the protocol's.
+        inputs: for the same: score at most so many inputs of dev and of test, the same for every line.
+        load: for the same: the model's weights in bfloat16, 8bit or 4bit, as in `compare`.
         gradient_checkpointing: for the same: keep little of each layer for the backward pass; no number changes.
         lines: for recipes on given data: only the lines of the table that have one of these in their names.
         template: for `anchors` on given data, `pez` and `lm-bff`: what a row is asked as, with {text} in it.
@@ -62,7 +66,7 @@ def reproduce(
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
         executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
-        so_far: the table of what is done in the folder, which may be at work, and no more; for long recipes of ours.
+        so_far: the table of what is done in the folder, which may be at work, and no more; where pieces are its lines.
         earlier: a result.json of this recipe, from another folder or machine, whose pieces are not done again.
         check: run nothing, and say what each line would take in memory and time; for recipes on a model and a corpus.
         gpu: for --check: T4, V100, L4, A10, L40S, RTX4090, A100-40GB, A100-80GB, H100 or H200.
@@ -76,7 +80,12 @@ def reproduce(
         return
     one, others = next(iter(model), None), model[1:]
     usual = (name, protocol, quick, seeds, one, data, others, steps, precision, accumulate)
-    saving = {"load": load, "gradient_checkpointing": gradient_checkpointing}
+    saving = {
+        "load": load,
+        "gradient_checkpointing": gradient_checkpointing,
+        "batch_size": batch_size,
+        "inputs": inputs,
+    }
     ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test, check=check, **saving)  # type: ignore[arg-type]
     if check:
         say("\n".join(recipe_estimate.lines(ask, find(name), gpu)))

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tunescope.data.corpus import Rows
 
 SAVING = ("accumulate", "load", "gradient-checkpointing")  # of memory
-TAKES = ("protocol", "quick", "seeds", "model", "data", "steps", "precision", *SAVING, "lines")
+SIZES = ("steps", "batch-size", "inputs")
+TAKES = ("protocol", "quick", "seeds", "model", "data", *SIZES, "precision", *SAVING, "lines")
 WRITERS = ("decoder", "encoder-decoder")
 ALL = (*WRITERS, "encoder")
 OF_UNIT = ("arm", "share", "part", "template")
@@ -82,7 +83,7 @@ def settings(
         "seeds": ask.seeds or (1 if ask.quick else 3),
         "data": ask.data,
         "sha256": {part: digest(one) for part, one in specs.items() if one is not None},
-        "rows": dict(rows),
+        "rows": _at_most(rows, ask.inputs),
         "lines": kept(ask, lines, course.network),
         "choose": choose,
         "metrics": metrics,
@@ -96,6 +97,13 @@ def settings(
         **({"gradient_checkpointing": True} if ask.gradient_checkpointing else {}),
         **model,
     }
+
+
+def _at_most(rows: Mapping[str, int], inputs: int | None) -> dict[str, int]:
+    """The most of each part, where no more than so many inputs are scored."""
+    if inputs is None:
+        return dict(rows)
+    return dict(rows) | {"dev": min(rows.get("dev", inputs), inputs), "test": inputs}
 
 
 def _asked(ask: Ask) -> tuple[Spec, dict[str, Spec | None]]:

@@ -1,28 +1,34 @@
 """Pieces of an earlier result, so that a run goes on where another folder or machine ended."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.reproduce import piece
+from tunescope.reproduce.inputs import portable
+from tunescope.reproduce.recipe import Settings
 from tunescope.system import files, machine, run_folder, sealed_json
 
+LISTS = {"lines", "worlds", "whole", "arms", "starts"}  # settings that only say which pieces there are
 MADE_WITH = ("tunescope", "torch", "transformers")
 
 
-def taken_over(name: str, units: Sequence[dict[str, Any]], result: Path, out: Path) -> str:
+def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], result: Path, out: Path) -> str:
     """Put the outcomes that a result.json holds of the units into the run's folder, and say how many.
 
     What is done in the folder stays as it is.
 
     Raises:
-        UserError: the result is of another recipe, of other versions of what it was made with, or has none of these.
+        UserError: the result is of another recipe, of other settings (a model, data, steps), of other versions of what
+            it was made with, or has none of these.
     """
     found = sealed_json.read(result, may_lack=True)
     if found.get("recipe") != name:
         raise UserError(f"{result} is a result of {found.get('recipe')}, not of {name}.")
     _same_versions(result, found.get("versions", {}))
+    _same_settings(result, _compared(found.get("settings", {}), units), _compared(portable(settings), units))
     known = {run_folder.identity(one["unit"]): one["outcome"] for one in found.get("units", ())}
     asked = {run_folder.identity(unit) for unit in units}
     paths = {one: piece.path(out, one) for one in known if one in asked}
@@ -33,6 +39,19 @@ def taken_over(name: str, units: Sequence[dict[str, Any]], result: Path, out: Pa
         if not path.exists():
             sealed_json.put(path, known[one])
     return f"{len(paths)} of {len(units)} pieces are taken from {result}."
+
+
+def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
+    """Of the settings those that a piece depends on and does not say itself, as JSON has them."""
+    said = LISTS | ({"seeds"} if all("seed" in unit for unit in units) else set())
+    kept: Settings = json.loads(json.dumps({key: value for key, value in settings.items() if key not in said}))
+    return kept
+
+
+def _same_settings(result: Path, old: Settings, new: Settings) -> None:
+    other = [f"{key} {old.get(key)}, here {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
+    if other:
+        raise UserError(f"{result} was made with other settings ({'; '.join(other)}), so its pieces are not taken.")
 
 
 def _same_versions(result: Path, old: dict[str, Any]) -> None:

@@ -151,6 +151,7 @@ def course_asked(ask: Ask, course: Course) -> Course:
     """The course with what the user set of it. Raises UserError for more parts of a batch than it has rows."""
     course = replace(course, instead={}, precision=ask.precision)
     course = course if ask.steps is None else replace(course, steps=ask.steps, epochs=None)
+    course = course if ask.batch_size is None else replace(course, batch_size=ask.batch_size)
     if ask.accumulate is None:
         return course
     if ask.accumulate > course.batch_size:

@@ -10,7 +10,8 @@ heeds) and four functions:
     table(settings, found) -> Table     found: (unit, outcome) pairs
 
 With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
-With GROWS = True, a table can be made of any of the pieces, and the rest be done later.
+With GROWS = True, a table can be made of any of the pieces, and the rest be done later; so it can where each piece is
+one of settings["lines"].
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Ask:
     steps: int | None = None
     precision: str = "auto"
     accumulate: int | None = None
+    batch_size: int | None = None
+    inputs: int | None = None  # scored at most, of dev and of test
     lines: tuple[str, ...] = ()  # of the table: those whose names hold one of these
     template: str | None = None
     words: tuple[str, ...] = ()  # of labels, as "neg=bad,pos=great"
@@ -94,6 +97,7 @@ def check(ask: Ask, recipe: Recipe) -> None:
     given |= {"model": bool(ask.models), "data": ask.data is not None}
     given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
     given |= {"accumulate": ask.accumulate is not None, "lines": bool(ask.lines)}
+    given |= {"batch-size": ask.batch_size is not None, "inputs": ask.inputs is not None}
     given |= {"template": ask.template is not None, "words": bool(ask.words)}
     given |= {"load": bool(ask.load), "gradient-checkpointing": ask.gradient_checkpointing}
     given |= {"k": ask.k is not None, "test": ask.test is not None}
@@ -109,7 +113,8 @@ def check(ask: Ask, recipe: Recipe) -> None:
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
     if ask.seeds is not None and not 1 <= ask.seeds <= 1000:
         raise UserError(f"--seeds {ask.seeds}: at least one, and at most 1000.")
-    for option, count in (("steps", ask.steps), ("accumulate", ask.accumulate), ("k", ask.k)):
+    sizes = {"steps": ask.steps, "accumulate": ask.accumulate, "batch-size": ask.batch_size, "inputs": ask.inputs}
+    for option, count in (sizes | {"k": ask.k}).items():
         if count is not None and count < 1:
             raise UserError(f"--{option} {count}: at least one.")
     if ask.quick and ask.protocol == "paper":

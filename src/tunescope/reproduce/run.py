@@ -49,7 +49,7 @@ def reproduce(
     settings = recipe.settings(ask)
     with files.disk_errors_named(out, files.SAME_COMMAND), locked(out, say):
         if earlier is not None:
-            say(taken_over(ask.name, recipe.units(settings), earlier, out))
+            say(taken_over(ask.name, settings, recipe.units(settings), earlier, out))
         return _held(ask, recipe, settings, out, workers, say, place)
 
 
@@ -61,21 +61,34 @@ def so_far(ask: Ask, out: Path, say: Say = say) -> dict[str, Any]:
     """
     recipe = find(ask.name)
     check(ask, recipe)
-    if not getattr(recipe, "GROWS", False):
-        raise UserError(f"The table of {ask.name} needs all of its pieces; leave out --so-far to go on.")
     settings = recipe.settings(ask)
-    run_folder.check_config(out, _config(ask, settings))
     units = recipe.units(settings)
+    lines = _lines(settings, units)
+    if not getattr(recipe, "GROWS", False) and lines is None:
+        raise UserError(f"The table of {ask.name} needs all of its pieces; leave out --so-far to go on.")
+    run_folder.check_config(out, _config(ask, settings))
     told = [(unit, run_folder.kept(out, piece.path(out, run_folder.identity(unit)))) for unit in units]
     found = [(unit, outcome) for unit, outcome in told if outcome is not None]
     if not found:
         raise UserError(
             f"No piece of {ask.name} is done in {out}; leave out --so-far to begin, or name a run by --out."
         )
-    table = recipe.table(settings, found)
+    done = {run_folder.identity(unit) for unit, _ in found}
+    some = {} if lines is None else {"lines": [line for unit, line in lines if run_folder.identity(unit) in done]}
+    table = recipe.table(settings | some, found)
     part = f"{len(found)} of {len(units)} pieces are done: this is of these alone."
     notes = [part, *table.notes] if len(found) < len(units) else table.notes
     return _written(ask, recipe, settings, replace(table, notes=notes), found, out, say, {})
+
+
+def _lines(settings: Settings, units: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]] | None:
+    """Each piece with its line of the table; None where pieces are something else."""
+    lines = settings.get("lines", ())
+    if len(lines) != len(units) or not all(
+        unit.items() <= line.items() for unit, line in zip(units, lines, strict=True)
+    ):
+        return None
+    return list(zip(units, lines, strict=True))
 
 
 def _held(
@@ -190,6 +203,8 @@ def command(ask: Ask) -> str:
     parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
     parts += ["--precision", ask.precision] if ask.precision != "auto" else []
     parts += ["--accumulate", str(ask.accumulate)] if ask.accumulate is not None else []
+    parts += ["--batch-size", str(ask.batch_size)] if ask.batch_size is not None else []
+    parts += ["--inputs", str(ask.inputs)] if ask.inputs is not None else []
     parts += ["--load", ask.load] if ask.load else []
     parts += ["--gradient-checkpointing"] if ask.gradient_checkpointing else []
     parts += ["--lines", *ask.lines] if ask.lines else []
@@ -213,6 +228,7 @@ def default_folder(ask: Ask) -> Path:
     tags += [Path(model).name for model in ask.models]
     tags += [shown(ask.data).partition(":")[0]] if ask.data else []
     counts = {"steps": ask.steps, "seeds": ask.seeds, "parts": ask.accumulate, "shown": ask.k}
+    counts |= {"a-step": ask.batch_size, "inputs": ask.inputs}
     tags += [f"{count}-{what}" for what, count in counts.items() if count is not None]
     tags += [ask.load] if ask.load else []
     tags += [ask.precision] if ask.precision != "auto" else []

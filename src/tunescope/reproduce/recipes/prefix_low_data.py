@@ -29,6 +29,7 @@ ARMS = {
     "adapter, 2 %": ("adapter", 0.02),
     "LoRA, 2 %": ("lora", 0.02),
     "prefix, 2 %": ("prefix", 0.02),
+    "prefix, 2 %, begun as examples": ("prefix:init_from=demos", 0.02),
 }
 WORDS = {"xsum": "summarize:"}  # what the published prefix begins as, and is as long as; of any other corpus the next
 OTHERWISE = "table-to-text:"
@@ -41,7 +42,7 @@ def settings(ask: Ask) -> Settings:
     rows = {part: most for part, most in published.rows(ask).items() if part != "train"}
     made = corpus_table.settings(ask, (), course, rows)
     arms = ARMS if ask.protocol == "tuned" else _from_words(made)
-    lines = [Line(label, arm, share, part=str(size)) for label, (arm, share) in arms.items() for size in sizes]
+    lines = [Line(label, arm, share, part=str(size)) for size in sizes for label, (arm, share) in arms.items()]
     has = len(corpus_table.parts(made)["train"])
     if max(sizes) > has:
         raise corpus_table.too_few(max(sizes), has)
@@ -53,7 +54,7 @@ def _from_words(made: Settings) -> dict[str, tuple[str, float | None]]:
     """The arms, with the published prefix in the place of that of 2 %."""
     text = WORDS.get(made["data"].partition(":")[0], OTHERWISE)
     length = len(load_tokenizer(made["model"])(text, add_special_tokens=False)["input_ids"])
-    rivals = {label: arm for label, arm in ARMS.items() if arm[0] != "prefix"}
+    rivals = {label: arm for label, arm in ARMS.items() if not arm[0].startswith("prefix")}
     return rivals | {f"prefix of {length}, from {text!r}": (f"prefix:length={length},init_from=text,text={text}", None)}
 
 
@@ -97,7 +98,10 @@ def table(settings: Settings, found: Found) -> Table:
         if len(values) < settings["subsets"]:
             lost[f"{line['label']}, {size} rows"] = outcome["reason"] or "no score"
     rows = [
-        (label, [Cell(by_size[size], digits=2, bounds=corpus_line.bounds(metric)) for size in settings["sizes"]])
+        (
+            label,
+            [Cell(by_size.get(size, ()), digits=2, bounds=corpus_line.bounds(metric)) for size in settings["sizes"]],
+        )
         for label, by_size in cells.items()
     ]
     columns = tuple(f"{size} rows" for size in settings["sizes"])

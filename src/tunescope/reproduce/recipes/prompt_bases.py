@@ -21,7 +21,7 @@ from tunescope.tasks.prompts import mask
 
 TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), figures 1, 3c and 3d"
-TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", *corpus_table.SAVING, "lines")
+TAKES = tuple("models" if option == "model" else option for option in corpus_table.TAKES)
 KEEPS = True
 
 LENGTHS = {"tuned": 20, "paper": 100}
