@@ -25,6 +25,7 @@ REAL = {
     "e2e": "E2E, stories260K",
     "sst2-smollm2": "SST-2, SmolLM2-135M",
     "trec-methods": "TREC, SmolLM2-135M",
+    "sst2-methods": "SST-2, SmolLM2-135M, every kind of method",
 }
 TYPED = {
     "text": '"text:text=A review of a film:"',
