@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import transformers as tf
 from torch import Tensor
 
 import tunescope as ts
@@ -123,3 +124,17 @@ def test_each_row_is_as_with_its_artifact_alone(family: str, padding: str) -> No
         if family == "gemma2" and padding == "left" and next(iter(alone.values())).isnan().any():
             continue  # transformers' own attention makes NaN of left padding that a sliding window hides altogether
         compared(model, out, alone, mask if not model.config.is_encoder_decoder else None)
+
+
+def test_a_delta_at_an_expert_is_refused_which_sees_some_tokens_and_not_whose_they_are() -> None:
+    widths = {"vocab_size": tiny.VOCAB, "d_model": 16, "d_kv": 4, "d_ff": 16, "num_heads": 4, "num_experts": 2}
+    layers = {"num_layers": 2, "num_decoder_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
+    model = tiny.build(tf.AutoModelForSeq2SeqLM, tf.SwitchTransformersConfig(**widths, **layers, pad_token_id=0))
+    given = {"input_ids": tiny.ids(), "decoder_input_ids": tiny.ids(2, 4)}
+    everywhere, beside = ts.LoRA(rank=2, sites=("all-linear",)), ts.LoRA(rank=2, sites=("attn.q",))
+    with ts.attach(model, ts.Bank({"a": everywhere, "b": beside})):
+        with pytest.raises(
+            ts.UserError, match=r"Bank: 'a' holds LoRA\(.*\) at '.*experts\.expert_0\.w[io]', an expert"
+        ):
+            model(**given, rows=["a", "b"])
+        model(**given, rows=["b", None])

@@ -440,3 +440,19 @@ def test_every_file_is_tried_here_and_found_by_its_name() -> None:
     assert all(find_own(name) is not None for name in OWN_ATTENTION)
     assert find_own("llama") is None
     assert all(len(reached(make(name))) == 2 for name in FAMILIES)
+
+
+@pytest.mark.parametrize("name", ALIBI)
+def test_in_a_bank_a_row_whose_keys_are_free_has_no_bias_beside_one_whose_keys_stand_at_positions(name: str) -> None:
+    model, ids = make(name), tiny.ids(2, 6)
+    members = {"prefix": "prefix:length=3", "soft": "soft:length=2", "other": "prefix:length=4"}
+    made = {member: tiny.away(model, spec, seed) for seed, (member, spec) in enumerate(members.items())}
+    alone = {}
+    for member, artifact in made.items():
+        with ts.attach(model, *artifact), torch.no_grad():
+            alone[member] = model(ids).logits
+    with ts.attach(model, ts.Bank(made)), torch.no_grad():
+        for rows in (["prefix", "soft"], ["soft", "other"], ["prefix", "other"]):
+            found = model(ids, rows=rows).logits
+            for row, member in enumerate(rows):
+                torch.testing.assert_close(found[row], alone[member][row], rtol=0, atol=1e-12)

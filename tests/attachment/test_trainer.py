@@ -302,6 +302,16 @@ def test_a_head_stands_in_for_a_classifier_and_elsewhere_is_refused() -> None:
         ts.attach(tiny.build(tf.AutoModelForMaskedLM, config), ts.Head(n_labels=2))
 
 
+def test_a_head_is_as_wide_as_the_states_it_reads_where_opt_projects_them() -> None:
+    sizes = {"vocab_size": tiny.VOCAB, "hidden_size": 32, "word_embed_proj_dim": 16, "ffn_dim": 32}
+    config = tf.OPTConfig(**sizes, num_hidden_layers=2, num_attention_heads=4, do_layer_norm_before=False)
+    model, ids = tiny.build(tf.AutoModel, config), tiny.ids()
+    with ts.attach(model, *tiny.away(model, "head:n_labels=3,token=last", 0)) as tuned, torch.no_grad():
+        head, out = tuned.artifacts[0].tensors, model(ids)
+    wanted = out.last_hidden_state[:, -1] @ head["pooled:weight"].T + head["pooled:bias"]
+    torch.testing.assert_close(out.logits, wanted, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("in_bank", [False, True])
 def test_a_base_model_called_by_itself_leaves_no_logits_of_a_head_behind(in_bank: bool) -> None:
     model = model_of("bert")

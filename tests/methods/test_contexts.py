@@ -528,6 +528,21 @@ def test_an_infix_without_a_cache_asks_where_the_output_begins() -> None:
         model(input_ids=ids, use_cache=False, output_start=torch.tensor([3]))
 
 
+@pytest.mark.parametrize("in_a_bank", [False, True])
+def test_an_infix_is_trained_where_the_output_begins_and_not_where_no_loss_sees_it(in_a_bank: bool) -> None:
+    """The last token alone sees one whose place is not told, and the loss over a text leaves its logit out."""
+    model, ids = tiny.make("llama"), tiny.ids()
+    rows = {"rows": ["a", "a"]} if in_a_bank else {}
+    with ts.attach(model, ts.Bank({"a": ts.Infix(length=2)}) if in_a_bank else ts.Infix(length=2)) as tuned:
+        tuned.train()
+        with pytest.raises(ts.UserError, match="An infix that is trained needs output_start"):
+            model(input_ids=ids, labels=ids, **rows)
+        model(input_ids=ids, labels=ids, output_start=torch.tensor([2, 3]), **rows).loss.backward()
+        assert all(value.grad is not None and value.grad.abs().max() > 0 for value in tuned.parameters())
+        with torch.no_grad():  # as it decodes: what the last token says is asked for
+            model(input_ids=ids, **rows)
+
+
 def test_a_soft_prompt_of_words_that_are_none_is_refused() -> None:
     model, tokenizer = tiny.make("gpt2"), tiny.tokenizer()
     for init, text, message in (("text", "  ", "needs text="), ("labels", "w4//w5", "a word between the '/'")):

@@ -212,7 +212,7 @@ def test_whether_it_rests_is_asked_once_for_every_change(monkeypatch: pytest.Mon
 def test_the_demonstrations_are_run_once_while_only_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     model, runs, run = tiny.make("llama"), [], contexts.extras_of
     monkeypatch.setattr(contexts, "extras_of", lambda *args: runs.append(1) or run(*args))
-    given = tiny.batch(model)
+    given = tiny.batch(model) | {"output_start": torch.tensor([2, 2])}
     with ts.attach(model, text(), behind(model)) as tuned:
         with torch.inference_mode():
             tiny.output(model, given)

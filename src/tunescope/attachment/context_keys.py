@@ -24,6 +24,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, KeysValues, KVContext, LayerShape, Project, TokenContext
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint, hash_tensors
+from tunescope.models.positions import first_position
 from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
 
@@ -121,7 +122,8 @@ def run_tokens(
         key, value = taken(module, [key[0], value[0]])
         kept[module] = (key, value)
 
-    told = Told(len(rows), position_ids=torch.arange(used, used + len(rows), device=rows.device)[None])
+    at = torch.arange(used, used + len(rows), device=rows.device)[None] + first_position(model)
+    told = Told(len(rows), position_ids=at)
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
     try:
         for name, module in places.items():

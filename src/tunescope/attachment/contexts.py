@@ -82,7 +82,7 @@ def _keys_placed(
         given = moved(model, given, made["used"], names) if has_contexts else given
         tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
         if wants_output_start(model):
-            check_output_start(model, given)
+            check_output_start(model, given, trains=are_tuned(*(artifact.tensors for artifact in artifacts)))
         return (), given
 
     with entered(entry, uncompiled(enter), places):
@@ -163,16 +163,25 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
     return Told(text.shape[1], seen_by(given), start, positions)
 
 
-def check_output_start(model: PreTrainedModel, given: Mapping[str, Any]) -> None:
+def check_output_start(model: PreTrainedModel, given: Mapping[str, Any], *, trains: bool) -> None:
     """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
 
-    Raises UserError where it is not, and for texts packed into one row.
+    So it is where what acts from there is trained on a text: else the last token alone feels it, whose logit the loss
+    over a text leaves out, and every gradient is zero. Raises UserError where it is not, and for texts packed into one
+    row.
     """
     told = given.get("output_start") is not None or told_start(model) is not None
     if given.get("use_cache") is False and not told:
         raise UserError(
             "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "
             "does a reweight; generate() tells it."
+        )
+    text = text_of(given)
+    trains = trains and torch.is_grad_enabled()
+    if trains and not told and text is not None and text.shape[1] > 1 and not seen_by(given):
+        raise UserError(
+            "An infix that is trained needs output_start=(batch,), the index of each row's last input token, and so "
+            "does a reweight: without it only the last token of a row feels it, which the loss over a text leaves out."
         )
     positions = given.get("position_ids")
     if positions is not None and given.get("attention_mask") is None and bool((positions.diff(dim=-1) < 0).any()):

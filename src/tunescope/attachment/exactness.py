@@ -25,6 +25,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, TokenContext
 from tunescope.methods.contexts.prefix import WORDS
 from tunescope.models.anatomy import Anatomy, anatomy, argument_names
+from tunescope.models.positions import first_position
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,6 +35,8 @@ _FRONT, _TEXT = 2, 3  # tokens
 _ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
 _HALF = 0.05
 _UNSEEN = "some layers do not see it there (state space, convolution, linear attention, masks made of the values)"
+
+_BOTH_WAYS = "tokens of the input look at those behind them too, so what stands in front hangs on the text"
 
 _WHY_NOT: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
 _NOT_FREE: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
@@ -51,13 +54,22 @@ def check_seen(model: PreTrainedModel, context: Context) -> None:
         return
     reached(model)  # who cannot have any says so
     if now not in _WHY_NOT:
-        is_exact = now.kind != "decoder" or _is_exact(model)
-        _WHY_NOT[now] = differences(model).of_words if is_exact else _UNSEEN
+        _WHY_NOT[now] = _why_not(model)
     if (why := _WHY_NOT[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front is not what it is in the row: "
             f"{why}. Use a prefix or an infix, or put the words into the input."
         )
+
+
+def _why_not(model: PreTrainedModel) -> str | None:
+    """Why text in front is not what it is in the row; None where it is."""
+    if anatomy(model).kind == "decoder":
+        if getattr(model.config.get_text_config(), "use_bidirectional_attention", None) in (True, "all"):
+            return _BOTH_WAYS
+        if not _is_exact(model):
+            return _UNSEEN
+    return differences(model).of_words
 
 
 def _check_free(model: PreTrainedModel, context: Context) -> None:
@@ -140,7 +152,7 @@ def _states(
     """(tokens, width) of one row that stands at `start`, past all hooks of the decoder itself."""
     for name, module in places.items():
         module.__dict__[STATE] = LayerState(extras.get(name, ()))
-    positions = torch.arange(start, start + len(ids), device=ids.device)[None]
+    positions = torch.arange(start, start + len(ids), device=ids.device)[None] + first_position(model)
     decoder = anatomy(model).entries["decoder"]
     call = partial(decoder.forward, input_ids=ids[None], position_ids=positions, use_cache=False)
     out = through(model, call)

@@ -39,10 +39,8 @@ def pooled(model: PreTrainedModel, spec: Acting, tensors: Params) -> Iterator[No
             else _read(spec.reads, module, given, output.last_hidden_state)
         )
         output["logits"] = logits = spec.apply(as_computed(tensors, x), x, x)
-        if made is not None:  # a decoder's class asks for all tokens and takes the last of the text itself
-            made.put(
-                logits[:, None].expand(-1, output.last_hidden_state.shape[1], -1) if spec.reads == LAST else logits
-            )
+        if made is not None:
+            made.put(logits)
         return output
 
     handles = [model.base_model.register_forward_hook(add, with_kwargs=True)]
@@ -97,11 +95,12 @@ class _Made:
         # torch compiles no weak reference; a call of the base model by itself is over before its output is gone
         self.logits = logits if self.is_on or torch.compiler.is_compiling() else weakref.ref(logits)
 
-    def instead(self, _module: nn.Module, _args: object, _output: Tensor) -> Tensor:
+    def instead(self, _module: nn.Module, _args: object, output: Tensor) -> Tensor:
+        """A decoder's class asks for all tokens and takes the last of the text itself; a BERT's has taken one."""
         logits, self.logits = self.logits, None
         found = logits() if isinstance(logits, weakref.ref) else logits
         assert found is not None
-        return found
+        return found[:, None].expand(-1, output.shape[1], -1) if found.dim() < output.dim() else found
 
     def end(self, *_: object) -> None:
         self.is_on, self.logits = False, None

@@ -124,7 +124,8 @@ def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]
                 f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel, from a "
                 "checkpoint that has one."
             )
-        width = int(model.config.hidden_size)
+        projected = getattr(model.config, "word_embed_proj_dim", None)  # OPT's last states
+        width = int(projected or model.config.hidden_size)
         return {"pooled": SiteShape(width, width, 1)}
     return {site.name: site.shape(spec.reads) for site in sites_for(model, spec)}
 
@@ -172,7 +173,7 @@ def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = 
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),
         input_width=lambda name: key_maps(model, name)[0].x.width,
-        vocabulary=int(getattr(model.config, "vocab_size", about.weight.shape[0])),
+        vocabulary=int(getattr(model.config.get_text_config(), "vocab_size", about.weight.shape[0])),
         positions=getattr(model.config, "max_position_embeddings", None),
         rotary=is_rotary(model),
         tokenizer=tokenizer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,36 +71,43 @@ def acting(uses: Sequence[SiteUse[Acting]], is_training: Callable[[], bool]) -> 
     """The deltas act at their sites: on linear maps first, then on whole blocks, each group in the order given."""
     handles: list[Any] = []
     blocks = [use for use in uses if not use.site.is_linear]
-    carried: dict[int, Tensor] = {}
+    carried = {id(use): threading.local() for use in uses}  # several threads may be in passes of one model
     try:
         for use in uses:
             if use.site.is_linear:
-                handles.append(_act(use, carried, is_training))
+                handles.append(_act(use, carried[id(use)], is_training))
         for use in blocks:
-            handles.append(_carry(use.site.source(use.spec.reads), carried, id(use)))
+            handles.append(_carry(use.site.source(use.spec.reads), carried[id(use)]))
         for use in blocks:
-            handles.append(_act(use, carried, is_training))
+            handles.append(_act(use, carried[id(use)], is_training))
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _carry(source: Tap, carried: dict[int, Tensor], key: int) -> Any:
+def _carry(source: Tap, carried: threading.local) -> Any:
+    """What is read here stays in `carried`, until `_taken` from it in the same pass."""
     if source.end == "in":
 
         def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            carried[key] = source.read(args[0] if args else next(iter(kwargs.values())))  # a block may be given names
+            carried.x = source.read(args[0] if args else next(iter(kwargs.values())))  # a block may be given names
 
         return source.module.register_forward_pre_hook(before, with_kwargs=True)
 
     def after(_module: nn.Module, _args: object, output: Tensor) -> None:
-        carried[key] = source.read(output)
+        carried.x = source.read(output)
 
     return source.module.register_forward_hook(after)
 
 
-def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable[[], bool]) -> Any:
+def _taken(carried: threading.local) -> Tensor:
+    x: Tensor = carried.x
+    carried.x = None  # nothing holds it on
+    return x
+
+
+def _act(use: SiteUse[Acting], carried: threading.local, is_training: Callable[[], bool]) -> Any:
     target = use.site.h
     resting, is_linear = _without_dropout(use.spec), use.site.is_linear
     behind = use.site.residual.output() if use.site.residual is not None and use.spec.reads == "stream behind" else None
@@ -115,14 +123,14 @@ def _act(use: SiteUse[Acting], carried: dict[int, Tensor], is_training: Callable
     if target.end == "in":
 
         def before(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            return (changed(carried.pop(id(use)), args[0]), *args[1:])
+            return (changed(_taken(carried), args[0]), *args[1:])
 
         return target.module.register_forward_pre_hook(before)
 
     def after(_module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if isinstance(output, tuple):  # of experts, which say where they sent each token
-            return (changed(carried.pop(id(use)), output[0]), *output[1:])
-        return changed(args[0] if is_linear else carried.pop(id(use)), output)
+            return (changed(_taken(carried), output[0]), *output[1:])
+        return changed(args[0] if is_linear else _taken(carried), output)
 
     return target.module.register_forward_hook(after)
 

@@ -76,7 +76,7 @@ def _padded(model: PreTrainedModel, rows: list[Tensor], told: bool, on_left: boo
 
 
 def _counted(model: PreTrainedModel, mask: Tensor) -> Tensor:
-    return (mask.cumsum(1) - 1).clamp(min=0) + (first_position(model) if anatomy(model).kind == "encoder" else 0)
+    return (mask.cumsum(1) - 1).clamp(min=0) + first_position(model)
 
 
 def _takes_positions(model: PreTrainedModel) -> bool:

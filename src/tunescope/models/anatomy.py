@@ -158,6 +158,7 @@ def argument_names(module: nn.Module) -> list[str]:
 
 
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
+WRITES = (*CAUSAL_HEADS, "ForConditionalGeneration")  # as a model of text and pictures is named
 
 
 def kind(model: PreTrainedModel | PreTrainedConfig) -> str:
@@ -172,16 +173,34 @@ def kind(model: PreTrainedModel | PreTrainedConfig) -> str:
     if family is not None and family.kind == "encoder-decoder":
         return "decoder" if config.is_decoder else "encoder"
     if family is not None:
-        return family.kind
+        return "decoder" if _is_told_to_decode(config) else family.kind
     named = [type(model).__name__, *(config.architectures or [])]
     if any(name.endswith(CAUSAL_HEADS) for name in named):
         return "decoder"
     return "decoder" if isinstance(model, nn.Module) and _looks_back(model) else "encoder"
 
 
-def _looks_back(model: nn.Module) -> bool:
-    """Whether its attention is causal: a decoder without its head."""
-    return any(getattr(module, "is_causal", False) is True for module in model.modules())
+def _is_told_to_decode(config: PreTrainedConfig) -> bool:
+    """Whether the config of a BERT and its kin makes a decoder of it; DistilBERT, which never is one, reads none."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return bool(getattr(config, "is_decoder", False)) and config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+
+def _looks_back(model: PreTrainedModel) -> bool:
+    """Whether it is a decoder without its head: its attention says so, or, where that says nothing, its family."""
+    if plain_type(model).__name__.endswith(WRITES):
+        return True
+    told = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
+    return any(one is True for one in told) if told else _only_writes(model.config.model_type)
+
+
+def _only_writes(model_type: str) -> bool:
+    """Whether transformers has a causal model of the family and no masked one. XLNet's looks both ways all the same."""
+    from transformers.models.auto import modeling_auto
+
+    masked, causal = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return model_type in causal and model_type not in masked and model_type != "xlnet"
 
 
 def refuse_half(model: PreTrainedModel, kind: str) -> None:

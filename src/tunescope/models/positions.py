@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
@@ -48,9 +48,11 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: PreTrainedModel, t
     assert text is not None
     seen = seen_by(given)
     positions = given.get("position_ids")
-    first = first_position(model) if anatomy(model).kind == "encoder" else 0
+    first, mask = first_position(model), told_mask(given, seen + text.shape[1])
     if positions is None:
-        positions = text_positions(given.get("attention_mask"), seen, text.shape[1], text.device) + first
+        positions = text_positions(mask, seen, text.shape[1], text.device) + first
+    elif first and anatomy(model).kind == "decoder" and not seen:
+        _check_first(model, positions, mask, first)
     most = used if isinstance(used, int) else int(used.max())
     positions = positions + (used if isinstance(used, int) else used.to(positions.device)[:, None])
     limit = _most_positions(model)
@@ -71,19 +73,33 @@ def counted_by_mask(
 
     rows: those that have a context; in an encoder the others keep the positions that the bare model gives them.
     """
-    mask, text = given.get("attention_mask"), text_of(given)
+    text = text_of(given)
     if "position_ids" not in takes or given.get("position_ids") is not None or text is None:
         return given
-    if not isinstance(mask, Tensor) or mask.dim() != 2 or mask.shape[1] < text.shape[1]:
+    mask = told_mask(given, seen_by(given) + text.shape[1])
+    if mask is None or mask.dim() != 2 or mask.shape[1] < text.shape[1]:
         return given
-    positions = text_positions(mask, 0, text.shape[1], text.device)
-    if anatomy(model).kind == "encoder":
-        first = first_position(model)
-        if rows is not None and not first:
-            columns = torch.arange(text.shape[1], device=text.device)
-            positions = torch.where(torch.tensor(rows, device=text.device)[:, None], positions, columns)
-        positions = positions + first
-    return {**given, "position_ids": positions}
+    positions, first = text_positions(mask, 0, text.shape[1], text.device), first_position(model)
+    if rows is not None and not first and anatomy(model).kind == "encoder":
+        columns = torch.arange(text.shape[1], device=text.device)
+        positions = torch.where(torch.tensor(rows, device=text.device)[:, None], positions, columns)
+    return {**given, "position_ids": positions + first}
+
+
+def told_mask(given: Mapping[str, Any], n_columns: int) -> Tensor | None:
+    """The mask of a call, (batch, n_columns) where it says which tokens are real.
+
+    A model of text and pictures hands its decoder masks that are made, one a type of layer: the last query of the whole
+    one sees what is real.
+    """
+    mask = given.get("attention_mask")
+    if not isinstance(mask, Mapping):
+        return mask if isinstance(mask, Tensor) else None
+    whole = mask.get("full_attention")
+    if whole is None:
+        return None
+    real: Tensor = whole[:, 0, -1, :n_columns]
+    return real if real.dtype == torch.bool else real == 0
 
 
 def text_of(given: Mapping[str, Any]) -> Tensor | None:
@@ -121,7 +137,8 @@ def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.de
 
 def first_position(model: PreTrainedModel) -> int:
     """RoBERTa and its kin count positions from after the padding index."""
-    padding = getattr(getattr(model.base_model, "embeddings", None), "padding_idx", None)
+    embeddings = getattr(model.base_model, "embeddings", None)
+    padding = None if isinstance(embeddings, nn.Embedding) else getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
 
 
@@ -146,9 +163,21 @@ def _check_given(model: PreTrainedModel, positions: Tensor, used: int, end: int)
         )
 
 
+def _check_first(model: PreTrainedModel, positions: Tensor, mask: Tensor | None, first: int) -> None:
+    """UserError where positions that the caller gave, or `generate`, count from 0, and the model from `first`."""
+    real = torch.ones_like(positions) if mask is None or mask.dim() != 2 else mask.to(positions.device)
+    real = real[:, -positions.shape[-1] :].expand(len(real), -1)
+    if not torch.compiler.is_compiling() and bool((real.bool() & (positions < first)).any()):
+        raise UserError(
+            f"The position_ids given begin before {first}, from where {model.config.model_type!r} counts the real "
+            "tokens of a row, as do those that generate() makes: the context in front would stand elsewhere. Give "
+            f"position_ids=(attention_mask.cumsum(1) - 1).clamp(min=0) + {first}; generate() takes them too."
+        )
+
+
 def _most_positions(model: PreTrainedModel) -> int | None:
     limit = getattr(model.config, "max_position_embeddings", None)
-    return None if limit is None else int(limit) - (first_position(model) if anatomy(model).kind != "decoder" else 0)
+    return None if limit is None else int(limit) - first_position(model)
 
 
 def _too_long(model: PreTrainedModel, n_tokens: int, used: int, limit: int, end: str) -> str:

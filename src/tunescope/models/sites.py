@@ -142,6 +142,7 @@ def find_sites(model: PreTrainedModel, kind: str) -> dict[str, Site]:
     for name, stack in family.stacks.items():
         if half not in (name, "encoder-decoder"):
             continue
+        name = kind if len(family.stacks) == 1 else name  # a BERT may be a decoder
         for index, layer in enumerate(model.base_model.get_submodule(stack.layers)):
             for site in _layer_sites(layer, stack, f"{name}.{index}"):
                 sites[site.name] = site

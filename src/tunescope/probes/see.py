@@ -114,7 +114,7 @@ def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) ->
     given = {name: value for name, value in batch.items() if name != "output_start"}
     if not used:
         return given
-    stack, entry = next(iter(anatomy(model).entries.items()))
+    entry = next(iter(anatomy(model).entries.values()))
     if "position_ids" not in argument_names(entry):
         if getattr(model.config, "max_position_embeddings", None) is None:  # relative ones alone
             return given
@@ -125,8 +125,8 @@ def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) ->
     text = given["input_ids"] if given.get("input_ids") is not None else given["inputs_embeds"]
     positions = given.get("position_ids")
     if positions is None:
-        first = 0 if stack == "decoder" else first_position(model)
-        positions = text_positions(given.get("attention_mask"), 0, text.shape[1], text.device) + first
+        at = text_positions(given.get("attention_mask"), 0, text.shape[1], text.device)
+        positions = at + first_position(model)
     return {**given, "position_ids": positions + used}
 
 

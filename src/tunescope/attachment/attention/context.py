@@ -10,6 +10,8 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 
+FREE = 2**62  # where a free key stands, in a tensor of positions: no window hides it
+
 
 @dataclass(frozen=True)
 class Told:
@@ -30,8 +32,8 @@ class Extra:
     """A context's keys and values in one layer, the same for every row of the batch or each row's own.
 
     key: (kv_heads, n, d_key), or (batch, kv_heads, n, d_key); value: likewise, with d_value; after rotary positions.
-    at: (n,) or (batch, n), the position of each key, for keys that stand at positions; None for free ones, which no
-    window hides.
+    at: (n,) or (batch, n), the position of each key, for keys that stand at positions, FREE of one among them that does
+    not; None where all are free.
     infix: seen only by the output; see `output`.
     filled: (batch, n), False where a row has fewer keys than the longest; None where all have as many.
     """

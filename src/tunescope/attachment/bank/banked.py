@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tunescope.attachment.bank.bank import Bank, Entry
 from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, keys_of
 from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
+from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean_activations
@@ -41,10 +43,14 @@ Names = Sequence[str | None]
 
 @dataclass(frozen=True)
 class _Asked:
-    """What rows take. several: a batch may have several rows in a row for each, as beams have."""
+    """What rows take. several: a batch may have several rows in a row for each, as beams have.
+
+    by_call: a call of the model says it, and it goes with that; else it is said for all calls of a block.
+    """
 
     entries: tuple[Entry | None, ...]
     several: bool
+    by_call: bool
 
 
 class Banked(Held):
@@ -60,7 +66,8 @@ class Banked(Held):
         super().__init__(model)
         self.bank = bank
         self._hot = Hot(model, bank, tokenizer, seed)
-        self._asked: list[_Asked] = []
+        self._turns = Turns()
+        self._of_thread = threading.local()
         self._batch = Batch((), [])
         self._acting_for: object = None
         self._uses: list[SiteUse[Rowwise]] = []
@@ -80,6 +87,7 @@ class Banked(Held):
         enter(frozen(self.model))
         enter(lean_activations(self.model))
         enter(switched(self.model))
+        enter(self._turns.taken([self.model, self.model.base_model, *anatomy(self.model).entries.values()]))
         enter(self._rows_of_calls())
         self._stack.callback(self._rest)
         for name, entry in anatomy(self.model).entries.items():
@@ -91,47 +99,52 @@ class Banked(Held):
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
-        """Within it every call of the model takes these, a batch of several rows for each name too."""
-        asked = self._ask(names, several=True)
+        """Within it every call of the model by this thread takes these, a batch of several rows for each name too."""
+        asked = self._ask(names)
         self._asked.append(asked)
         try:
             yield
         finally:
             self._forget(asked)
 
+    @property
+    def _asked(self) -> list[_Asked]:
+        """What this thread has asked for, what is in force last."""
+        found: list[_Asked] = self._of_thread.__dict__.setdefault("asked", [])
+        return found
+
     def _forget(self, asked: _Asked) -> None:
         """This, and what was asked within it and cut short."""
         at = next((index for index, one in enumerate(self._asked) if one is asked), len(self._asked))
         del self._asked[at:]
 
-    def _ask(self, names: Names, *, several: bool) -> _Asked:
+    def _ask(self, names: Names, *, by_call: bool = False) -> _Asked:
         if isinstance(names, str) or not names:
             raise UserError(f"rows={names!r}: give a list with a name, or None, for each row of the batch.")
-        return _Asked(tuple(None if name is None else self.bank.entry(name) for name in names), several)
+        entries = tuple(None if name is None else self.bank.entry(name) for name in names)
+        return _Asked(entries, several=not by_call, by_call=by_call)
 
     @contextmanager
     def _rows_of_calls(self) -> Iterator[None]:
         """`rows` is read from the call of the model and from that of `generate`, and goes no further."""
         model = self.model
-        told: list[_Asked] = []  # by the call that is on, or by one that an interrupt cut short
 
         def before(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if self._hot.making:  # the model is run bare, within a call
                 return None
             after()
             if "rows" in kwargs:
-                told.append(self._ask(kwargs["rows"], several=False))
-                self._asked.append(told[0])
+                self._asked.append(self._ask(kwargs["rows"], by_call=True))
             return args, {name: value for name, value in kwargs.items() if name != "rows"}
 
         def after(*_: object) -> None:
-            while told and not self._hot.making:
-                self._forget(told.pop())
+            told = next((one for one in self._asked if one.by_call), None)  # or a call that an interrupt cut short
+            if told is not None and not self._hot.making:
+                self._forget(told)
 
         def generate(*args: Any, rows: Names | None = None, **kwargs: Any) -> Any:
-            if rows is None:
-                return inner(*args, **kwargs)
-            with self.rows(rows):
+            # all of it is one turn, for where its output starts is told to the model itself
+            with self._turns.lock, nullcontext() if rows is None else self.rows(rows):
                 return inner(*args, **kwargs)
 
         handles = [
@@ -204,7 +217,8 @@ class Banked(Held):
         states = [module.__dict__[STATE] for module in places.values()]
         tell_call(self.model, given, states)
         if any(extra.infix for state in states for extra in state.extras):
-            check_output_start(self.model, given)
+            trains = any(ready.is_tuned() for _, ready in self._batch.members)
+            check_output_start(self.model, given, trains=trains)
 
     def _act(self, batch: Batch) -> None:
         self._rest()
@@ -212,6 +226,7 @@ class Banked(Held):
         self._acting.enter_context(acting(self._uses, self._drops))
         if head is not None:
             self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
+        self._turns.end_last()
 
     def _as_now(self) -> Callable[[], None]:
         """Called later, the deltas that act now act again: see `recomputed`. The next pass puts its own in place."""
@@ -219,6 +234,11 @@ class Banked(Held):
 
         def again() -> None:
             check_stands(self.model, self)
+            if self._turns.is_of_another():
+                raise UserError(
+                    "Gradient checkpointing computes layers again in the backward pass, and meanwhile another thread "
+                    "calls the same model, with a bank attached: train it in one thread, while no other calls it."
+                )
             if self._uses is not uses:
                 self._rest()
                 self._uses = uses
@@ -233,13 +253,16 @@ class Banked(Held):
 
     def artifacts(self, name: str) -> tuple[Artifact, ...]:
         """What stands under a name, as it acts here: the tensors that are trained are these."""
-        return self._hot.get([self.bank.entry(name)])[0].artifacts
+        with self._turns.lock:
+            return self._hot.get([self.bank.entry(name)])[0].artifacts
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise of what the bank was given, by "NAME/INDEX.TENSOR"."""
+        with self._turns.lock:
+            given = list(self._hot.given())
         return {
             f"{name}/{index}.{key}": value
-            for name, ready in self._hot.given()
+            for name, ready in given
             for index, artifact in enumerate(ready.artifacts)
             for key, value in artifact.tensors.items()
             if value.is_floating_point() and not artifact.spec.bound and artifact.in_force is None

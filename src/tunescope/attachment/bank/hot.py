@@ -12,6 +12,7 @@ import torch
 
 from tunescope.attachment.bank.bank import Bank, Entry, check_member
 from tunescope.attachment.bank.biases import bias_uses
+from tunescope.attachment.bank.rowwise import check_rows_seen
 from tunescope.attachment.context_keys import Extras, check_in_force
 from tunescope.attachment.initial_artifacts import initialised, site_uses
 from tunescope.attachment.site_hooks import SiteUse, are_tuned, computed_in
@@ -98,7 +99,10 @@ class Hot:
             check_member(entry.name, one if isinstance(one, Spec) else one.spec)
         artifacts = initialised(model, read, tokenizer, seed)
         check_in_force(model, artifacts)
-        return Ready(tuple(artifacts), [*bias_uses(model, entry.name, artifacts), *site_uses(model, artifacts)])
+        uses = site_uses(model, artifacts)
+        for use in uses:
+            check_rows_seen(entry.name, use)
+        return Ready(tuple(artifacts), [*bias_uses(model, entry.name, artifacts), *uses])
 
     def _shrink(self, keep: set[Entry]) -> None:
         """Out with what was removed from the bank, and with the oldest of what can be read again."""

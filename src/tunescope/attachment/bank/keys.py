@@ -8,9 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tunescope.attachment.attention.context import Extra
-
-FREE = 2**62  # where a key stands that no window hides
+from tunescope.attachment.attention.context import FREE, Extra
 
 
 def by_row(rows: Sequence[tuple[Extra, ...]], which: Sequence[int]) -> tuple[Extra, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor
 
 from tunescope.attachment.site_hooks import SiteUse
+from tunescope.errors import UserError
 from tunescope.methods.artifact import Params, SiteDelta
 
+EXPERT = re.compile(r"(^|\.)experts\.\w*?\d+\.")
 _Use = tuple[Sequence[int], SiteUse[SiteDelta]]  # the rows that take a delta, and the delta at its site
 
 
@@ -73,6 +76,15 @@ def rowwise(
     for place in sorted(places, key=lambda place: place.turn):
         made += [_stacked(group, batch, device) for group in _alike(places[place])]
     return made
+
+
+def check_rows_seen(name: str, use: SiteUse[SiteDelta]) -> None:
+    """Raises UserError for a delta at an expert, which is called with some tokens and not told whose they are."""
+    if EXPERT.search(use.site.name):
+        raise UserError(
+            f"Bank: {name!r} holds {use.spec} at {use.site.name!r}, an expert, which sees some tokens of a batch "
+            "and not whose they are: attach it alone, or put it at sites outside the experts."
+        )
 
 
 def dropout_of(spec: SiteDelta) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.attachment.attention.context import Extra
+from tunescope.attachment.attention.context import FREE, Extra
 from tunescope.attachment.attention.function import STATE, Edit, LayerState, attention
 from tunescope.models.anatomy import argument_names
 from tunescope.models.positions import seen_by, text_positions
@@ -95,4 +95,6 @@ def _biases(extra: Extra, alibi: Alibi, of_query: Tensor) -> Tensor:
     n = extra.key.shape[-2]
     if extra.at is None:
         return torch.zeros_like(of_query[:1]).expand(-1, -1, -1, n)
-    return alibi(extra.at.to(of_query.device).view(-1, n))[:, :, None] - of_query
+    at = extra.at.to(of_query.device).view(-1, n)
+    free = at == FREE
+    return (alibi(at.masked_fill(free, 0))[:, :, None] - of_query).masked_fill(free[:, None, None], 0)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tunescope.attachment.initial_artifacts import at_site, site_shapes
 from tunescope.attachment.sites.choice import every_site
 from tunescope.errors import UserError
-from tunescope.exchange.peft import dora
+from tunescope.exchange.peft import dora, experts
 from tunescope.exchange.peft.modules import paths
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.lora import LoRA
@@ -37,13 +37,14 @@ def write(
 
     headed: they are for the model with a classification head around it.
 
-    Raises UserError for a LoRA on a whole block.
+    Raises UserError for a LoRA on a whole block, and for maps that peft takes for experts' by their names.
     """
     parts, scaled = _parts(artifacts, model), _scaled(artifacts, model)
+    names, tensors = paths(model, headed=headed), dict[str, Tensor]()
+    experts.check_none(model, [names[module] for module in parts])
     joined = {module: _joined(factors) for module, factors in parts.items()}
     needed = max(len(a) for a, _ in joined.values())
     rank = next((allowed for allowed in RANKS if allowed >= needed), needed)
-    names, tensors = paths(model, headed=headed), dict[str, Tensor]()
     for module, (a, b) in joined.items():
         if scaled:
             b, magnitude = dora.magnitude(module, a, b, scaled.get(module, {}), names[module])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tunescope.attachment.guards.marks import wants_output_start
 from tunescope.attachment.share import dealt
+from tunescope.models.positions import first_position
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -44,7 +45,7 @@ def decoder_keywords(
     """
     keywords = {}
     if "position_ids" in inspect.signature(model.forward).parameters:
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        positions = (mask.cumsum(-1) - 1).clamp(min=0) + first_position(model)
         keywords["position_ids"] = positions if n_last is None else positions[:, -n_last:]
     if starts is not None and wants_output_start(model):
         keywords["output_start"] = starts

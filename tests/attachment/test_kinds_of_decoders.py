@@ -1,0 +1,213 @@
+"""Decoders whose class does not say so: BERTs told to decode, bodies without a head, models of text and pictures."""
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+import transformers as tf
+from odd_families import close
+
+import tunescope as ts
+from tunescope.models.anatomy import anatomy, kind
+
+IDS = {"vocab_size": tiny.VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+BERT = {**IDS, **NO_DROPOUT, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+BERT |= {"intermediate_size": 40, "max_position_embeddings": 64}
+ROBERTA = BERT | {"pad_token_id": 1, "bos_token_id": 0}
+BLOOM = {**IDS, "hidden_size": 24, "n_layer": 2, "n_head": 4}
+CODEGEN = {**IDS, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_ctx": 64, "rotary_dim": 4}
+TEXT = {**tiny.DECODER, **IDS, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "head_dim": 6}
+TEXT |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+SIGHT = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIGHT |= {"image_size": 8, "patch_size": 4, "num_channels": 3}
+
+
+def gemma3() -> Any:
+    layers = {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"], "query_pre_attn_scalar": 6}
+    sight = tf.SiglipVisionConfig(**SIGHT)
+    told = tf.Gemma3TextConfig(**TEXT, **layers)
+    return tf.Gemma3Config(vision_config=sight, text_config=told, mm_tokens_per_image=4, image_token_id=60)
+
+
+def paligemma() -> Any:
+    sight = tf.SiglipVisionConfig(**SIGHT, vision_use_head=False)
+    told = tf.GemmaConfig(**TEXT)
+    made = tf.PaliGemmaConfig(vision_config=sight, text_config=told, image_token_id=60, projection_dim=24)
+    made.vocab_size = tiny.VOCAB
+    return made
+
+
+MADE = {
+    "bert": lambda: tf.BertLMHeadModel(tf.BertConfig(**BERT, is_decoder=True)),
+    "bert's body": lambda: tf.BertModel(tf.BertConfig(**BERT, is_decoder=True)),
+    "roberta": lambda: tf.RobertaForCausalLM(tf.RobertaConfig(**ROBERTA, is_decoder=True)),
+    "xlm-roberta": lambda: tf.XLMRobertaForCausalLM(tf.XLMRobertaConfig(**ROBERTA, is_decoder=True)),
+    "bloom's body": lambda: tf.BloomModel(tf.BloomConfig(**BLOOM)),
+    "codegen's body": lambda: tf.CodeGenModel(tf.CodeGenConfig(**CODEGEN)),
+    "gemma3 of text and pictures": lambda: tf.Gemma3ForConditionalGeneration(gemma3()),
+}
+
+
+def made(name: str) -> Any:
+    torch.manual_seed(0)
+    model = MADE[name]().double().eval()
+    for value in model.parameters():  # norms and biases too are none that a fresh model has
+        value.data.add_(0.1 * torch.randn_like(value))
+    return model
+
+
+def padded_left() -> dict[str, torch.Tensor]:
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[1, :3] = 0
+    return {"input_ids": tiny.ids(2, 7) * mask + (1 - mask), "attention_mask": mask}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MADE)
+def test_soft_is_embeddings_in_the_row_whole_padded_on_the_left_and_in_two_calls(name: str) -> None:
+    with tiny.Float64():
+        model, given = made(name), padded_left()
+        assert kind(model) == "decoder"
+        (soft,) = tiny.away(model, "soft:length=3", by=1.0)
+        front, table = soft.tensors["embeddings"][None], model.get_input_embeddings()
+        rows = [ids[mask.bool()][None] for ids, mask in zip(*given.values(), strict=True)]
+        alone = [model(inputs_embeds=torch.cat([front, table(row)], 1))[0][0, 3:] for row in rows]
+        mask = given["attention_mask"].bool()
+        with ts.attach(model, soft):
+            for row, wanted in zip(rows, alone, strict=True):
+                close(model(row)[0][0], wanted)
+            whole = model(**given, use_cache=False)[0]
+            first = model(given["input_ids"][:, :4], attention_mask=given["attention_mask"][:, :4], use_cache=True)
+            cache = first.past_key_values
+            rest = model(given["input_ids"][:, 4:], attention_mask=given["attention_mask"], past_key_values=cache)
+        for got in (whole, torch.cat([first[0], rest[0]], 1)):
+            for row, wanted in enumerate(alone):
+                close(got[row, mask[row]], wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MADE)
+def test_a_prefix_leaves_positions_to_the_model_and_an_infix_and_lora_fit(name: str) -> None:
+    with tiny.Float64():
+        model, given = made(name), padded_left()
+        rows = [ids[mask.bool()][None] for ids, mask in zip(*given.values(), strict=True)]
+        with ts.attach(model, *tiny.away(model, "prefix:length=3,positions=same")):
+            whole = model(**given)[0]
+            for row, ids in enumerate(rows):
+                close(whole[row, given["attention_mask"][row].bool()], model(ids)[0][0])
+        with ts.attach(model, ts.LoRA(rank=2, sites=("all-linear",)), ts.Infix(length=2)) as tuned:
+            assert model(**given)[0].isfinite().all()
+            assert all(key.startswith("decoder.") for key in tuned.artifacts[1].tensors)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["bert", "bert's body", "roberta"])
+def test_sites_of_a_bert_that_decodes_are_those_of_its_file_in_a_decoder(name: str) -> None:
+    model = made(name)
+    with ts.attach(model, ts.LoRA(rank=2, alpha=4, sites=("attn.q",))) as tuned:
+        tensors = tuned.artifacts[0].tensors
+        assert set(tensors) == {f"decoder.{index}.self.q:{key}" for index in (0, 1) for key in "ab"}
+        for value in tensors.values():
+            value += 0.1
+        got = model(tiny.ids())[0]
+    for index, layer in enumerate(model.base_model.encoder.layer):
+        low, up = (tensors[f"decoder.{index}.self.q:{key}"] for key in "ab")
+        layer.attention.self.query.weight += 4 / 2 * up @ low
+    close(got, model(tiny.ids())[0])
+
+
+@torch.no_grad()
+def test_a_prefix_of_bloom_with_its_head_fits_bloom_without_it() -> None:
+    torch.manual_seed(0)
+    model = tf.BloomForCausalLM(tf.BloomConfig(**BLOOM)).double().eval()
+    (prefix,) = tiny.away(model, "prefix:length=3")
+    with ts.attach(model, prefix):
+        wanted = model(tiny.ids(), output_hidden_states=True).hidden_states[-1]
+    bare = tf.BloomModel(model.config).double().eval()
+    bare.load_state_dict(model.transformer.state_dict())
+    with ts.attach(bare, prefix):
+        close(bare(tiny.ids())[0], wanted)
+
+
+def test_an_encoder_stays_one_whatever_else_its_config_says() -> None:
+    small = {"dim": 16, "n_heads": 2, "n_layers": 1, "hidden_dim": 16, "vocab_size": 64}
+    for model in (
+        tf.DistilBertModel(tf.DistilBertConfig(**small, is_decoder=True)),  # which does not read it
+        tf.BertModel(tf.BertConfig(**BERT)),
+        tf.RobertaForMaskedLM(tf.RobertaConfig(**ROBERTA)),
+        tf.BertForSequenceClassification(tf.BertConfig(**BERT)),
+        tf.AlbertModel(tf.AlbertConfig(**BERT, embedding_size=8)),
+        tf.XLNetModel(tf.XLNetConfig(vocab_size=64, d_model=16, n_layer=1, n_head=2, d_inner=16)),
+        tf.Gemma3TextModel(tf.Gemma3TextConfig(**TEXT, use_bidirectional_attention=True)),
+    ):
+        assert kind(model) == "encoder", type(model)
+    assert kind(tf.BertConfig(**BERT)) == "encoder" and kind(tf.BertConfig(**BERT, is_decoder=True)) == "decoder"
+
+
+@torch.no_grad()
+def test_two_berts_as_an_encoder_decoder_are_one_as_before() -> None:
+    both = tf.EncoderDecoderConfig.from_encoder_decoder_configs(tf.BertConfig(**BERT), tf.BertConfig(**BERT))
+    torch.manual_seed(0)
+    model = tf.EncoderDecoderModel(both).double().eval()
+    found = anatomy(model)
+    assert found.kind == "encoder-decoder" and list(found.entries) == ["encoder", "decoder"]
+    given = {"input_ids": tiny.ids(), "decoder_input_ids": tiny.ids(2, 4, seed=5)}
+    (soft,) = tiny.away(model, "soft:length=3", by=1.0)
+    front = soft.tensors["embeddings"].expand(2, -1, -1)
+    whole = torch.cat([front, model.get_input_embeddings()(given["input_ids"])], 1)
+    wanted = model(inputs_embeds=whole, decoder_input_ids=given["decoder_input_ids"]).logits
+    with ts.attach(model, soft):
+        close(model(**given).logits, wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("of", [tf.BloomForSequenceClassification, tf.BertForSequenceClassification])
+def test_a_head_in_a_decoder_s_classifier_reads_the_last_token_and_no_first(of: Any) -> None:
+    torch.manual_seed(0)
+    config = tf.BloomConfig(**BLOOM) if "Bloom" in of.__name__ else tf.BertConfig(**BERT, is_decoder=True)
+    config.num_labels = 3
+    model, ids = of(config).double().eval(), tiny.ids()
+    (head,) = tiny.away(model, "head:n_labels=3,token=last")
+    states = model.base_model(ids).last_hidden_state[:, -1]
+    with ts.attach(model, head):
+        close(model(ids).logits, states @ head.tensors["pooled:weight"].T + head.tensors["pooled:bias"])
+    with pytest.raises(ts.UserError, match=r"reads an encoder; this model is a decoder.*Head\(token='last'\)"):
+        ts.attach(model, ts.Head(n_labels=3, token="first"))
+
+
+@torch.no_grad()
+def test_positions_from_0_are_refused_where_a_family_counts_from_behind_the_padding_index() -> None:
+    model, ids = made("roberta"), tiny.ids()
+    given = {"do_sample": False, "max_new_tokens": 4, "pad_token_id": 1, "eos_token_id": None}
+    mask = torch.ones_like(ids)
+    with ts.attach(model, *tiny.away(model, "soft:length=3", by=1.0)):
+        for call in (lambda: model(ids, position_ids=torch.arange(7)[None]), lambda: model.generate(ids, **given)):
+            with pytest.raises(
+                ts.UserError, match=r"begin before 2, from where 'roberta' counts.*clamp\(min=0\) \+ 2;"
+            ):
+                call()
+        told = (mask.cumsum(1) - 1).clamp(min=0) + 2
+        got, wanted = model.generate(ids, attention_mask=mask, position_ids=told, **given), ids
+        for _ in range(4):
+            wanted = torch.cat([wanted, model(wanted, use_cache=False).logits[:, -1:].argmax(-1)], 1)
+        assert torch.equal(got, wanted)
+
+
+@torch.no_grad()
+def test_text_that_looks_both_ways_before_it_is_written_on_takes_no_soft_prompt_and_a_prefix() -> None:
+    with tiny.Float64():
+        torch.manual_seed(0)
+        model = tf.PaliGemmaForConditionalGeneration(paligemma()).double().eval()
+        assert kind(model) == "decoder"
+        for context in (ts.Soft(length=3), ts.Text(text="w3")):
+            with pytest.raises(
+                ts.UserError, match=r"(Soft|Text).*'paligemma'.*look at those behind them too.*a prefix"
+            ):
+                ts.attach(model, context)
+        ids = tiny.ids()
+        (prefix,) = tiny.away(model, "prefix:length=3,positions=same")
+        bare = model(ids, token_type_ids=torch.zeros_like(ids)).logits
+        with ts.attach(model, prefix):
+            assert (model(ids, token_type_ids=torch.zeros_like(ids)).logits - bare).abs().max() > 1e-3

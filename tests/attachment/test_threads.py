@@ -1,0 +1,163 @@
+"""One model, called from several threads: each gets what it asked for."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from torch import Tensor
+
+import tunescope as ts
+from tunescope.attachment.bank.turns import Turns
+
+
+@pytest.fixture(autouse=True)
+def _by_turns() -> Iterator[None]:
+    """Threads take turns five hundred times as often as by default: more meetings, and in less time."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(before / 500)
+    yield
+    sys.setswitchinterval(before)
+
+
+def at_once(*calls: Callable[[], Tensor], times: int = 8) -> list[list[Tensor]]:
+    """What each call gives, again and again in a thread of its own."""
+    start, faults = threading.Barrier(len(calls)), []
+    found: list[list[Tensor]] = [[] for _ in calls]
+
+    def run(index: int) -> None:
+        start.wait()
+        try:
+            with torch.no_grad():
+                found[index] += [calls[index]() for _ in range(times)]
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert not faults
+    return found
+
+
+def elsewhere(call: Callable[[], Any]) -> list[BaseException]:
+    """What a call raises in a thread of its own."""
+    faults: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    return faults
+
+
+@pytest.mark.parametrize("name", ["llama", "bert"])
+def test_rows_of_a_bank_that_threads_call_at_once_are_as_with_their_artifacts_alone(name: str) -> None:
+    model = tiny.make(name)
+    arms = {"a": "prefix:length=3", "b": "lora:rank=2", "c": "soft:length=2", "d": "adapter:bottleneck=3"}
+    made = {key: tiny.away(model, arm, seed) for seed, (key, arm) in enumerate(arms.items())}
+    asked = [["a", "b"], ["c", "a", "d"], ["b", None, "c"]]
+    texts = [tiny.ids(len(rows), 4 + len(rows), seed=index) for index, rows in enumerate(asked)]
+    alone = {None: [tiny.output(model, {"input_ids": text}) for text in texts]}
+    for key, artifacts in made.items():
+        with ts.attach(model, *artifacts):
+            alone[key] = [tiny.output(model, {"input_ids": text}) for text in texts]
+    with ts.attach(model, ts.Bank(made)):
+
+        def call(text: Tensor, rows: list[str | None]) -> Tensor:
+            return tiny.output(model, {"input_ids": text, "rows": rows})  # type: ignore[dict-item]
+
+        got = at_once(*(lambda t=text, r=rows: call(t, r) for text, rows in zip(texts, asked, strict=True)))
+    for index, rows in enumerate(asked):
+        want = torch.stack([alone[key][index][row] for row, key in enumerate(rows)])
+        for one in got[index]:
+            torch.testing.assert_close(one, want, rtol=0, atol=1e-11)
+
+
+def test_what_threads_generate_at_once_is_what_they_generate_alone() -> None:
+    model = tiny.make("gpt2")
+    bank = ts.Bank({"a": tiny.away(model, "infix:length=3", 1), "b": tiny.away(model, "lora:rank=2", 2)})
+    texts = [tiny.ids(2, 4, seed=1), tiny.ids(2, 9, seed=2)]
+
+    def call(text: Tensor, rows: list[str]) -> Tensor:
+        found: Tensor = model.generate(input_ids=text, rows=rows, max_new_tokens=4, do_sample=False)
+        return found
+
+    with ts.attach(model, bank):
+        calls = [lambda: call(texts[0], ["a", "b"]), lambda: call(texts[1], ["b", "a"])]
+        alone = [one() for one in calls]
+        got = at_once(*calls, times=3)
+    assert all(torch.equal(one, alone[index]) for index, some in enumerate(got) for one in some)
+
+
+@pytest.mark.parametrize("arm", ["adapter:bottleneck=3,placement=parallel,scale=2.0", "adapter:bottleneck=3"])
+def test_adapters_in_threads_add_what_they_add_in_one(arm: str) -> None:
+    model = tiny.make("llama")
+    texts = [tiny.ids(2, 7, seed=1), tiny.ids(2, 7, seed=2), tiny.ids(3, 12, seed=3)]
+    with ts.attach(model, *tiny.away(model, arm, 1)):
+        want = [model(input_ids=text).logits for text in texts]
+        got = at_once(*(lambda t=text: model(input_ids=t).logits for text in texts))
+    assert all(torch.equal(one, want[index]) for index, some in enumerate(got) for one in some)
+
+
+def test_what_a_block_says_of_rows_holds_in_its_own_thread() -> None:
+    model = tiny.make("llama")
+    with ts.attach(model, ts.Bank({"a": ts.LoRA(rank=2)})) as tuned, tuned.rows(["a"]):
+        model(input_ids=tiny.ids(1))
+        (fault,) = elsewhere(lambda: model(input_ids=tiny.ids(1)))
+    assert "every call says what each row takes" in str(fault)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ValueError])
+def test_a_call_that_is_cut_short_keeps_nobody_waiting(kind: type[BaseException]) -> None:
+    model = tiny.make("llama")
+    given = {"input_ids": tiny.ids(1), "rows": ["a"]}
+
+    def cut(*_: object) -> None:
+        raise kind
+
+    with ts.attach(model, ts.Bank({"a": ts.LoRA(rank=2)})):
+        handle = model.model.layers[0].register_forward_pre_hook(cut)
+        with pytest.raises(kind):
+            model(**given)
+        handle.remove()
+        assert not elsewhere(lambda: model(**given))
+
+
+def test_layers_are_not_computed_again_while_another_thread_calls_the_model() -> None:
+    model = tiny.make("llama").train()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    given = {"input_ids": tiny.ids(1), "rows": ["a"]}
+    with ts.attach(model, ts.Bank({"a": ts.LoRA(rank=2)})) as tuned:
+        tuned.train()
+        losses = [model(**given).logits.sum() for _ in range(2)]
+        losses[0].backward()
+        with tuned._turns.lock:  # as in a call
+            (fault,) = elsewhere(losses[1].backward)
+    assert isinstance(fault, ts.UserError) and "train it in one thread" in str(fault)
+
+
+def test_a_turn_ends_once_and_only_in_its_thread() -> None:
+    module = torch.nn.Linear(2, 2)
+    turns = Turns()
+    with turns.taken([module]):
+        module(torch.zeros(2))
+        assert not turns._on and not elsewhere(lambda: module(torch.zeros(2)))
+        with turns.lock:
+            turns._on.append(module)
+            elsewhere(lambda: turns._end(module))
+            assert turns._on == [module]
+            turns._on.clear()
+    assert not module._forward_hooks and not module._forward_pre_hooks and "forward" not in module.__dict__
