@@ -45,6 +45,7 @@ NAMES = {
         "qwen3_omni_moe",
         "qwen3_omni_moe_text",
         "qwen3_omni_moe_thinker",
+        "solar_open",
     ),
 }
 
