@@ -151,6 +151,21 @@ def test_check_says_what_is_in_the_data_and_what_it_would_take(tunescope, materi
     assert "Estimated from 3 real steps of each arm" in out
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--arms", "lora:rank=0", "--steps", "2"], r"every arm was refused; lora:rank=0: .* takes a rank in \[1, "),
+        (["--arms", "lora", "--budget", "1"], "every arm was refused; lora: .* cannot be had for 1 param"),
+        (["--arms", "lora", "soft", "--budget", "40"], "The budget leaves no delta to compare with a context"),
+        (["--arms", "zero-shot", "--halving"], "--halving has no effect where no arm is trained"),
+    ],
+)
+def test_check_refuses_what_compare_would_not_begin(tunescope, material, words, message):
+    told = tunescope("check", material[1]["train"], "--model", material[0], "--forgetting", "none", *words)
+    assert told[0] == 2 and re.search(message, told[2].splitlines()[-1])
+    assert "type: tunescope compare" not in told[1] and "together at most" not in told[1]
+
+
 def test_arms_lists_every_method_with_its_fields(tunescope):
     code, out, _ = tunescope("arms")
     assert code == 0
@@ -185,7 +200,14 @@ ONE_LABEL = ROWS.replace('"neg"', '"pos"')
         (ROWS, ["--arm", "lora"], "Unknown option: --arm. Did you mean --arms?"),
         (ROWS, ["--steps", "many"], 'unable to convert "many" into int'),
         (ROWS, ["--steps", "0"], "--steps 0 is too small"),
-        (ROWS, ["--workers", "-1"], "--workers -1 is too small"),
+        (ROWS, ["--workers", "-1"], "--workers -1 is too small; give 1 or more, or on the command line 0, the default"),
+        (ROWS, ["--seeds", "-1"], "--seeds -1: give how many"),
+        (ROWS, ["--lr", "1e-3", "0.001"], "--lr has 0.001 twice; give each learning rate once"),
+        (ROWS, ["--steps", "5", "--arms"], "--arms has nothing behind it; give one or more, or leave it out"),
+        (ROWS, ["--arms", "lora:rank=4,rank=8"], "Arm 'lora:rank=4,rank=8' has the field 'rank' twice; give it once"),
+        (ROWS, ["--parallel", "fsdp"], "--parallel fsdp has no effect in one process. .* type: --processes 2 --par"),
+        (ROWS, ["--parallel", "ddp", "--processes", "1"], "--parallel ddp has no effect in one process"),
+        (ROWS, ["--halving", "--arms", "zero-shot", "demos:k=1"], "--halving has no effect where no arm is trained"),
         (ROWS, ["--budget", "1", "--arms", "lora"], "every arm was refused; lora: .* cannot be had for 1 param"),
         (ROWS, ["--arms", "lora:sites=attn.w"], "every arm was refused; lora:sites=attn.w: .*attn.w"),
         (ROWS, ["--template", "No Field"], r"error: Template 'No Field' must name at least one field of the rows"),

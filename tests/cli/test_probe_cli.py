@@ -102,7 +102,7 @@ def test_without_a_name_and_in_help_the_probes_are_listed(monkeypatch, capsys):
     [
         (["patern"], "no probe 'patern'. Did you mean 'pattern'? Probes: neighbours, pattern, prefix_bias,"),
         (["pattern"], "looks at texts: give --text TEXT (as often as you like) or --data FILE"),
-        (["pattern", "--text", "w5", "--data", "x.jsonl"], "give --text TEXT (as often as you like) or --data FILE"),
+        (["pattern", "--text", "w5", "--data", "x.jsonl"], "(as often as you like) or --data FILE, and not both"),
         (["pattern", "--text", " "], "--text is empty"),
         (["pattern", "--data", "rows.jsonl", "--rows", "0"], "--rows is 0; give at least 1"),
         (

@@ -22,6 +22,7 @@ from safetensors.torch import load_file
 import tunescope as ts
 from tunescope.comparison import arms, comparison, protocol, run
 from tunescope.comparison.comparison import ask, compare, resume
+from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.entry import _entry as made_ready
 from tunescope.comparison.standing import Standing, best_on_dev
 from tunescope.errors import UserError
@@ -162,6 +163,29 @@ def test_the_best_artifact_is_kept_with_what_is_needed_to_use_it(done):
         about = json.loads((done.folder / "best" / "tunescope.json").read_text())["about"]
         assert about["task"]["template"] == "{text}\nLabel:"
         assert len(done.best()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arm", "line"),
+    [
+        ("zero-shot", "no artifact: the model as it is, zero-shot, does best on dev"),
+        (
+            "demos:k=2,choose=similar",
+            "no artifact: similar, best on dev, changes only the words that the model is given",
+        ),
+        ("bias", ""),
+    ],
+)
+def test_why_there_is_no_best_artifact_is_told(bench, material, tmp_path, arm, line):
+    typed = f"similar={arm}" if "similar" in arm else arm
+    found = on(bench, question(material, arms=(typed,), seeds=(0,), trials=1), tmp_path / "run")
+    assert (found.folder / "best").exists() == (not line)
+    told = no_artifact(found.results)
+    assert told.startswith(line) and bool(told) == bool(line)
+
+
+def test_where_no_arm_finished_there_is_no_artifact_for_that():
+    assert no_artifact({"best": None, "arms": []}) == "no artifact: no arm finished"
 
 
 def test_the_artifact_that_an_unstable_verdict_names_is_there(bench, material, tmp_path):
@@ -325,12 +349,20 @@ def test_an_arm_can_have_a_name():
     ("texts", "message"),
     [
         (("lora", "lora"), "--arms has 'lora' twice; drop one, or name them: one=lora two=lora"),
+        (("a=lora", "a=prefix"), "--arms gives the name 'a' to two arms; give one of them another."),
+        (("lora", "lora=prefix"), "--arms gives the name 'lora' to two arms; give one of them another."),
         ((" ",), "--arms ' ' is empty. Type `tunescope arms`"),
     ],
 )
-def test_arms_that_cannot_be_listed_are_refused(texts, message):
+@pytest.mark.parametrize("budgets", [(), (300,), (300, 3000)])
+def test_arms_that_cannot_be_listed_are_refused(texts, message, budgets):
     with pytest.raises(UserError, match=message):
-        arms.listed(texts, (), "decoder")
+        arms.listed(texts, budgets, "decoder")
+
+
+def test_a_budget_given_twice_is_told_as_such():
+    with pytest.raises(UserError, match=r"^--budget has 3,000 twice; drop one\.$"):
+        arms.listed(("lora", "prefix"), (3000, 3000), "decoder")
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_two_arms_of_one_spec_share_a_run_that_stops_once(folder: Path) -> None:
     [
         (plan(1), "--halving has no effect on one learning rate; give more with --trials or --lr"),
         (plan(3, every=90), "--halving has no effect with --eval-every 90: a third of 90 steps has no score. Type: "),
+        (plan(3, steps=1, every=1), "no effect on one step: .* Type: --steps 3, or"),
     ],
 )
 def test_a_race_in_which_nothing_stops_is_refused(made: Plan, told: str) -> None:

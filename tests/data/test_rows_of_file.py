@@ -109,6 +109,7 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.jsonl", b'{"a": "x"}\n{"a": "\xe9"}', ["line 2: byte 18 (0xe9) is not UTF-8", "iconv -f LATIN1"]),
         ("a.jsonl", b'\xef\xbb\xbf{"a": "\xe9"}', ["line 1: byte 10 (0xe9) is not UTF-8"]),
         ("a.jsonl", '{"a": 1}'.encode("utf-16"), ["byte 0 (0xff)", "iconv -f UTF-16", "looks like UTF-16"]),
+        ("a.jsonl", gzip.compress(b'{"a": 1}'), ["is packed by gzip, and its name does not say so: mv ", "a.jsonl.gz"]),
         ("a.csv", "text\na\nb\0c", ["line 3 holds a NUL", "tr -d"]),
         ("a.jsonl", '{"a": "b\\u0000"}', ["line 1: 'a' holds a NUL"]),
         ("a.jsonl", '{"a": "b\\ud83d"}', ["line 1: 'a' holds half of a surrogate pair"]),
@@ -160,11 +161,15 @@ def test_a_missing_or_null_field_is_named_with_what_there_is():
         "sentense": " has no field 'sentense'. Did you mean 'sentence'? It has: sentence, label, more.",
         "zzz": " has no field 'zzz'. It has: sentence, label, more.",
         "label": ": 'label' is null, where text or a number is needed. Fill it in or delete the row.",
-        "more": ": 'more' is a list, where text or a number is needed. Fill it in or delete the row.",
+        "more": ": 'more' is a list, where text or a number is needed. Make it text, or name another field.",
     }.items():
         with pytest.raises(UserError) as caught:
             value(row, field, 0)
         assert str(caught.value) == "a.jsonl line 7" + words
+    with pytest.raises(
+        UserError, match=r"It has: text;label\. Fields of a \.csv are separated by commas, and not by ';'"
+    ):
+        value({"text;label": "a;b"}, "text", 0)
     with pytest.raises(UserError, match="row 3 has no field"):
         value({"a": 1}, "b", 2)
 

@@ -189,6 +189,8 @@ def test_the_files_of_others_are_read_or_refused_by_name(tmp_path: Path) -> None
     tmp_path.mkdir()
     with pytest.raises(ts.UserError, match=r"has no a.json: it is not what was asked for. It holds: nothing."):
         read_json(tmp_path / "a.json")
+    with pytest.raises(ts.UserError, match=r"none has no a.json: there is no such folder. Check the path."):
+        read_json(tmp_path / "none" / "a.json")
     for text in ("{", "\xff", ""):
         (tmp_path / "a.json").write_text(text, "latin-1")
         with pytest.raises(ts.UserError, match=r"a.json is not readable as JSON: it is damaged"):

@@ -43,6 +43,11 @@ def test_the_fields_that_were_set_are_known() -> None:
     assert explicit("lora:rank=4,sites=attn.q,attn.v+prefix+soft:length=3") == [{"rank", "sites"}, set(), {"length"}]
 
 
+def test_a_field_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(ts.UserError, match="Arm 'lora:rank=4,rank=8' has the field 'rank' twice; give it once"):
+        parse("lora:rank=4,rank=8")
+
+
 @pytest.mark.parametrize("name", methods())
 def test_what_is_shown_can_be_typed(name: str) -> None:
     assert show(parse(name)) == name

@@ -213,6 +213,32 @@ def test_arms_over_the_budget_are_no_arms_at_the_budget():
     assert "up to 120,000 stored parameters" in decide(many)["sentences"][2]
 
 
+@pytest.mark.parametrize(
+    ("stored", "budgets", "told"),
+    [
+        ((100_000, 96_000), [100_000], "100,000 stored parameters"),
+        ((99_840, 35_840), [100_000], "at most 100,000 stored parameters (from 35,840 to 99,840)"),
+        ((104_000, 35_840), [100_000], "at most 104,000 stored parameters (from 35,840 to 104,000)"),
+        ((50_000, 50_000), [100_000], "at most 100,000 stored parameters (50,000 in fact)"),
+        ((99_840, 110_000), [100_000], "100,000 stored parameters"),  # what is over the budget is not compared
+        ((0, 0), [100_000], "100,000 stored parameters"),
+        ((35_840, 99_840), [1000, 100_000], "up to 100,000 stored parameters"),
+        ((900, 50_000), [1000, 100_000], "up to 100,000 stored parameters (from 900 to 50,000)"),
+    ],
+)
+def test_the_last_sentence_tells_the_sizes_where_arms_are_well_below_the_budget(stored, budgets, told):
+    arms = [{**one, "parameters": {"stored": n}} for one, n in zip((PREFIX, LORA), stored, strict=True)]
+    made = results(ZERO, *arms)
+    made["protocol"] |= {"budget": None, "budgets": budgets}
+    assert f"these data, {told}, 400 steps" in decide(made)["sentences"][-1]
+
+
+def test_a_delta_that_failed_is_not_advised():
+    assert decide(results(ZERO, PREFIX))["run"] == "Run it with a delta that fits, such as `--arms lora`."
+    failed = results(ZERO, PREFIX, arm("lora", "delta", status="out of memory"))
+    assert decide(failed)["run"] == "Run it with a delta that fits; `tunescope arms` lists them."
+
+
 def test_the_arm_that_came_out_ahead_may_still_rise():
     assert outcome(ZERO, arm("prefix", "context", 0.80), arm("lora", "delta", 0.9, curve=RISING))[0] == "weights needed"
 

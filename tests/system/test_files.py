@@ -88,11 +88,22 @@ def test_other_errors_pass_the_disk_by(problem):
     ],
 )
 def test_a_file_that_is_not_ours_is_refused_by_name(tmp_path, content, message):
-    path = tmp_path / "config.json"
+    path = tmp_path / "results.json"
     if content is not None:
         path.write_text(content)
     with pytest.raises(UserError, match=message):
         files.read_json(path)
+
+
+def test_what_a_run_asks_for_is_made_again_by_the_command_that_began_it_alone(tmp_path):
+    (tmp_path / "status.json").write_text("{}")
+    with pytest.raises(UserError, match=r"asks for is lost\. Type the command that began the run once more"):
+        files.read_json(tmp_path / "config.json")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(
+        UserError, match=r"cannot be read .*: remove it\. Type the command that began the run once more"
+    ):
+        files.read_json(tmp_path / "config.json")
 
 
 def test_a_run_that_is_not_finished_and_a_file_in_place_of_a_run_are_told(tmp_path):

@@ -44,6 +44,12 @@ def test_a_template_that_cannot_be_filled_is_refused(template):
         templates.fields(template)
 
 
+@pytest.mark.parametrize("read", [templates.fields, templates.tail, templates.separator])
+def test_braces_that_do_not_pair_are_told_by_whoever_reads_the_template_first(read):
+    with pytest.raises(UserError, match=r"^Template '\{text It was': .* Write \{field\}, and \{\{ for a brace"):
+        read("{text It was")
+
+
 def test_the_words_continue_the_prompt_token_for_token(tokenizer):
     template, words = "{text}\nLabel:", {"neg": "bad", "pos": "great", "odd": "terrible film"}
     got = word_tokens(tokenizer, template, words, "decoder")
@@ -80,6 +86,9 @@ def test_words_that_cannot_be_told_apart_are_refused():
         "The words of labels 'y' ('bad bad') and 'x' ('bad') collide: all tokens of 'x' begin 'y', "
         "so 'x' would always score higher. Choose others: --words y=WORD,x=WORD"
     )
+    many = {"a": "one", "b": "two", "c": "three", "d": "bad", "e": "bad"}
+    with pytest.raises(UserError, match=r"labels 'd' .* and 'e' .* Choose others: --words d=WORD,e=WORD,\.\.\.$"):
+        word_tokens(tokenizer, template, many, "decoder")
     with pytest.raises(UserError, match=r"Label 'y' has the word ' ', which comes to no token. Choose another"):
         word_tokens(tokenizer, template, {"x": "bad", "y": " "}, "decoder")
 

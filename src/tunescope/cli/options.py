@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from tunescope.cli.harness import rows_of
 from tunescope.errors import UserError
 from tunescope.system.option import FieldOption, options_of
+from tunescope.system.ranks import begun_count
 from tunescope.tasks.make import USUAL, kind_of, kinds
 from tunescope.trial.plan import Plan
 from tunescope.trial.train.settings import Settings
@@ -92,7 +93,7 @@ def question(
     include: str | None = None,
 ) -> Plan:
     """What was asked, checked; nothing is loaded yet but the rows of a task of lm-evaluation-harness."""
-    from tunescope.trial.plan_check import check
+    from tunescope.trial.plan_check import check, check_seeds
     from tunescope.trial.plan_fields import planned
 
     given = _typed(options)
@@ -102,14 +103,25 @@ def question(
     told = _typed(task or TaskOptions())
     files, kind = rows_of(told.pop("task"), parts, include)
     if len(given.get("seeds", ())) == 1:
+        if given["seeds"][0] < 0:
+            check_seeds(given["seeds"])  # which tells what was typed
         given["seeds"] = given["seeds"][0]
-    return check(planned(model, files, kind | _task(kind["kind"], told), given))
+    asked = check(planned(model, files, kind | _task(kind["kind"], told), given))
+    if "parallel" in given and (asked.processes or begun_count()) == 1:
+        raise UserError(
+            f"--parallel {asked.parallel} has no effect in one process. Leave it out, or type: "
+            f"--processes 2 --parallel {asked.parallel}, with as many processes as there are GPUs"
+        )
+    return asked
 
 
 def _typed(options: Any) -> dict[str, Any]:
     """Name -> value, of what was typed."""
     every = {} if options is None else {one.name: getattr(options, one.name) for one in fields(options)}
-    return {name: value for name, value in every.items() if value not in (None, ())}
+    empty = next((name for name, value in every.items() if value == ()), None)
+    if empty is not None:
+        raise UserError(f"--{empty.replace('_', '-')} has nothing behind it; give one or more, or leave it out.")
+    return {name: value for name, value in every.items() if value is not None}
 
 
 def _task(name: str, given: Mapping[str, Any]) -> dict[str, Any]:

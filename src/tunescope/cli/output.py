@@ -18,11 +18,14 @@ def print_findings(findings: Mapping[str, Any], page: Path) -> None:
 
 
 def print_run(folder: Path, results: Mapping[str, Any]) -> None:
+    from tunescope.comparison.conclusion import no_artifact
     from tunescope.report import terminal
 
     say(f"{terminal.everything(results)}\n\npage: {folder / 'report.html'}")
     if (folder / "best").exists():
         say(f"best artifact: {folder / 'best'}")
+    elif told := no_artifact(results):
+        say(told)
 
 
 def command_line() -> str:

@@ -68,11 +68,22 @@ def listed(texts: Sequence[str], budgets: Sequence[int], kind: str) -> list[Arm]
         at: Sequence[int | None] = budgets if several else budgets[:1] or [None]
         for budget in at:
             found.append(Arm(f"{name} @ {budget:,}" if several else name, items, budget))
-    names = [arm.name for arm in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"--arms has {twice!r} twice; drop one, or name them: one={twice} two={twice}")
+    _check_names(found, budgets)
     return found
+
+
+def _check_names(found: Sequence[Arm], budgets: Sequence[int]) -> None:
+    """A budget given twice, one name for two arms, one arm typed twice: each is told as what it is."""
+    names = [arm.name for arm in found]
+    twice = next((arm for arm in found if names.count(arm.name) > 1), None)
+    if twice is None:
+        return
+    if twice.budget is not None and budgets.count(twice.budget) > 1:
+        raise UserError(f"--budget has {twice.budget:,} twice; drop one.")
+    name = twice.name.removesuffix(f" @ {twice.budget:,}") if twice.budget is not None else twice.name
+    if any(arm.name == twice.name and arm.text != name for arm in found):
+        raise UserError(f"--arms gives the name {name!r} to two arms; give one of them another.")
+    raise UserError(f"--arms has {name!r} twice; drop one, or name them: one={name} two={name}")
 
 
 def _check_spelling(items: str) -> None:

@@ -1,6 +1,8 @@
 """What came of an arm's runs, and which of their tensors are kept."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tunescope.comparison import examples, saved_artifact
 from tunescope.comparison.entry import Entry
@@ -64,3 +66,18 @@ def keep_best(folder: Path, best: Standing) -> bool:
         return False
     saved_artifact.copy(source, target, f"type: tunescope resume {folder}")
     return True
+
+
+def no_artifact(results: Mapping[str, Any]) -> str:
+    """Why a run has no RUN/best, in a line; "" where results.json tells of one."""
+    best = results.get("best")
+    if best is None:
+        return "no artifact: no arm finished"
+    if best["path"] is not None:
+        return ""
+    group = next((one["group"] for one in results["arms"] if one["name"] == best["arm"]), "none")
+    if group == "none":
+        return f"no artifact: the model as it is, {best['arm']}, does best on dev"
+    return (
+        f"no artifact: {best['arm']}, best on dev, changes only the words that the model is given, so nothing is saved"
+    )

@@ -11,6 +11,7 @@ from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.tuned import Tuned
 from tunescope.comparison import arms, other_text
 from tunescope.comparison.costs import Costs, Sizes, rounds
+from tunescope.comparison.entry import check_sides, entered
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.problem import attached, problem_of, training_in_place
 from tunescope.comparison.score import rows_of
@@ -24,7 +25,7 @@ from tunescope.trial.demos import per_query
 from tunescope.trial.demos.draw import drawn
 from tunescope.trial.demos.order import most
 from tunescope.trial.dev_rows import asked
-from tunescope.trial.rates import grid
+from tunescope.trial.rates import UNTRAINED, grid
 from tunescope.trial.specs import specs_at
 from tunescope.trial.train.loop import memory_errors_named, one_step
 from tunescope.trial.train.microbatches import OutOfMemory
@@ -61,12 +62,26 @@ def sizes_of(bench: Bench) -> Sizes:
 
 
 def estimates(bench: Bench, said: Callable[[str], None] = lambda name: None) -> list[Estimate]:
-    """One estimate an arm of the plan; the arms are tried, and nothing is kept. said: hears each arm as it begins."""
+    """One estimate an arm of the plan; the arms are tried, and nothing is kept. said: hears each arm as it begins.
+
+    Raises:
+        UserError: a comparison of these arms would not be begun, see `check_entries`.
+    """
     found = []
     for one in arms.planned_arms(bench):
         said(one.name)
         found.append(_estimate(bench, one))
+    if bench.plan.halving or any(one.problem for one in found):
+        check_entries(bench)
     return found
+
+
+def check_entries(bench: Bench) -> None:
+    """Raises UserError for what is not begun: nothing to compare, a budget for one side only, an idle --halving."""
+    entries = entered(bench)
+    check_sides(entries)
+    if bench.plan.halving and not any(entry.trials for entry in entries):
+        raise UserError(UNTRAINED)
 
 
 def _estimate(bench: Bench, arm: Arm) -> Estimate:

@@ -14,7 +14,8 @@ from tunescope import report
 from tunescope.comparison import events, inside_attention, other_text, time_limit
 from tunescope.comparison.board import Board
 from tunescope.comparison.conclusion import keep_best
-from tunescope.comparison.entry import check_sides, entered
+from tunescope.comparison.entry import entered
+from tunescope.comparison.estimate import check_entries
 from tunescope.comparison.execution import Execution
 from tunescope.comparison.interim_looks import looked
 from tunescope.comparison.logger import stream
@@ -42,7 +43,10 @@ def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: 
     """Where the jobs run. Raises UserError for what does not go there."""
     found = executor_name.parse(executor)
     if workers < (0 if found.is_remote else 1):
-        raise UserError(f"--workers {workers} is too small; give a whole number of 1 or more.")
+        raise UserError(
+            f"--workers {workers} is too small; give 1 or more, or on the command line 0, the default, for as many "
+            "as there is room for."
+        )
     processes = ranks.count(question.processes)
     if processes > 1 and (workers > 1 or found.is_remote):
         asked = f"--executor {executor}" if found.is_remote else f"--workers {workers}"
@@ -89,7 +93,7 @@ def carried_out(
         bench.plan = question
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
         if not (folder / "config.json").exists():
-            check_sides(entered(bench))
+            check_entries(bench)
         deadline, clock = time_limit.with_deadline(bench, execution, start, fits)
         entries = entered(bench)
         check_folder(bench, folder, read := input_hashes(bench))

@@ -55,7 +55,8 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
         raise MissingField(
             f"{place(row, index)} has no field '{field}'."
             + (f" Did you mean '{close[0]}'?" if close else "")
-            + f" It has: {', '.join(map(str, row))}.",
+            + f" It has: {', '.join(map(str, row))}."
+            + _separated(row),
             field,
             *close,
         )
@@ -66,8 +67,16 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
         return json.dumps(found)
     what = "null" if found is None else f"a {type(found).__name__}" if not isinstance(found, float) else str(found)
     raise UserError(
-        f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. Fill it in or delete the row."
+        f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. "
+        f"{'Fill it in or delete the row' if found is None else 'Make it text, or name another field'}."
     )
+
+
+def _separated(row: Mapping[str, Any]) -> str:
+    """What to do where one field's name reads as several, apart by something else than commas."""
+    names = list(map(str, row))
+    apart = next((mark for mark in (";", "|", "\t") if len(names) == 1 and mark in names[0]), None)
+    return f" Fields of a .csv are separated by commas, and not by {apart!r}: save it so, or as .tsv." if apart else ""
 
 
 def check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:

@@ -93,10 +93,15 @@ def _unpacked(path: Path) -> bytes:
     return found
 
 
+GZIP = b"\x1f\x8b"  # what such a file begins with
+
+
 def _decoded(content: bytes, path: Path) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if content[:2] == GZIP:
+            raise UserError(f"{path} is packed by gzip, and its name does not say so: mv {path} {path}.gz") from error
         wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
         shown = error.object[error.start]  # utf-8-sig counts from behind the mark
         start = error.start + len(content) - len(error.object)
@@ -170,7 +175,7 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         except csv.Error as error:
             raise UserError(
                 f"{path}: the row that begins on line {start} is not CSV: {error}. "
-                'Quote a field with commas, quotes or line ends, and write " inside it as "".'
+                'Separate fields by commas, quote one with commas, quotes or line ends, and write " inside it as "".'
             ) from error
     finally:
         csv.field_size_limit(limit)

@@ -25,7 +25,8 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
-        raise UserError(f"{path.parent} has no {path.name}: it is not what was asked for. {_holds(path)}") from None
+        asked = "it is not what was asked for" if path.parent.exists() else "there is no such folder"
+        raise UserError(f"{path.parent} has no {path.name}: {asked}. {_holds(path)}") from None
     except (ValueError, OSError, RecursionError):
         raise UserError(f"{path} is not readable as JSON: it is damaged. Copy it again.") from None
     if not isinstance(value, dict):
@@ -56,4 +57,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _holds(path: Path) -> str:
     has = sorted(one.name for one in path.parent.iterdir())[:8] if path.parent.is_dir() else []
+    if not path.parent.exists():
+        return "Check the path."
     return f"It holds: {', '.join(has) or 'nothing'}."

@@ -106,6 +106,8 @@ def _fields_given(part: str, typed_as: str = "Arm") -> dict[str, str]:
     for item in _split(tail, ",") if tail else []:
         key, equals, value = item.partition("=")
         if equals and key.isidentifier():
+            if key in given:
+                raise UserError(f"{typed_as} {part!r} has the field {key!r} twice; give it once.")
             last = key
             given[key] = value
         elif last is None:

@@ -92,8 +92,9 @@ def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
     if not needs_text:
         return
     if bool(request.texts) == (request.data is not None):
+        given_both = ", and not both" if request.texts else ""
         raise UserError(
-            f"Probe {request.probe} looks at texts: give --text TEXT (as often as you like) or --data FILE."
+            f"Probe {request.probe} looks at texts: give --text TEXT (as often as you like) or --data FILE{given_both}."
         )
     if request.texts and request.rows is not None:
         raise UserError("--rows is of the rows of --data, and --text was given: leave it out.")

@@ -184,13 +184,19 @@ def errors_told(out: str | Path) -> Iterator[None]:
         raise UserError(f"{out} cannot be written ({problem.strerror or problem}); nothing was kept.") from problem
 
 
+CONFIG = "config.json"  # of a run, what it asks for
+BEGUN_AGAIN = "Type the command that began the run once more, with --out and the same folder."
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a file that tunescope wrote; Damaged, by name, for a torn or foreign one."""
     try:
         value = json.loads(path.read_bytes())
     except FileNotFoundError:
         told = f"{path.parent} is not the folder of a run."
-        if (path.parent / "status.json").exists():  # which a run has from its begin
+        if path.name == CONFIG and (path.parent / "status.json").exists():
+            told = f"what the run asks for is lost. {BEGUN_AGAIN}"
+        elif (path.parent / "status.json").exists():  # which a run has from its begin
             told = f"the run in {path.parent} is not finished. Type: tunescope resume {path.parent}"
         raise UserError(f"{path} does not exist: {told}") from None
     except NotADirectoryError:
@@ -198,10 +204,15 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as problem:
         raise UserError(f"{path} cannot be read ({problem.strerror or problem}).") from problem
     except (ValueError, RecursionError) as problem:
-        raise Damaged(f"{path} cannot be read ({problem}); remove it to have it made again.") from None
+        raise Damaged(f"{path} cannot be read ({problem}){_mended(path)}") from None
     if not isinstance(value, dict):
-        raise Damaged(f"{path} does not hold an object; remove it to have it made again.")
+        raise Damaged(f"{path} does not hold an object{_mended(path)}")
     return value
+
+
+def _mended(path: Path) -> str:
+    """Of what a run asks for nothing but the command that began it makes another."""
+    return f": remove it. {BEGUN_AGAIN}" if path.name == CONFIG else "; remove it to have it made again."
 
 
 def sha256(path: Path) -> str:

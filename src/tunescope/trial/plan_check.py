@@ -42,9 +42,7 @@ def check(plan: Plan) -> Plan:
         check_beyond(plan.race)
     if plan.dev_share is not None and not 0 < plan.dev_share <= 1:
         raise UserError(f"--dev-share {plan.dev_share:g} is a share of a run's passes above 0, at most 1, such as 0.2.")
-    for rate in plan.rates:
-        if not 0 < rate < float("inf"):
-            raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
+    _check_rates(plan.rates)
     if not 0 <= settings.warmup < 1:
         raise UserError(f"--warmup {settings.warmup:g} is a share of the steps; give 0 or more and less than 1.")
     if not 0 < settings.clip < float("inf") or not 0 <= settings.weight_decay < float("inf"):
@@ -75,6 +73,15 @@ def _check_memory(plan: Plan) -> None:
             "--batch-size auto wants a model that each process has whole: of a sharded one those with memory left wait "
             "within a layer for the one without. Type: --batch-size 16 --accumulate 4, or --parallel ddp"
         )
+
+
+def _check_rates(rates: Sequence[float]) -> None:
+    for rate in rates:
+        if not 0 < rate < float("inf"):
+            raise UserError(f"--lr {rate:g} is not a learning rate; give numbers above 0, such as --lr 1e-3 3e-3.")
+    twice = next((rate for rate in rates if rates.count(rate) > 1), None)
+    if twice is not None:
+        raise UserError(f"--lr has {twice:g} twice; give each learning rate once.")
 
 
 def check_seeds(seeds: Sequence[int]) -> None:

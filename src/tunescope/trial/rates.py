@@ -16,6 +16,7 @@ from typing import NamedTuple
 from tunescope.errors import UserError
 
 PART = 3
+UNTRAINED = "--halving has no effect where no arm is trained: there are no learning rates. Leave it out."
 
 
 class Race(NamedTuple):
@@ -41,6 +42,8 @@ def check_halving(race: Race) -> None:
     """Raises UserError where no run would stop early."""
     if race.rates < 2:
         raise UserError("--halving has no effect on one learning rate; give more with --trials or --lr.")
+    if race.steps == 1:
+        raise UserError(f"--halving has no effect on one step: none is before the last. Type: --steps {PART}, or more")
     if not rungs(race):
         raise UserError(
             f"--halving has no effect with --eval-every {race.eval_every}: a third of {race.steps} "

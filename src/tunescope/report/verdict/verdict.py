@@ -116,7 +116,8 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
     """Rules 1 to 6."""
     if e.delta is None:
         why = f"No delta arm finished{e.losses}: contexts have nothing to be held against."
-        return Answer(OPEN, "missing arms", why, Advice("Run it with a delta that fits, such as `--arms lora`."))
+        fitting = "; `tunescope arms` lists them" if e.losses else ", such as `--arms lora`"  # which may be what failed
+        return Answer(OPEN, "missing arms", why, Advice(f"Run it with a delta that fits{fitting}."))
     if e.seeds < LEAST:
         why = f"With {e.sample} it cannot be told how far another seed would come out: no verdict is given."
         return Answer(OPEN, "few seeds", why, advice.few_seeds(protocol))

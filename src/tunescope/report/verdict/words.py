@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
+from tunescope.report.verdict.reader import OVER
 
 ROUNDING = 1e-5  # of an attention weight in float32
 PAIR = ("context", "delta")
@@ -125,11 +126,23 @@ def unequal(sizes: Iterable[tuple[int | None, str]]) -> str:
     return f"{least:,} ({small}) to {most:,} ({large}) stored parameters"
 
 
+def within(budgets: Sequence[int], arms: Sequence[dict[str, Any]]) -> str:
+    """The budget; and what the contexts and deltas in it store, where one (of several budgets: every) is well below."""
+    most = max(budgets)
+    compared = (one for one in arms if one.get("group") in PAIR and one.get("status") == "done")
+    stored = [one.get("parameters", {}).get("stored") or 0 for one in compared]
+    sizes = sorted({size for size in stored if 0 < size <= OVER * most})  # what is over it is no arm of the verdict
+    bound = "up to " if len(budgets) > 1 else ""
+    if not sizes or sizes[-1 if bound else 0] * OVER >= most:
+        return f"{bound}{most:,} stored parameters"
+    span = f"from {sizes[0]:,} to {sizes[-1]:,}" if len(sizes) > 1 else f"{sizes[0]:,} in fact"
+    return f"{bound or 'at most '}{max(most, sizes[-1]):,} stored parameters ({span})"
+
+
 def limits(e: Evidence, protocol: dict[str, Any], arms: Sequence[dict[str, Any]]) -> str:
     """What it holds for, and of what it says nothing."""
     budgets = protocol.get("budgets") or [protocol.get("budget")]
-    at = f"{max(budgets):,} stored parameters" if any(budgets) else own_sizes(arms)
-    at = f"up to {at}" if len(budgets) > 1 else at
+    at = within(budgets, arms) if any(budgets) else own_sizes(arms)
     over = "seeds and test rows" if e.seeds > 1 else "test rows only, for there is one seed"
     return (
         f"This holds for this model, these data, {at}, {protocol.get('steps', 'these')} steps and the "

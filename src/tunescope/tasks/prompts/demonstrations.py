@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import Formatter
 
 from tunescope.tasks.prompts import mask, templates
 
@@ -36,7 +35,7 @@ def solved(template: str, values: Mapping[str, str], name: str, word: str) -> De
     """The template filled with `values`, with the word of the label of that name at its {mask}, or else behind it."""
     parts = mask.halves(template)
     front, rest = parts if parts is not None else (template, "")
-    pieces = list(Formatter().parse(front))
+    pieces = templates.pieces(front)
     fields = [index for index, piece in enumerate(pieces) if piece[1] is not None]
     if not fields:
         return Demonstration(name, templates.fill(front, values), "", "", word, templates.fill(rest, values) + END)

@@ -94,5 +94,5 @@ def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
             problem = f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
         raise UserError(
             f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. "
-            f"Choose others: --words {example}"
+            f"Choose others: --words {one}=WORD,{other}=WORD{',...' * (len(tokens) > 2)}"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from string import Formatter
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
@@ -40,7 +39,7 @@ def fields(template: str) -> tuple[str, ...]:
     Raises:
         UserError: as `prompts.fields`; no field but {mask}; or {mask} more than once.
     """
-    if (count := sum(name == MASK for _, name, _, _ in Formatter().parse(template))) > 1:
+    if (count := sum(name == MASK for _, name, _, _ in templates.pieces(template))) > 1:
         raise UserError(f"Template {template!r} holds {{mask}} {count} times; it is the one place of the answer.")
     found = tuple(name for name in templates.fields(template) if name != MASK)
     if not found:
@@ -53,7 +52,7 @@ def fields(template: str) -> tuple[str, ...]:
 def halves(template: str) -> tuple[str, str] | None:
     """What stands before {mask} and what behind it, as templates; None where it has none."""
     front, behind, seen = "", "", False
-    for literal, name, _, _ in Formatter().parse(template):
+    for literal, name, _, _ in templates.pieces(template):
         piece = escaped(literal) + ("" if name in (None, MASK) else f"{{{name}}}")
         front, behind = (front, behind + piece) if seen else (front + piece, behind)
         seen = seen or name == MASK

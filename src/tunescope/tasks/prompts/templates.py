@@ -21,10 +21,7 @@ def fields(template: str) -> tuple[str, ...]:
     Raises:
         UserError: braces that do not pair, a field without a name, a conversion or a format, or no field.
     """
-    try:
-        parsed = [piece[1:] for piece in Formatter().parse(template) if piece[1] is not None]
-    except ValueError as error:
-        raise UserError(f"Template {template!r}: {error}. Write {{field}}, and {{{{ for a brace.") from error
+    parsed = [piece[1:] for piece in pieces(template) if piece[1] is not None]
     if not parsed or any(not name or spec or conversion for name, spec, conversion in parsed):
         raise UserError(
             f"Template {template!r} must name at least one field of the rows, each as {{field}} and no more, such as "
@@ -35,16 +32,22 @@ def fields(template: str) -> tuple[str, ...]:
 
 def fill(template: str, values: Mapping[str, str]) -> str:
     """The template with each {field} replaced by its value; values are never read as templates."""
-    return "".join(
-        literal + (values[name] if name is not None else "") for literal, name, _, _ in Formatter().parse(template)
-    )
+    return "".join(literal + (values[name] if name is not None else "") for literal, name, _, _ in pieces(template))
 
 
 def tail(template: str) -> str:
     """What follows the last field; all of it where there is none."""
-    pieces = list(Formatter().parse(template))
-    last = max((i for i, piece in enumerate(pieces) if piece[1] is not None), default=-1)
-    return "".join(literal for literal, _, _, _ in pieces[last + 1 :])
+    parsed = pieces(template)
+    last = max((i for i, piece in enumerate(parsed) if piece[1] is not None), default=-1)
+    return "".join(literal for literal, _, _, _ in parsed[last + 1 :])
+
+
+def pieces(template: str) -> list[tuple[str, str | None, str | None, str | None]]:
+    """Literal text, then field, format and conversion. Raises UserError for braces that do not pair."""
+    try:
+        return list(Formatter().parse(template))
+    except ValueError as error:
+        raise UserError(f"Template {template!r}: {error}. Write {{field}}, and {{{{ for a brace.") from error
 
 
 def separator(template: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from string import Formatter
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
@@ -36,7 +35,7 @@ def written(bench: Bench, orders: Sequence[tuple[int, ...]], seed: int) -> list[
     from tunescope.trial.bench import room
 
     task, tokenizer = labelled(bench.task), bench.tokenizer
-    start = next(iter(Formatter().parse(task.template)))[0]
+    start = next(iter(templates.pieces(task.template)))[0]
     fronts = [token_ids(tokenizer, draw.text(bench, task, order) + start) for order in orders]
     left = room(bench, max(map(len, fronts)))
     usual = max(len(row.input_ids) for row in bench.encoded("train", bos=True, room=None))
@@ -57,7 +56,7 @@ def parsed(template: str, text: str) -> Mapping[str, str] | None:
 
     A field ends where the template's next words begin; the last one there, or else at the end of its line.
     """
-    pieces = [(literal, name) for literal, name, _, _ in Formatter().parse(template)]
+    pieces = [(literal, name) for literal, name, _, _ in templates.pieces(template)]
     if len({name for _, name in pieces if name}) < sum(name is not None for _, name in pieces):
         raise UserError(f"order=entropy cannot read template {template!r}, which has a field twice.")
     pattern = ""
