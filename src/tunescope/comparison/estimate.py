@@ -80,7 +80,8 @@ def check_entries(bench: Bench) -> None:
     """Raises UserError for what is not begun: nothing to compare, a budget for one side only, an idle --halving."""
     entries = entered(bench)
     check_sides(entries)
-    if bench.plan.halving and not any(entry.trials for entry in entries):
+    is_asked = bench.plan.halving and bench.plan.fit is None  # minutes may bring it about, too
+    if is_asked and not any(entry.trials for entry in entries):
         raise UserError(UNTRAINED)
 
 
