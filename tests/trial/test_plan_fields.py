@@ -114,7 +114,7 @@ def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monke
     if field == "device":  # of the machine, and another may have none of that name
         assert "--device" not in command(given(device="cuda"))
         return
-    if field == "processes":
+    if field in ("processes", "parallel"):
         monkeypatch.setenv("WORLD_SIZE", "2")  # they are begun already
     asked = given(**{field: OTHER[field]})
     typed = next(one for kind in (Plan, Settings) for one in options_of(kind) if one.field == field)
