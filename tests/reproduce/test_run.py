@@ -199,6 +199,7 @@ def test_pieces_of_an_earlier_result_are_not_done_again(toy, tmp_path_factory):
             {"versions": {"torch": "1.0"}},
             r"was made with other versions \(.*torch 1.0, here 2.*\), so its pieces are not",
         ),
+        ({"settings": {"seeds": 2, "course": {"steps": 9}}}, r"with other settings \(course.steps 9, here None\)"),
         (
             {"settings": {"seeds": 2, "steps": 400}},
             r"with other settings \(steps 400, here None\), so its pieces are not",

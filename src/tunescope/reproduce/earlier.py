@@ -44,7 +44,10 @@ def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], r
 def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     """Of the settings those that a piece depends on and does not say itself, as JSON has them."""
     said = LISTS | ({"seeds"} if all("seed" in unit for unit in units) else set())
-    kept: Settings = json.loads(json.dumps({key: value for key, value in settings.items() if key not in said}))
+    own = {key: value for key, value in settings.items() if key not in said}
+    parts = {key: value if isinstance(value, dict) else {"": value} for key, value in own.items()}
+    flat = {f"{key}.{name}".rstrip("."): value for key, part in parts.items() for name, value in part.items()}
+    kept: Settings = json.loads(json.dumps(flat))
     return kept
 
 
