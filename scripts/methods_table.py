@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-from scripts.numbers import RESULTS, read
+from scripts.numbers import BUSY, RESULTS, read
 from scripts.results import CORPORA
 
 TITLES = {"sst2": "SST-2", "trec": "TREC", "ag_news": "AG News", "rte": "RTE"}
@@ -60,8 +60,14 @@ def _head(found: dict[str, Any]) -> str:
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
         "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token. "
         "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work, "
-        "and the most memory it took."
+        f"{_busy(found)}and the most memory it took. *Forgets* and *s* are means over the corpora."
     )
+
+
+def _busy(found: dict[str, Any]) -> str:
+    """Of which corpora the seconds were taken beside other work."""
+    shared = [title for (name, _), title in zip(_results(), found, strict=True) if name in BUSY]
+    return f"for {' and '.join(shared)} beside other programs, " if shared else ""
 
 
 def _verdict(result: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import claims, families_table, findings, methods_table, paper_table, spans
+from scripts.numbers import BUSY
 from scripts.scale import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,7 +22,6 @@ TITLES = {
     "trec-methods": "TREC (at most 40 words), SmolLM2-135M, every kind of method",
     "sst2-methods": "SST-2 (at most 25 words), SmolLM2-135M, every kind of method",
 }
-BUSY = {"trec"}  # taken while other programs used the cores
 SHORT = {
     "adapter:placement=parallel,scale=4.0": "parallel adapter ×4",
     "adapter": "sequential adapter",

@@ -9,6 +9,7 @@ import transformers as tf
 from torch import Tensor
 
 import tunescope as ts
+from tunescope.attachment.bank.rowwise import EXPERT
 from tunescope.models.anatomy import kind
 from tunescope.models.family import family_names, find_family
 
@@ -138,3 +139,18 @@ def test_a_delta_at_an_expert_is_refused_which_sees_some_tokens_and_not_whose_th
         ):
             model(**given, rows=["a", "b"])
         model(**given, rows=["b", None])
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("encoder.block.1.mlp.experts.expert_0.wi", True),
+        ("layers.0.experts.3", True),
+        ("layers.0.mlp.experts.11.down", True),
+        ("layers.0.mlp.shared_experts.down_proj", False),
+        ("layers.3.mlp.down_proj", False),
+        ("layers.0.mlp.experts", False),  # the block, which sees all tokens
+    ],
+)
+def test_an_expert_is_told_by_its_path(path: str, is_one: bool) -> None:
+    assert bool(EXPERT.search(path)) is is_one

@@ -10,6 +10,8 @@ from odd_families import close
 
 import tunescope as ts
 from tunescope.models.anatomy import anatomy, kind
+from tunescope.probes.see import _bare_inputs
+from tunescope.tasks.answers.batches import decoder_keywords
 
 IDS = {"vocab_size": tiny.VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -211,3 +213,30 @@ def test_text_that_looks_both_ways_before_it_is_written_on_takes_no_soft_prompt_
         bare = model(ids, token_type_ids=torch.zeros_like(ids)).logits
         with ts.attach(model, prefix):
             assert (model(ids, token_type_ids=torch.zeros_like(ids)).logits - bare).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("used", [0, 3])
+def test_positions_of_a_roberta_decoder_count_from_behind_its_padding_wherever_they_are_made(used: int) -> None:
+    """Transformers' own, which its forward pass makes of ids: real tokens so far, and the padding id."""
+    model = tiny.build(tf.AutoModelForCausalLM, tf.RobertaConfig(**ROBERTA, is_decoder=True))
+    ids = torch.tensor([[5, 6, 7, 8], [9, 8, 1, 1]])
+    mask = (ids != 1).long()
+    wanted = torch.tensor([[2, 3, 4, 5], [2, 3, 3, 3]])
+    made = decoder_keywords(model, mask, None)
+    assert torch.equal(made["position_ids"][mask.bool()], wanted[mask.bool()])
+    with torch.no_grad():
+        own, told = model(input_ids=ids, attention_mask=mask).logits, model(ids, attention_mask=mask, **made).logits
+    close(told[mask.bool()], own[mask.bool()])
+    bare = _bare_inputs(model, used, {"input_ids": ids, "attention_mask": mask})
+    assert isinstance(bare, dict)
+    if used:
+        assert torch.equal(bare["position_ids"][mask.bool()], (wanted + used)[mask.bool()])
+
+
+def test_a_prefix_draws_its_first_keys_from_the_words_of_the_text_model() -> None:
+    """The outer config of a model of text and pictures may count others: here more than its table has."""
+    config = paligemma()
+    config.vocab_size = 50 * tiny.VOCAB
+    model = tiny.build(tf.AutoModelForImageTextToText, config)
+    with ts.attach(model, ts.Prefix(length=3)) as tuned:
+        assert len(tuned.artifacts[0].tensors) == 4

@@ -66,7 +66,7 @@ def reproduce(
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
         executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
-        so_far: the table of what is done in the folder, which may be at work, and no more; where pieces are its lines.
+        so_far: the table of what is done in the folder, which may be at work; a recipe that cannot says so.
         earlier: a result.json of this recipe, from another folder or machine, whose pieces are not done again.
         check: run nothing, and say what each line would take in memory and time; for recipes on a model and a corpus.
         gpu: for --check: T4, V100, L4, A10, L40S, RTX4090, A100-40GB, A100-80GB, H100 or H200.

@@ -15,7 +15,7 @@ from tunescope.attachment.site_hooks import SiteUse
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Params, SiteDelta
 
-EXPERT = re.compile(r"(^|\.)experts\.\w*?\d+\.")
+EXPERT = re.compile(r"(^|\.)experts\.\w*?\d+(\.|$)")  # or a map of one
 _Use = tuple[Sequence[int], SiteUse[SiteDelta]]  # the rows that take a delta, and the delta at its site
 
 
