@@ -18,6 +18,7 @@ from commands import call
 
 from tunescope.cli import app
 from tunescope.cli.options import PlanOptions, TaskOptions, question
+from tunescope.cli.output import print_run
 from tunescope.errors import UserError
 from tunescope.trial import command as the_command
 from tunescope.trial import plan_json
@@ -334,3 +335,13 @@ def test_options_come_to_the_plan_they_name(material):
     assert (asked.seeds, asked.task) == ((0, 1, 2), {"kind": "classification"})
     one = question("m", "d.jsonl", None, TaskOptions(task="generation", metric=("bleu", "nist"), input_field="mr"))
     assert one.task == {"kind": "generation", "input": "mr", "metric": "bleu", "also": ("nist",)}
+
+
+def test_a_run_without_a_best_artifact_says_why_in_its_place(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tunescope.report.terminal.everything", lambda results: "the table")
+    results = {"best": {"arm": "bare", "path": None}, "arms": [{"name": "bare", "group": "none"}]}
+    print_run(tmp_path, results)
+    assert "no artifact: the model as it is, bare, does best on dev" in capsys.readouterr().out
+    (tmp_path / "best").mkdir()
+    print_run(tmp_path, results)
+    assert "no artifact" not in capsys.readouterr().out
