@@ -1,6 +1,7 @@
 """Each benchmark at a tiny shape: it runs, its checks hold, and its result file says what it should."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ SLOW += (
     "dev_scores",
     "anchor_sections",
 )  # whole commands in processes that are begun in full
+TIMED = re.compile(r"\b(seconds|milliseconds|ms)\b")
 RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}
 
 
@@ -58,8 +60,8 @@ def test_a_tiny_run_writes_a_whole_result_file(name, tmp_path):
     for ratio in page["ratios"]:
         assert ratio.keys() == RATIO
         assert 0 <= ratio["low"] <= ratio["ratio"] <= ratio["high"]
-    if name not in ("startup", "metrics", "costs"):  # a bound on time says nothing on a busy machine
-        assert all(check["met"] for check in page["checks"]), page["checks"]
+    if name != "costs":  # forecasts of time; a bound on time says nothing on a busy machine
+        assert not [check for check in page["checks"] if not check["met"] and not TIMED.search(check["name"])]
 
 
 def test_the_benchmarks_are_the_files_of_the_folder():
