@@ -99,6 +99,11 @@ def settings(
     }
 
 
+def has_labels(ask: Ask) -> bool:
+    """Whether the corpus asked for has labels to choose among; what is no corpus is refused by `settings`."""
+    return not scored_by(ask.data or "")
+
+
 def _at_most(rows: Mapping[str, int], inputs: int | None) -> dict[str, int]:
     """The most of each part, where no more than so many inputs are scored."""
     if inputs is None:

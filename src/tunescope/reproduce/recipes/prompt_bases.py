@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.data.corpus_name import scored_by
 from tunescope.errors import UserError
 from tunescope.models.load import load_tokenizer, model_name
 from tunescope.report.cells import Table
@@ -40,7 +39,7 @@ def settings(ask: Ask) -> Settings:
     if not ask.models:
         raise UserError(f"{ask.name} needs --model MODEL MODEL ..., the bases to hold against one another.")
 
-    choose = not scored_by(ask.data or "")  # what is no corpus is refused below
+    choose = corpus_table.has_labels(ask)
     lines = _lines(ask.protocol, choose)
     course, rows = published.course(ask, published.PROMPT_TUNING), published.rows(ask)
     each = [

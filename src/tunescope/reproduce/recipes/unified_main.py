@@ -32,9 +32,8 @@ LORA, RANK = "lora:sites=ffn.in,ffn.out", 102
 
 
 def settings(ask: Ask) -> Settings:
-    made = corpus_table.settings(
-        ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), corpus_table.ALL
-    )
+    course, rows = published.course(ask, published.SUMMARIES), published.rows(ask)
+    made = corpus_table.settings(ask, (), course, rows, corpus_table.ALL, choose=corpus_table.has_labels(ask))
     form = FORMS.get(made["kind"], OTHERWISE)
     writes = made["kind"] != "encoder"
     lines = _fixed(ask, writes) + _sized(form, made, is_typed=ask.protocol == "paper" and writes)

@@ -27,9 +27,8 @@ PAPER = {
 
 
 def settings(ask: Ask) -> Settings:
-    made = corpus_table.settings(
-        ask, (), published.course(ask, published.SUMMARIES), published.rows(ask), corpus_table.ALL
-    )
+    course, rows = published.course(ask, published.SUMMARIES), published.rows(ask)
+    made = corpus_table.settings(ask, (), course, rows, corpus_table.ALL, choose=corpus_table.has_labels(ask))
     scale, share = FORMS.get(made["kind"], OTHERWISE)
     is_typed = ask.protocol == "paper" and made["kind"] != "encoder"
     typed = {one: (f"{LORA},rank={RANK},alpha={float(one * RANK)}", None) for one in (1, scale)}

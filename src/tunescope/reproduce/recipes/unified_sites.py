@@ -49,9 +49,8 @@ def settings(ask: Ask) -> Settings:
         for index, (size, value) in enumerate(sizes.items())
         for label, form in (FORMS | UNGATED if index else FORMS).items()
     ]
-    return corpus_table.settings(
-        ask, lines, published.course(ask, published.SUMMARIES), published.rows(ask), corpus_table.ALL
-    )
+    course, rows = published.course(ask, published.SUMMARIES), published.rows(ask)
+    return corpus_table.settings(ask, lines, course, rows, corpus_table.ALL, choose=corpus_table.has_labels(ask))
 
 
 def _line(label: str, form: Form, size: float, *, is_small: bool) -> Line:
