@@ -66,6 +66,7 @@ def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monke
         (["--width", "8"], "--width 8: heads are of 32"),
         (["--steps", "0"], "--steps and --layers are at least 1"),
         (["--adapted", "5"], "--adapted is of --kind t5: it makes a language model of one, and not of a decoder"),
+        ([], "has no text file"),
     ],
 )
 def test_what_cannot_be_made_is_told_in_a_line(tmp_path, capsys, monkeypatch, given, told):
@@ -140,6 +141,10 @@ def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "one"}) + "\n")
     (tmp_path / "notes.md").write_text("not read")
     assert text_files.read(str(tmp_path)) == ["one", "two", "three"]
+    book = "word " * 200_001  # longer than a row of data may be
+    (tmp_path / "c.jsonl").write_text(json.dumps({"text": book}))
+    assert book.strip() in text_files.read(str(tmp_path))
+    (tmp_path / "c.jsonl").unlink()
     before = text_files.digest(str(tmp_path))
     (tmp_path / "b.txt").write_text("two\nfour\n")
     assert text_files.digest(str(tmp_path)) != before

@@ -11,14 +11,16 @@ from tunescope.data.rows_of_file import FORMATS
 from tunescope.errors import UserError
 
 
-def texts(path: str, count: int) -> list[str]:
+def texts(path: str, count: int, longest: int | None = None) -> list[str]:
     """The first `count` texts of a file: one a line, or in the field "text" of JSONL, CSV or TSV, each also with .gz.
+
+    longest: characters that such a field may have (default: `tunescope.data.row.LONGEST`).
 
     Raises UserError for a file that cannot be read, and for one without a text.
     """
     plain = Path(path).with_suffix("") if path.endswith(".gz") else Path(path)
     if plain.suffix.lower() in FORMATS:
-        found = [value(row, "text", index) for index, row in enumerate(read(path))]
+        found = [value(row, "text", index) for index, row in enumerate(read(path, longest))]
     else:
         found = _lines(path)
     found = [text.strip() for text in found if text.strip()][:count]

@@ -7,13 +7,13 @@ from tunescope.errors import UserError
 from tunescope.system import files, run_folder
 
 KINDS = {".txt", ".jsonl", ".csv", ".tsv"}
-MOST = 10**9  # texts of a file
+MOST = 10**9  # texts of a file, and characters of one: a text may be a book
 
 
 def read(data: str) -> list[str]:
     """The texts of a file, or of every file in a folder and those in it, in the order of their names."""
     files = _files(data)
-    return [text for file in files for text in texts(str(file), MOST)]
+    return [text for file in files for text in texts(str(file), MOST, MOST)]
 
 
 def digest(data: str) -> str:

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.utils import logging
 
+from tunescope.errors import UserError
 from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import read_manifest, write_manifest
 from tunescope.lab.worlds.text_files import digest, read
@@ -190,6 +191,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     _check(parser, given)
+    try:
+        _make_asked(given)
+    except UserError as problem:
+        parser.error(str(problem))
+
+
+def _make_asked(given: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     logging.disable_progress_bar()
     size = Size(layers=given.layers, heads=given.width // HEAD, width=given.width)
