@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import embedder, extras_of
 from tunescope.attachment.embeddings import embeddings_joined
+from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.marks import told_start, wants_output_start
 from tunescope.attachment.site_hooks import are_tuned, computed_in
@@ -59,26 +59,27 @@ def _keys_placed(
     names = argument_names(entry)
     made: dict[str, Any] = {"for": None, "used": 0}
     device = anatomy(model).device.type
-    runs = any(isinstance(artifact.spec, TokenContext) for artifact in artifacts)  # through the model, for its keys
-    own = [weakref.ref(value) for value in model.parameters() if not value.is_inference()] if runs else []
-    can_switch = runs and any(
+    reads_base = any(isinstance(one.spec, Context) and one.spec.reads_base for one in artifacts)
+    watch = Watch(entry if reads_base else None)
+    groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
+    can_switch = reads_base and any(
         hasattr(one, "disable_adapters") and hasattr(one, "base_layer") for one in model.modules()
     )
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
         refuse_reentrant(model)
-        groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
-        held = [value for value in (one() for one in own) if value is not None]  # others, where it was sharded since
-        versions = tuple(value._version for value in (*held, *(value for group in groups for value in group.values())))
-        kept_for = (torch.is_inference_mode_enabled(), computed_in(device), versions)
+        given = dict(zip(names, args, strict=False)) | kwargs
         is_fixed = not (are_tuned(*groups) or entry.training or can_switch)  # dropout draws anew
-        now = kept_for if is_fixed else None
+        now = None
+        if is_fixed:
+            beside = [value for group in groups for value in group.values()]
+            trace = watch.trace(beside, looks_inside=not seen_by(given))
+            now = (torch.is_inference_mode_enabled(), computed_in(device), trace)
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
-        given = dict(zip(names, args, strict=False)) | kwargs
         given = moved(model, given, made["used"], names) if has_contexts else given
         tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
         if wants_output_start(model):

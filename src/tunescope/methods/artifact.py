@@ -195,6 +195,8 @@ class AttentionDelta(Spec):
 class Context(Spec):
     """Something that stands before (or inside) the text and is attended to."""
 
+    reads_base: ClassVar[bool] = True  # the base makes its keys and values, which are made anew where that changed
+
     @property
     def fresh_is_identity(self) -> bool:
         return False

@@ -20,6 +20,7 @@ from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean_activations
+from tunescope.attachment.guards.changes import Trace, Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
@@ -32,7 +33,7 @@ from tunescope.attachment.sites.site_map import sites_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import text_of
+from tunescope.models.positions import seen_by, text_of
 from tunescope.models.quantised import check_readable
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ class Banked(Held):
         places = {found.name: found.module for found in reached(self.model) if found.name.startswith(f"{stack}.")}
         names = argument_names(entry)
         made: dict[str, Any] = {"for": None, "used": 0}
+        watch = Watch(entry)
 
         def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if self._hot.making:
@@ -175,14 +177,18 @@ class Banked(Held):
             refuse_reentrant(self.model)
             given = dict(zip(names, args, strict=False)) | kwargs
             batch = self._batch = self._rows(_n_rows(given))
-            now = batch.state()
-            if now is None or now != made["for"]:
-                if not batch.has_keys(stack):
+            begins = not seen_by(given)
+            now = batch.state(looks_inside=begins)
+            base: Trace = ()
+            if now is not None and batch.reads_base():
+                base = watch.trace((), looks_inside=begins)
+            if now is None or (now, base) != made["for"]:
+                if not batch.has_keys(stack, base):
                     self._rest()
-                extras, made["used"] = keys_of(self.model, batch, stack, places)
+                extras, made["used"] = keys_of(self.model, batch, stack, places, base)
                 for name, module in places.items():
                     module.__dict__[STATE].extras = extras[name]
-                made["for"] = now
+                made["for"] = (now, base)
             if now is None or now != self._acting_for:
                 self._act(batch)
                 self._acting_for = now

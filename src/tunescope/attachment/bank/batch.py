@@ -16,6 +16,7 @@ from tunescope.attachment.bank.keys import by_row
 from tunescope.attachment.bank.rowwise import Rowwise, rowwise
 from tunescope.attachment.context_keys import Extras, extras_of
 from tunescope.attachment.contexts import token_rows
+from tunescope.attachment.guards.changes import Trace
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, Context, TokenContext
 from tunescope.models.anatomy import anatomy
@@ -31,17 +32,19 @@ class Batch:
     entries: tuple[Entry | None, ...]
     members: list[tuple[Entry, Ready]]
 
-    def state(self) -> object | None:
-        """Equal while nothing has changed that the rows depend on; None while something is being trained."""
+    def state(self, *, looks_inside: bool = False) -> object | None:
+        """Equal while no artifact has changed that the rows depend on; None while one is being trained."""
         if any(ready.is_tuned() for _, ready in self.members):
             return None
-        return self.entries, tuple(ready.state() for _, ready in self.members)
+        return self.entries, tuple(ready.state(looks_inside=looks_inside) for _, ready in self.members)
 
-    def has_keys(self, stack: str) -> bool:
-        """Whether the keys and values of all members are there, as they are now."""
-        return all(
-            not ready.is_tuned() and ready.extras.get(stack, (None,))[0] == ready.state() for _, ready in self.members
-        )
+    def reads_base(self) -> bool:
+        """Whether the base makes the keys of any member."""
+        return any(ready.reads_base() for _, ready in self.members)
+
+    def has_keys(self, stack: str, base: Trace) -> bool:
+        """Whether the keys and values of all members are there, as they are now, on a base as it is now."""
+        return all(_has_keys(ready, stack, base) for _, ready in self.members)
 
     def which(self) -> list[int]:
         """(batch,) the member of each row; one more than there are for a row that has none."""
@@ -62,13 +65,13 @@ class Batch:
 
 
 def keys_of(
-    model: PreTrainedModel, batch: Batch, stack: str, places: Mapping[str, nn.Module]
+    model: PreTrainedModel, batch: Batch, stack: str, places: Mapping[str, nn.Module], base: Trace
 ) -> tuple[Extras, int | Tensor]:
     """Every row's contexts in the attention modules of a stack, and the positions they use up: (batch,), or 0.
 
     No delta may act while it is called: those of a member act while its own contexts are run.
     """
-    made = [_member_keys(model, ready, stack, places) for _, ready in batch.members]
+    made = [_member_keys(model, ready, stack, places, base) for _, ready in batch.members]
     which = batch.which()
     none: tuple[Any, ...] = ()
     extras = {}
@@ -81,16 +84,21 @@ def keys_of(
 
 
 def _member_keys(
-    model: PreTrainedModel, ready: Ready, stack: str, places: Mapping[str, nn.Module]
+    model: PreTrainedModel, ready: Ready, stack: str, places: Mapping[str, nn.Module], base: Trace
 ) -> tuple[Extras, int]:
-    known = ready.extras.get(stack)
-    if known is not None and not ready.is_tuned() and known[0] == ready.state():
-        return known[1], known[2]
+    if _has_keys(ready, stack, base):
+        _, found, used = ready.extras[stack]
+        return found, used
     with acting(rowwise([((0,), ready.uses)], 1, anatomy(model).device), lambda: False):
         found, used = extras_of(model, _contexts(model, ready.artifacts), stack, places)
     if not ready.is_tuned():
-        ready.extras[stack] = (ready.state(), found, used)
+        ready.extras[stack] = (ready.state_of_keys(base), found, used)
     return found, used
+
+
+def _has_keys(ready: Ready, stack: str, base: Trace) -> bool:
+    known = ready.extras.get(stack)
+    return known is not None and not ready.is_tuned() and known[0] == ready.state_of_keys(base)
 
 
 def _contexts(model: PreTrainedModel, artifacts: tuple[Artifact, ...]) -> list[Artifact]:

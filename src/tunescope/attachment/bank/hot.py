@@ -14,9 +14,10 @@ from tunescope.attachment.bank.bank import Bank, Entry, check_member
 from tunescope.attachment.bank.biases import bias_uses
 from tunescope.attachment.bank.rowwise import check_rows_seen
 from tunescope.attachment.context_keys import Extras, check_in_force
+from tunescope.attachment.guards.changes import Trace, Watch
 from tunescope.attachment.initial_artifacts import initialised, site_uses
 from tunescope.attachment.site_hooks import SiteUse, are_tuned, computed_in
-from tunescope.methods.artifact import Artifact, SiteDelta, Spec
+from tunescope.methods.artifact import Artifact, Context, SiteDelta, Spec
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -32,12 +33,21 @@ class Ready:
     artifacts: tuple[Artifact, ...]
     uses: list[SiteUse[SiteDelta]]
     extras: dict[str, tuple[object, Extras, int]] = field(default_factory=dict)
+    watch: Watch = field(default_factory=lambda: Watch(None))
 
-    def state(self) -> tuple[object, ...]:
-        """Changes whenever a tensor does."""
-        versions = (value._version for artifact in self.artifacts for value in artifact.tensors.values())
-        devices = {value.device.type for artifact in self.artifacts for value in artifact.tensors.values()}
-        return (torch.is_inference_mode_enabled(), *map(computed_in, sorted(devices)), *versions)
+    def state(self, *, looks_inside: bool = False) -> tuple[object, ...]:
+        """Changes whenever a tensor does; looks_inside: what was written through `.data` is told from then on."""
+        held = [value for artifact in self.artifacts for value in artifact.tensors.values()]
+        devices = sorted({value.device.type for value in held})
+        trace = self.watch.trace(held, looks_inside=looks_inside)
+        return (torch.is_inference_mode_enabled(), *map(computed_in, devices), *trace)
+
+    def state_of_keys(self, base: Trace) -> tuple[object, ...]:
+        """The same with the base's, where keys are made by it."""
+        return self.state(), base if self.reads_base() else ()
+
+    def reads_base(self) -> bool:
+        return any(isinstance(one.spec, Context) and one.spec.reads_base for one in self.artifacts)
 
     def is_tuned(self) -> bool:
         return are_tuned(*(artifact.tensors for artifact in self.artifacts))

@@ -51,6 +51,7 @@ class Anchors(KVContext):
     """
 
     bound: ClassVar[bool] = True
+    reads_base: ClassVar[bool] = False
 
     keep: tuple[int, ...] = ()
     length: int = 0

@@ -48,6 +48,7 @@ class Infix(KVContext):
     size: ClassVar[str] = "length"
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-2, 5e-2, 2e-1)
     infix: ClassVar[bool] = True
+    reads_base: ClassVar[bool] = False
 
     length: int = 10
     mlp: int | None = None

@@ -58,6 +58,7 @@ class Prefix(KVContext):
 
     size: ClassVar[str] = "length"
     shows_rows: ClassVar[bool] = True
+    reads_base: ClassVar[bool] = False
     learning_rates: ClassVar[tuple[float, float, float]] = (1e-2, 5e-2, 2e-1)
 
     length: int = 10
