@@ -43,6 +43,10 @@ def other_module(model: PreTrainedModel) -> None:
     model.model.layers[0].self_attn.k_proj = made
 
 
+def other_activation(model: PreTrainedModel) -> None:
+    model.model.layers[0].mlp.act_fn = nn.Tanh()
+
+
 def a_buffer(model: PreTrainedModel) -> None:
     model.model.rotary_emb.inv_freq.mul_(0.5)
 
@@ -56,7 +60,8 @@ def a_forward(model: PreTrainedModel) -> None:
     layer.forward = lambda x: forward(x) * 3
 
 
-CHANGES = [in_place, through_data, other_data, other_parameter, other_module, a_buffer, a_hook, a_forward]
+CHANGES = [in_place, through_data, other_data, other_parameter, other_module, other_activation]
+CHANGES += [a_buffer, a_hook, a_forward]
 
 
 def in_front(model: PreTrainedModel, rows: Tensor, text: Tensor) -> Tensor:
