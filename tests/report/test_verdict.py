@@ -237,6 +237,8 @@ def test_a_delta_that_failed_is_not_advised():
     assert decide(results(ZERO, PREFIX))["run"] == "Run it with a delta that fits, such as `--arms lora`."
     failed = results(ZERO, PREFIX, arm("lora", "delta", status="out of memory"))
     assert decide(failed)["run"] == "Run it with a delta that fits; `tunescope arms` lists them."
+    failed = results(ZERO, LORA, arm("prefix", "context", status="out of memory"))
+    assert decide(failed)["run"] == "Run it with a context that fits; `tunescope arms` lists them."
 
 
 def test_the_arm_that_came_out_ahead_may_still_rise():

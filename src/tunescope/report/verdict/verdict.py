@@ -128,7 +128,8 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
         return _prompt_alone(e, protocol, (untrained, trained), over_trained)
     if e.context is None:
         why = f"No context arm finished{e.losses}: deltas have nothing to be held against."
-        return Answer(OPEN, "missing arms", why, Advice("Run it with a context that fits, such as `--arms prefix`."))
+        fitting = "; `tunescope arms` lists them" if e.losses else ", such as `--arms prefix`"
+        return Answer(OPEN, "missing arms", why, Advice(f"Run it with a context that fits{fitting}."))
     if not (e.context.learnt or e.delta.learnt):
         return _nothing_learnt(e, protocol, e.context, e.delta)
     if e.head and e.head_pair and e.head_pair.low > -e.margin:
