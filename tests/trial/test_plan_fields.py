@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -188,3 +189,20 @@ def test_the_task_s_own_fields_are_given_beside_those_of_the_plan(monkeypatch):
         compare("m", "d.jsonl", target_field="a")
     with pytest.raises(UserError, match=r"compare has no field 'templat'"):
         compare("m", "d.jsonl", templat="a")
+
+
+def test_a_model_is_found_from_any_folder_and_typed_as_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made = planned("own", "d.jsonl", TASK, {"device": "cpu"})
+    assert made.model == str(tmp_path / "own")
+    assert command(made).split()[:3] == command(made, here=True).split()[:3] == ["tunescope", "compare", "own"]
+    assert planned("org/on-the-hub", "d.jsonl", TASK, {"device": "cpu"}).model == "org/on-the-hub"
+
+
+@pytest.mark.parametrize(("count", "told"), [(-1, "--seeds -1 are too few"), (0, "--seeds 0: give how many")])
+def test_seeds_are_told_as_they_were_given(count: int, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        given(seeds=count)

@@ -22,7 +22,7 @@ from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
-from tunescope.trial.plan_fields import data_paths, is_field, planned, text_path
+from tunescope.trial.plan_fields import data_paths, is_field, model_path, planned, text_path
 from tunescope.trial.plan_json import from_json
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _question(
     if given:
         raise UserError(f"compare(plan=..., {next(iter(given))}=...): give a plan or its fields, not both.")
     asks, other = plan.task if task is None else task_json(task), text_path(plan.forgetting)
-    return replace(plan, model=model, data=data_paths(data), task=asks, forgetting=other)
+    return replace(plan, model=model_path(model), data=data_paths(data), task=asks, forgetting=other)
 
 
 def ask(

@@ -21,6 +21,7 @@ from tunescope.trial.bench import Bench
 from tunescope.trial.input_hashes import check_worker, input_hashes
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import model_path
 from tunescope.trial.plan_json import from_json
 from tunescope.trial.train.loop import Progress
 
@@ -107,5 +108,5 @@ def _job(site: Site, asked: Mapping[str, Any]) -> Job:
 
 def share(run: Path, bench: Bench, executor: str) -> str:
     """Leave in the folder what workers need; the token, by which they know the folder again."""
-    model = elsewhere.found_at(bench.plan.model)
+    model = model_path(bench.plan.model)
     return job_folder.share(run, {"read": hashes(bench), "model": model, "executor": executor})

@@ -37,7 +37,8 @@ def _whole(plan: Plan, whole: Whole) -> Plan:
 
 def _command_words(plan: Plan, here: bool) -> list[str]:
     called = _from_here if here else shown
-    words = ["tunescope", "compare", plan.model if here else model_name(plan.model), called(plan.data["train"])]
+    model = _from_here(plan.model) if here else model_name(plan.model)
+    words = ["tunescope", "compare", model, called(plan.data["train"])]
     for part in ("dev", "test"):
         words += [f"--{part}", called(plan.data[part])] if part in plan.data else []
     words += _task_words(plan.task, here)

@@ -13,17 +13,13 @@ from tunescope.system import crew, files
 from tunescope.trial.bench import Bench
 from tunescope.trial.input_hashes import check_worker, input_hashes
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import model_path
 from tunescope.trial.plan_json import from_json, to_json
 
 
 def left(bench: Bench) -> dict[str, Any]:
     """What `opened` takes, for jobs/run.json."""
-    return {"plan": to_json(bench.plan), "model": found_at(bench.plan.model), "read": input_hashes(bench)}
-
-
-def found_at(model: str) -> str:
-    """A model's folder as any process finds it; a name on the hub as it is."""
-    return str(Path(model).absolute()) if Path(model).is_dir() else model
+    return {"plan": to_json(bench.plan), "model": model_path(bench.plan.model), "read": input_hashes(bench)}
 
 
 def opened(run: Path, shared: Mapping[str, Any], share: float, opens: Callable[[Plan], Bench]) -> Bench:

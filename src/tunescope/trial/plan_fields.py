@@ -38,8 +38,9 @@ def planned(
     asked: dict[str, Any] = {name: _many(value) if name in MANY else value for name, value in of_plan.items()}
     if "seeds" in asked:
         count = asked["seeds"]
-        if isinstance(count, int) and count > MOST:
-            raise UserError(f"--seeds {count} are too many; give how many, 1 to {MOST}, or which: two or more.")
+        if isinstance(count, int) and not 0 <= count <= MOST:  # of none `check_seeds` says the same
+            few = "few" if count < 0 else "many"
+            raise UserError(f"--seeds {count} are too {few}; give how many, 1 to {MOST}, or which: two or more.")
         asked["seeds"] = tuple(range(count) if isinstance(count, int) else count)
         check_seeds(asked["seeds"])  # none is no word for the usual ones
     if "device" not in asked:
@@ -49,7 +50,7 @@ def planned(
     if "forgetting" in asked:
         asked["forgetting"] = text_path(asked["forgetting"])
     settings = settings or settings_of(of_settings)
-    return Plan(model=model, data=data_paths(data), task=task, settings=settings, **asked)
+    return Plan(model=model_path(model), data=data_paths(data), task=task, settings=settings, **asked)
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
@@ -120,6 +121,11 @@ def _device() -> str:
     from tunescope.system import machine
 
     return machine.default_device().type
+
+
+def model_path(model: str) -> str:
+    """A model's folder or file as it is found from any folder; a name on the hub as it is."""
+    return str(Path(model).absolute()) if Path(model).exists() else model
 
 
 def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
