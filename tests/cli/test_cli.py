@@ -231,7 +231,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tunescope, material, tmp_path, co
     ("model", "message"),
     [
         ("/no/such/folder", "there is no folder /no/such/folder; give the folder of a transformers model"),
-        (".", r"the folder \. is not a transformers model with safetensors weights: .* It holds: "),
+        (".", r"the folder /.* is not a transformers model with safetensors weights: .* It holds: "),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_named(tunescope, material, tmp_path, model, message):

@@ -376,12 +376,15 @@ def test_rates_past_the_end_of_a_grid_are_ours_alone(tmp_path, monkeypatch, prot
 def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their_own(tmp_path):
     recipe, data = find("unified-sites"), corpus(tmp_path / "rte")
     folder, _ = tinyrun.write(tmp_path)
-    settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=data))
+    stored(tmp_path / "wmt", en="the big cat {}", ro="big")
+    settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=f"wmt:{tmp_path / 'wmt'}"))
     training = corpus_line._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (100_000, 64, 0.01, 0.1)
     task = corpus_line._task(settings, "{input}")
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.z_loss) == (6, 3, 0.1, 0.0)
     assert any("every method, labels smoothed by 0.1; beam search of 6" in note for note in corpus_line.notes(settings))
+    settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=data))
+    assert settings["choose"] and settings["metrics"] == ["accuracy"]  # a decoder, too, where there are labels
     settings = recipe.settings(Ask("unified-sites", "paper", model=bert(tmp_path / "bert"), data=data))
     training = corpus_line._training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
