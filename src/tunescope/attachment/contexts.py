@@ -62,19 +62,14 @@ def _keys_placed(
     reads_base = any(isinstance(one.spec, Context) and one.spec.reads_base for one in artifacts)
     watch = Watch(entry if reads_base else None)
     groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
-    can_switch = reads_base and any(
-        hasattr(one, "disable_adapters") and hasattr(one, "base_layer") for one in model.modules()
-    )
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
         refuse_reentrant(model)
         given = dict(zip(names, args, strict=False)) | kwargs
-        is_fixed = not (are_tuned(*groups) or entry.training or can_switch)  # dropout draws anew
-        now = None
-        if is_fixed:
-            beside = [value for group in groups for value in group.values()]
+        beside, trace = [value for group in groups for value in group.values()], None
+        if not (are_tuned(*groups) or entry.training):  # dropout draws anew
             trace = watch.trace(beside, looks_inside=not seen_by(given))
-            now = (torch.is_inference_mode_enabled(), computed_in(device), trace)
+        now = None if trace is None else (torch.is_inference_mode_enabled(), computed_in(device), trace)
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():

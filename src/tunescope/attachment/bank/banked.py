@@ -20,7 +20,7 @@ from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean_activations
-from tunescope.attachment.guards.changes import Trace, Watch
+from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
@@ -179,10 +179,10 @@ class Banked(Held):
             batch = self._batch = self._rows(_n_rows(given))
             begins = not seen_by(given)
             now = batch.state(looks_inside=begins)
-            base: Trace = ()
-            if now is not None and batch.reads_base():
-                base = watch.trace((), looks_inside=begins)
-            if now is None or (now, base) != made["for"]:
+            reads_base = batch.reads_base()
+            base = watch.trace((), looks_inside=begins) if reads_base else None
+            is_kept = now is not None and not (reads_base and base is None)
+            if not is_kept or (now, base) != made["for"]:
                 if not batch.has_keys(stack, base):
                     self._rest()
                 extras, made["used"] = keys_of(self.model, batch, stack, places, base)

@@ -16,7 +16,6 @@ from tunescope.attachment.bank.keys import by_row
 from tunescope.attachment.bank.rowwise import Rowwise, rowwise
 from tunescope.attachment.context_keys import Extras, extras_of
 from tunescope.attachment.contexts import token_rows
-from tunescope.attachment.guards.changes import Trace
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, Context, TokenContext
 from tunescope.models.anatomy import anatomy
@@ -34,15 +33,14 @@ class Batch:
 
     def state(self, *, looks_inside: bool = False) -> object | None:
         """Equal while no artifact has changed that the rows depend on; None while one is being trained."""
-        if any(ready.is_tuned() for _, ready in self.members):
-            return None
-        return self.entries, tuple(ready.state(looks_inside=looks_inside) for _, ready in self.members)
+        held = [None if one.is_tuned() else one.state(looks_inside=looks_inside) for _, one in self.members]
+        return None if None in held else (self.entries, tuple(held))
 
     def reads_base(self) -> bool:
         """Whether the base makes the keys of any member."""
         return any(ready.reads_base() for _, ready in self.members)
 
-    def has_keys(self, stack: str, base: Trace) -> bool:
+    def has_keys(self, stack: str, base: int | None) -> bool:
         """Whether the keys and values of all members are there, as they are now, on a base as it is now."""
         return all(_has_keys(ready, stack, base) for _, ready in self.members)
 
@@ -65,7 +63,7 @@ class Batch:
 
 
 def keys_of(
-    model: PreTrainedModel, batch: Batch, stack: str, places: Mapping[str, nn.Module], base: Trace
+    model: PreTrainedModel, batch: Batch, stack: str, places: Mapping[str, nn.Module], base: int | None
 ) -> tuple[Extras, int | Tensor]:
     """Every row's contexts in the attention modules of a stack, and the positions they use up: (batch,), or 0.
 
@@ -84,21 +82,21 @@ def keys_of(
 
 
 def _member_keys(
-    model: PreTrainedModel, ready: Ready, stack: str, places: Mapping[str, nn.Module], base: Trace
+    model: PreTrainedModel, ready: Ready, stack: str, places: Mapping[str, nn.Module], base: int | None
 ) -> tuple[Extras, int]:
     if _has_keys(ready, stack, base):
         _, found, used = ready.extras[stack]
         return found, used
     with acting(rowwise([((0,), ready.uses)], 1, anatomy(model).device), lambda: False):
         found, used = extras_of(model, _contexts(model, ready.artifacts), stack, places)
-    if not ready.is_tuned():
-        ready.extras[stack] = (ready.state_of_keys(base), found, used)
+    if (state := ready.state_of_keys(base)) is not None:
+        ready.extras[stack] = (state, found, used)
     return found, used
 
 
-def _has_keys(ready: Ready, stack: str, base: Trace) -> bool:
-    known = ready.extras.get(stack)
-    return known is not None and not ready.is_tuned() and known[0] == ready.state_of_keys(base)
+def _has_keys(ready: Ready, stack: str, base: int | None) -> bool:
+    known, now = ready.extras.get(stack), ready.state_of_keys(base)
+    return known is not None and now is not None and known[0] == now
 
 
 def _contexts(model: PreTrainedModel, artifacts: tuple[Artifact, ...]) -> list[Artifact]:

@@ -14,7 +14,7 @@ from tunescope.attachment.bank.bank import Bank, Entry, check_member
 from tunescope.attachment.bank.biases import bias_uses
 from tunescope.attachment.bank.rowwise import check_rows_seen
 from tunescope.attachment.context_keys import Extras, check_in_force
-from tunescope.attachment.guards.changes import Trace, Watch
+from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.initial_artifacts import initialised, site_uses
 from tunescope.attachment.site_hooks import SiteUse, are_tuned, computed_in
 from tunescope.methods.artifact import Artifact, Context, SiteDelta, Spec
@@ -40,11 +40,13 @@ class Ready:
         held = [value for artifact in self.artifacts for value in artifact.tensors.values()]
         devices = sorted({value.device.type for value in held})
         trace = self.watch.trace(held, looks_inside=looks_inside)
-        return (torch.is_inference_mode_enabled(), *map(computed_in, devices), *trace)
+        return (torch.is_inference_mode_enabled(), *map(computed_in, devices), trace)
 
-    def state_of_keys(self, base: Trace) -> tuple[object, ...]:
-        """The same with the base's, where keys are made by it."""
-        return self.state(), base if self.reads_base() else ()
+    def state_of_keys(self, base: int | None) -> tuple[object, ...] | None:
+        """The same with the base's, where keys are made by it; None where they may not be kept."""
+        if self.is_tuned() or (self.reads_base() and base is None):
+            return None
+        return self.state(), base if self.reads_base() else None
 
     def reads_base(self) -> bool:
         return any(isinstance(one.spec, Context) and one.spec.reads_base for one in self.artifacts)

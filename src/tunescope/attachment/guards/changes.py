@@ -3,91 +3,127 @@
 Written in place, put in the place of another, moved, added, removed: each is told. What is written through `.data`
 leaves no trace, so some values of every tensor are compared, where a text begins and not in each step of writing on.
 Not told: a write through `.data` to none of these values, a plain attribute of a module or of the configuration.
+
+Where it cannot be told what acts, nothing is kept: a module is in training mode, has a hook that is not of a library
+known here, or adapters that are switched by its attributes; or gradients are asked for of the stack itself.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 from tunescope.models.split import is_split, is_split_over
 
 SAMPLED = 64  # values of a tensor
-Trace = tuple[object, ...]
+OURS = __name__.partition(".")[0]
+KNOWN = {"torch", "transformers", "accelerate"}  # whose hooks do the same in every call
+ADAPTERS = "_disable_adapters"  # of a layer of peft's
 
 
 class Watch:
-    """Of one stack, or of none where the artifacts are all that matters; equal traces: no change was seen between."""
+    """Of one stack, or of none where the artifacts are all that matters."""
 
     def __init__(self, stack: nn.Module | None) -> None:
         self._stack = stack
         own = () if stack is None else stack.parameters()
         self._at_first = [weakref.ref(value) for value in own if not value.is_inference()]
-        self._compared: Trace = ()  # what the samples were taken of
+        self._things: list[object] = []  # held, so that no other is taken for one that has gone
+        self._marks: list[object] = []
         self._samples: list[list[Tensor]] = []
-        self._values: list[Tensor] = []
+        self._values: list[Tensor] | None = None
         self._changes = 0
 
-    def trace(self, beside: Sequence[Tensor], *, looks_inside: bool) -> Trace:
-        """beside: tensors of artifacts. looks_inside: sampled values are compared, too, which costs as much again."""
-        found = (*self._structure(), *map(_identity, beside))
+    def trace(self, beside: Sequence[Tensor], *, looks_inside: bool) -> int | None:
+        """A number that is another after any change; None where nothing may be kept.
+
+        beside: tensors of artifacts. looks_inside: sampled values are compared, too, which costs as much again.
+        """
+        found = self._structure()
+        if found is None:
+            return None
+        things, marks = found
+        _take(things, marks, beside)
+        is_same = len(things) == len(self._things) and all(map(is_, things, self._things)) and marks == self._marks
+        if not is_same:
+            self._things, self._marks, self._values = things, marks, None
+            self._changes += 1
         if looks_inside:
-            self._compare(found, beside)
-        return (*found, self._changes)
+            self._compare(beside)
+        return self._changes
 
-    def _structure(self) -> list[object]:
+    def _structure(self) -> tuple[list[object], list[object]] | None:
         if self._stack is None:
-            return []
+            return [], []
         if is_split_over(self._stack):  # gathered around a call: what its processes hold then is no change
+            if self._stack.training:
+                return None
             held = (one() for one in self._at_first)
-            return [value._version for value in held if value is not None]
-        return list(_walked(self._stack))
+            return [], [value._version for value in held if value is not None]
+        return _walked(self._stack)
 
-    def _compare(self, found: Trace, beside: Sequence[Tensor]) -> None:
-        if found != self._compared:
+    def _compare(self, beside: Sequence[Tensor]) -> None:
+        if self._values is None:
             own = [] if self._stack is None else [*self._stack.parameters(), *self._stack.buffers()]
-            self._samples, self._compared = _samples([*own, *beside]), found
+            self._samples = _samples([*own, *beside])
         with torch.no_grad():
             values = [torch.cat(some) for some in self._samples]
-        if len(values) != len(self._values) or not all(map(_equal, values, self._values)):
-            self._values, self._changes = values, self._changes + 1
+        if self._values is not None and not all(map(torch.equal, values, self._values)):
+            self._changes += 1
+        self._values = values
 
 
-def _walked(stack: nn.Module) -> Iterator[object]:
-    """Of every pass, so modules are asked for no more than their dictionaries."""
-    left = [stack]
+def _walked(stack: nn.Module) -> tuple[list[object], list[object]] | None:
+    """What is there, and what it was like. Of every pass, so modules are asked for no more than their dictionaries."""
+    things: list[object] = []
+    marks: list[object] = []
+    for hooks in (torch_module._global_forward_hooks, torch_module._global_forward_pre_hooks):
+        if hooks and not _take_hooks(things, hooks):
+            return None
+    left, asks = [stack], torch.is_grad_enabled()
     while left:
-        own = left.pop().__dict__
+        module = left.pop()
+        own = module.__dict__
+        if own["training"] or ADAPTERS in own:
+            return None
+        things += (module, type(module), own.get("forward"))
         for group in (own["_parameters"], own["_buffers"]):
-            for value in group.values():
-                if value is not None:
-                    yield _identity(value)
+            if group:
+                _take(things, marks, group.values())
+                if asks and any(value is not None and value.requires_grad for value in group.values()):
+                    return None
         for hooks in (own["_forward_hooks"], own["_forward_pre_hooks"]):
-            if hooks:
-                yield from _foreign(hooks)
-        for module in own["_modules"].values():
-            if module is not None:
-                yield id(module)
-                left.append(module)
-        yield id(own.get("forward"))
+            if hooks and not _take_hooks(things, hooks):
+                return None
+        left += [child for child in own["_modules"].values() if child is not None]
+    return things, marks
 
 
-def _foreign(hooks: Mapping[int, Any]) -> Iterator[int]:
-    """Ours are the artifacts', whose tensors are compared."""
-    ours = __name__.partition(".")[0] + "."
-    return (key for key, hook in hooks.items() if not str(getattr(hook, "__module__", "")).startswith(ours))
-
-
-def _identity(value: Tensor) -> object:
+def _take(things: list[object], marks: list[object], values: Iterable[Tensor | None]) -> None:
     """Another for another tensor, for one written in place, and for one whose values lie elsewhere by now."""
-    if value.is_meta or is_split(value):  # its values are there for the time of a call
-        return None
-    return id(value), None if value.is_inference() else value._version, value.dtype, value.data_ptr()
+    for value in values:
+        if value is None or value.is_meta or is_split(value):  # its values are there for the time of a call
+            continue
+        things.append(value)
+        marks += (None if value.is_inference() else value._version, value.dtype, value.data_ptr())
+
+
+def _take_hooks(things: list[object], hooks: Mapping[int, Any]) -> bool:
+    """Ours are the artifacts', whose tensors are compared. False for those of whom nobody knows what they hang on."""
+    for hook in hooks.values():
+        of = str(getattr(hook, "__module__", "")).partition(".")[0]
+        if of in KNOWN:
+            things.append(hook)
+        elif of != OURS:
+            return False
+    return True
 
 
 def _samples(values: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -105,7 +141,3 @@ def _sample(value: Tensor) -> Tensor:
     there = min(value.numel(), room)
     count = min(SAMPLED, there)
     return value.as_strided((count,), (there // count,), value.storage_offset())
-
-
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return one.dtype == other.dtype and one.device == other.device and torch.equal(one, other)
