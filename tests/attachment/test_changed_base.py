@@ -4,13 +4,14 @@ The oracle runs the changed model bare: a soft prompt's vectors stand in front o
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import Phi3Config, Phi3ForCausalLM, PreTrainedModel
 
 import tunescope as ts
 from tunescope.attachment import context_keys
@@ -176,3 +177,208 @@ def test_samples_are_views_of_whatever_lies_behind_a_tensor() -> None:
     assert watch.trace(cases, looks_inside=True) == first
     whole.data.add_(1)
     assert watch.trace(cases, looks_inside=False) == first != watch.trace(cases, looks_inside=True)
+
+
+@torch.no_grad()
+def test_what_has_gone_is_not_taken_for_what_came_in_its_place() -> None:
+    model, text = tiny.make("llama"), tiny.ids(2)
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    mlp = model.model.layers[0].mlp
+    plain = type(mlp).forward
+
+    def scaled(by: float) -> None:
+        mlp.forward = lambda x: plain(mlp, x) * by
+
+    with ts.attach(model, artifact):
+        for by in (1.0, 3.0):  # the second may lie where the first one lay
+            scaled(by)
+            after = model(input_ids=text).logits
+            del mlp.forward
+        for other in (nn.Tanh, nn.Sigmoid):
+            del mlp.act_fn
+            mlp.act_fn = other()
+            acting = model(input_ids=text).logits
+    (rows,) = artifact.tensors.values()
+    torch.testing.assert_close(acting, in_front(model, rows, text), rtol=0, atol=1e-11)
+    mlp.act_fn = nn.SiLU()
+    scaled(3.0)
+    torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("is_banked", [False, True])
+@torch.no_grad()
+def test_a_hook_that_does_something_else_each_time_is_asked_each_time(is_banked: bool) -> None:
+    model, text, strength = tiny.make("llama"), tiny.ids(2), [0.0]
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    model.model.layers[0].register_forward_hook(lambda _module, _args, out: out + strength[0])
+    given = {"rows": ["a", "a"]} if is_banked else {}
+    with ts.attach(model, ts.Bank({"a": [artifact]}) if is_banked else artifact):
+        for strength[0] in (0.0, 2.0):
+            after = model(input_ids=text, **given).logits
+    (rows,) = artifact.tensors.values()
+    torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("part", ["whole", "layers"])
+@pytest.mark.parametrize("is_banked", [False, True])
+@torch.no_grad()
+def test_keys_of_a_pass_with_dropout_are_not_kept(is_banked: bool, part: str) -> None:
+    model, text = _with_dropout(), tiny.ids(2)
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    given = {"rows": ["a", "a"]} if is_banked else {}
+    with ts.attach(model, ts.Bank({"a": [artifact]}) if is_banked else artifact):
+        (model if part == "whole" else model.model.layers).train()
+        model(input_ids=text, **given)
+        model.eval()
+        after = model(input_ids=text, **given).logits
+    (rows,) = artifact.tensors.values()
+    torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
+
+
+def _with_dropout() -> PreTrainedModel:
+    model = tiny.make("llama")
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    return model
+
+
+def test_an_untuned_row_of_a_bank_follows_its_base_while_another_is_tuned(tmp_path: Path) -> None:
+    model, text = tiny.make("llama"), tiny.ids(2)
+    (soft,) = tiny.away(model, "soft:length=3", 1)
+    ts.save(tmp_path / "soft", [soft], model=model)
+    bank = ts.Bank({"kept": tmp_path / "soft", "tuned": tiny.away(model, "lora:rank=2", 2)})
+    with ts.attach(model, bank) as tuned:
+        tuned.train()
+        model(input_ids=text, rows=["tuned", "kept"])
+        in_place(model)
+        after = model(input_ids=text, rows=["tuned", "kept"]).logits[1].detach()
+    (rows,) = soft.tensors.values()
+    with torch.no_grad():
+        torch.testing.assert_close(after, in_front(model, rows, text)[1], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("is_banked", [False, True])
+@torch.no_grad()
+def test_an_adapter_of_peft_that_is_switched_off_later_acts_no_more(is_banked: bool) -> None:
+    peft = pytest.importorskip("peft")
+    model, text = tiny.make("llama"), tiny.ids(2)
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    given = {"rows": ["a", "a"]} if is_banked else {}
+    adapter = peft.LoraConfig(r=2, target_modules=["k_proj"], init_lora_weights=False)
+    with ts.attach(model, ts.Bank({"a": [artifact]}) if is_banked else artifact):
+        model.add_adapter(adapter)
+        model.double()
+        model(input_ids=text, **given)
+        model.disable_adapters()
+        after = model(input_ids=text, **given).logits
+    (rows,) = artifact.tensors.values()
+    torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
+    model.enable_adapters()
+    lowered = ts.lower(model, artifact)
+    model.disable_adapters()
+    with pytest.raises(ts.UserError, match="lowered under other weights"):
+        ts.attach(model, *lowered)
+
+
+def test_gradients_that_are_asked_of_the_base_reach_it_through_the_context() -> None:
+    model, text = tiny.make("llama"), tiny.ids(2)
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    (rows,) = artifact.tensors.values()
+    weight = _maps(model).weight
+    with ts.attach(model, artifact):
+        with torch.no_grad():
+            model(input_ids=text)
+        weight.requires_grad_(True)
+        (got,) = torch.autograd.grad(model(input_ids=text).logits.square().sum(), weight)
+    (want,) = torch.autograd.grad(in_front(model, rows, text).square().sum(), weight)
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)  # its norms are computed in float32
+
+
+@torch.no_grad()
+def test_lowered_keys_are_refused_once_their_base_has_changed_and_hold_no_dropout() -> None:
+    model, text = _with_dropout().train(), tiny.ids(2)
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    lowered = ts.lower(model, artifact)
+    model.eval()
+    (rows,) = artifact.tensors.values()
+    with ts.attach(model, *lowered):
+        torch.testing.assert_close(model(input_ids=text).logits, in_front_of(model, rows, text), rtol=0, atol=1e-11)
+        in_place(model)
+        with pytest.raises(ts.UserError, match="lowered under other weights"):
+            model(input_ids=text)
+
+
+def in_front_of(model: PreTrainedModel, rows: Tensor, text: Tensor) -> Tensor:
+    """`in_front` of a model that has something attached, which a copy of its weights has not."""
+    bare = tiny.make("llama")
+    bare.load_state_dict(model.state_dict())
+    return in_front(bare, rows, text)
+
+
+@torch.no_grad()
+def test_a_delta_of_attention_that_is_written_through_data_acts() -> None:
+    model, text = tiny.make("llama"), tiny.ids(2)
+    shown = ts.Artifact(ts.Text(text="x"), {"ids": torch.tensor([5, 6, 7, 8])})
+    given = {"output_start": torch.tensor([3, 3])}
+    with ts.attach(model, shown, ts.Reweight(anchors=("1", "3"))) as tuned:
+        delta = tuned.artifacts[1]
+        before = model(input_ids=text, **given).logits
+        for value in delta.tensors.values():
+            value.data.add_(1.0)
+        after = model(input_ids=text, **given).logits
+    with ts.attach(model, shown, delta):
+        want = model(input_ids=text, **given).logits
+    torch.testing.assert_close(after, want, rtol=0, atol=0)
+    assert (before - after).abs().max() > 1e-4
+
+
+def test_a_body_that_two_models_share_has_one_thing_attached_at_a_time() -> None:
+    model, other = tiny.make("llama"), tiny.make("llama", seed=1)
+    other.model = model.model
+    with ts.attach(model, ts.LoRA(rank=2)):
+        for one in (other, model.model, model):
+            with pytest.raises(ts.UserError, match="has artifacts attached already"):
+                ts.attach(one, ts.LoRA(rank=2))
+    with ts.attach(model.model, ts.LoRA(rank=2)), pytest.raises(ts.UserError, match="has artifacts attached already"):
+        ts.attach(model, ts.LoRA(rank=2))
+    ts.attach(other, ts.LoRA(rank=2)).detach()
+
+
+@pytest.mark.parametrize("arm", ["soft:length=3", "lowered"])
+@torch.no_grad()
+def test_a_text_whose_positions_are_rescaled_behind_a_context_is_refused(arm: str) -> None:
+    config = Phi3Config(
+        vocab_size=tiny.VOCAB,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        pad_token_id=0,
+        max_position_embeddings=64,
+        original_max_position_embeddings=16,
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "short_factor": [1.0] * 4,
+            "long_factor": [2.0] * 4,
+            "original_max_position_embeddings": 16,
+        },
+    )
+    model = Phi3ForCausalLM(config).double().eval()
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    (rows,) = artifact.tensors.values()
+    within, beyond = tiny.ids(2, 13), tiny.ids(2, 14)
+    attached = ts.lower(model, artifact) if arm == "lowered" else [artifact]
+    with ts.attach(model, *attached):
+        after = model(input_ids=within).logits
+        padded = torch.nn.functional.pad(within, (4, 0))
+        mask = torch.nn.functional.pad(torch.ones_like(within), (4, 0))
+        left = model(input_ids=padded, attention_mask=mask).logits[:, 4:]
+        with pytest.raises(ts.UserError, match="turns its positions otherwise from 17 tokens on"):
+            model(input_ids=beyond)
+    want = in_front(model, rows, within)
+    for got in (after, left):
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-11)
+    with ts.attach(model, ts.Prefix(length=3)):
+        model(input_ids=beyond)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import tunescope as ts
 from tunescope.attachment.bank.turns import Turns
+from tunescope.attachment.guards import single
 
 
 @pytest.fixture(autouse=True)
@@ -161,3 +162,86 @@ def test_a_turn_ends_once_and_only_in_its_thread() -> None:
             assert turns._on == [module]
             turns._on.clear()
     assert not module._forward_hooks and not module._forward_pre_hooks and "forward" not in module.__dict__
+
+
+@pytest.mark.parametrize("arm", ["soft:length=3", "inputs:length=3", "prefix:length=3", "infix:length=3"])
+def test_threads_that_compute_in_other_modes_get_what_each_gets_alone(arm: str) -> None:
+    model = tiny.make("mistral")  # a window, in which it matters where a text stands
+    texts = [tiny.ids(2, 7, seed=1), tiny.ids(2, 19, seed=2)]
+
+    def call(text: Tensor, mode: Callable[[], Any]) -> Tensor:
+        with mode():
+            found: Tensor = model(input_ids=text).logits
+        return found
+
+    with ts.attach(model, *tiny.away(model, arm, 1)):
+        calls = [lambda: call(texts[0], torch.inference_mode), lambda: call(texts[1], torch.no_grad)]
+        alone = [one() for one in calls]
+        got = at_once(*calls, times=20)
+    for index, some in enumerate(got):
+        for one in some:
+            torch.testing.assert_close(one, alone[index], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("arm", ["soft:length=3", "infix:length=3"])
+def test_threads_generate_with_a_context_what_each_does_alone(arm: str) -> None:
+    model = tiny.make("llama")
+    texts = [tiny.ids(2, 4, seed=1), tiny.ids(2, 9, seed=2)]
+
+    def call(text: Tensor, use_cache: bool) -> Tensor:
+        found: Tensor = model.generate(input_ids=text, max_new_tokens=5, do_sample=False, use_cache=use_cache)
+        return found
+
+    with ts.attach(model, *tiny.away(model, arm, 1, by=1.0)):
+        calls = [lambda: call(texts[0], True), lambda: call(texts[1], False)]
+        alone = [one() for one in calls]
+        got = at_once(*calls, times=4)
+    assert all(torch.equal(one, alone[index]) for index, some in enumerate(got) for one in some)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, ValueError])
+def test_a_call_with_a_context_that_is_cut_short_keeps_nobody_waiting(kind: type[BaseException]) -> None:
+    model, text = tiny.make("llama"), tiny.ids(1)
+
+    def cut(*_: object) -> None:
+        raise kind
+
+    with ts.attach(model, *tiny.away(model, "soft:length=3", 1)):
+        want = model(input_ids=text).logits
+        handle = model.model.layers[0].register_forward_pre_hook(cut)
+        with pytest.raises(kind):
+            model(input_ids=text)
+        handle.remove()
+        found: list[Tensor] = []
+        assert not elsewhere(lambda: found.append(model(input_ids=text).logits))
+        torch.testing.assert_close(found[0], want, rtol=0, atol=1e-11)
+        torch.testing.assert_close(model(input_ids=text).logits, want, rtol=0, atol=1e-11)
+
+
+def test_a_call_that_takes_long_is_waited_for() -> None:
+    model, text = tiny.make("llama"), tiny.ids(1)
+    inside, go_on, order = threading.Event(), threading.Event(), list[str]()
+
+    def hold(*_: object) -> None:
+        if not inside.is_set():
+            inside.set()
+            go_on.wait(60)
+            order.append("first")
+
+    def second() -> None:
+        model(input_ids=text)
+        order.append("second")
+
+    with ts.attach(model, *tiny.away(model, "soft:length=3", 1)):
+        model.model.layers[0].register_forward_pre_hook(hold)
+        threads = [threading.Thread(target=lambda: model(input_ids=text), daemon=True)]
+        threads[0].start()
+        assert inside.wait(60)
+        threads.append(threading.Thread(target=second, daemon=True))
+        threads[1].start()
+        threads[1].join(3 * single.LOOK)
+        assert threads[1].is_alive() and not order
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+    assert order == ["first", "second"]

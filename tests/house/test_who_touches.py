@@ -17,7 +17,7 @@ READS = {"models/anatomy.py": {"_modules", "_parameters"}}
 
 REGISTERS = re.compile(r"register_(\w*_)?(hook|module|parameter|buffer)|add_module|set_submodule")
 HELD = {"__dict__", "_parameters", "_modules", "_buffers", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks"}
-STATE = {"STATE", "LayerState", "ATTACHED", "WANTS_OUTPUT_START", "OUTPUT_START"}
+STATE = {"STATE", "LayerState", "ATTACHED", "WANTS_OUTPUT_START", "STARTS"}
 NO_MODEL = {"config", "tokenizer"}  # what `setattr` may be called on
 
 

@@ -17,7 +17,7 @@ from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
-from tunescope.attachment.guards.marks import attached_to, marked
+from tunescope.attachment.guards.marks import attached_to, has_attached, marked
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
@@ -65,7 +65,7 @@ class Attached(Held):
         self._enter_or_leave()
 
     def _enter(self) -> None:
-        if attached_to(self.model) is not None:
+        if has_attached(self.model):
             raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Extra, Told
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.guards.changes import ADAPTERS as SWITCHED
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.whole import called, kept_whole, through
@@ -137,6 +138,11 @@ def run_tokens(
     finally:
         for name, module in places.items():
             module.__dict__[STATE] = before[name]
+    if missing := [name for name, module in places.items() if module not in kept]:
+        raise UserError(
+            f"{missing[0]} was not called: another module stands in its place since attach(). detach(), change the "
+            "model, and attach again."
+        )
     return {name: kept[module] for name, module in places.items()}
 
 
@@ -159,6 +165,9 @@ def in_force(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) 
     A head and a delta of attention decide none: the one reads the end of the model, the other acts on the output.
     """
     digest = hashlib.sha256(fingerprint(model).encode())
+    for module in model.modules():
+        if (own := module.__dict__).get(SWITCHED) is not None:  # a layer of peft's
+            digest.update(repr((own[SWITCHED], own.get("_active_adapter"), own.get("scaling"))).encode())
     for i, artifact in enumerate(artifacts):
         is_context = isinstance(artifact.spec, Context)
         if artifact.spec.decides_keys and (not is_context or i < index):

@@ -12,16 +12,17 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Told
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
-from tunescope.attachment.context_keys import embedder, extras_of
+from tunescope.attachment.context_keys import check_in_force, embedder, extras_of
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.marks import told_start, wants_output_start
+from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import check_chunk, counted_by_mask, seen_by, shifted, text_of
+from tunescope.models.positions import check_chunk, check_rescaled, counted_by_mask, seen_by, shifted, text_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -60,16 +61,20 @@ def _keys_placed(
     made: dict[str, Any] = {"for": None, "used": 0}
     device = anatomy(model).device.type
     reads_base = any(isinstance(one.spec, Context) and one.spec.reads_base for one in artifacts)
-    watch = Watch(entry if reads_base else None)
+    is_bound = anatomy(model).kind == "decoder" and any(one.in_force is not None for one in artifacts)
+    watch, single = Watch(entry if reads_base or is_bound else None), Single(entry)
     groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
         refuse_reentrant(model)
+        single.begin()
         given = dict(zip(names, args, strict=False)) | kwargs
         beside, trace = [value for group in groups for value in group.values()], None
         if not (are_tuned(*groups) or entry.training):  # dropout draws anew
             trace = watch.trace(beside, looks_inside=not seen_by(given))
         now = None if trace is None else (torch.is_inference_mode_enabled(), computed_in(device), trace)
+        if is_bound and made["for"] not in (None, now):
+            check_in_force(model, artifacts)
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():
@@ -81,7 +86,7 @@ def _keys_placed(
             check_output_start(model, given, trains=are_tuned(*(artifact.tensors for artifact in artifacts)))
         return (), given
 
-    with entered(entry, uncompiled(enter), places):
+    with entered(entry, uncompiled(enter), places), single.ending():
         yield
 
 
@@ -146,6 +151,7 @@ def tell_call(model: PreTrainedModel, given: Mapping[str, Any], states: Iterable
         most = max(most, sum(extra.at.shape[-1] for extra in state.extras if extra.at is not None))
     if told is not None and most:
         check_chunk(model, told.seen + told.columns + most)
+        check_rescaled(model, told.seen + told.columns + most, told.position_ids)
 
 
 def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tunescope.attachment.attached import attach
-from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.context_keys import embedder, extras_of, in_force, run_tokens
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Context, Params, Spec, TokenContext
@@ -40,9 +40,10 @@ def lower(
     plain = torch.autocast(about.device.type, enabled=False)  # its keys are kept
     with attach(model, *artifacts, tokenizer=tokenizer, seed=seed) as tuned, torch.no_grad(), plain:
         ready = list(tuned.artifacts)
-        for index, artifact in enumerate(ready):
-            if isinstance(artifact.spec, TokenContext):
-                ready[index] = _lowered(model, ready, index)
+        with resting(model):  # one draw of its dropout would be kept for good
+            for index, artifact in enumerate(ready):
+                if isinstance(artifact.spec, TokenContext):
+                    ready[index] = _lowered(model, ready, index)
     return ready
 
 

@@ -128,6 +128,37 @@ def check_chunk(model: PreTrainedModel, n_tokens: int) -> None:
         )
 
 
+def check_rescaled(model: PreTrainedModel, n_tokens: int, positions: Tensor | None) -> None:
+    """UserError where a text is so long that its rotary positions are rescaled, and those of what is in front are not.
+
+    n_tokens: of both, padding among them; positions: (batch, columns) of the text, where they are known.
+    """
+    limit = _rescaled_from(model)
+    if limit is None or n_tokens <= limit:
+        return
+    if positions is not None and (n_tokens := int(positions.max()) + 1) <= limit:
+        return
+    raise UserError(
+        f"{type(model).__name__} turns its positions otherwise from {limit + 1:,} tokens on, and the keys of the "
+        f"context in front were made as below that; context and text have {n_tokens:,} now. Shorten them, use a "
+        "prefix, or put the words into the input."
+    )
+
+
+def _rescaled_from(model: PreTrainedModel) -> int | None:
+    """The most tokens of which positions are as in a short text; None where there is no such length."""
+    config = model.config.get_text_config()
+    told = getattr(config, "rope_parameters", None) or {}
+    kinds = [told] if "rope_type" in told else [one for one in told.values() if isinstance(one, Mapping)]
+    known = {"longrope": "original_max_position_embeddings"}
+    limits = [
+        int(one.get(known.get(one["rope_type"], "")) or config.max_position_embeddings)
+        for one in kinds
+        if one.get("rope_type") in RESCALED
+    ]
+    return min(limits, default=None)
+
+
 def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.device) -> Tensor:
     """(batch or 1, length): 0, 1, 2, ... over real tokens, whichever side is padded."""
     if mask is None or mask.dim() != 2:

@@ -14,11 +14,13 @@ from tunescope.attachment.attention.context import output
 from tunescope.attachment.attention.function import STATE, Edit, LayerState
 from tunescope.attachment.attention.reach import Reached, reached
 from tunescope.attachment.context_keys import embedder, projector
+from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.site_hooks import trains
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, KVContext, Params, TokenContext
-from tunescope.models.anatomy import anatomy
+from tunescope.models.anatomy import anatomy, argument_names
+from tunescope.models.positions import seen_by
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -26,21 +28,24 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Use:
-    """One delta in one attention module. `known`: for which versions of its tensors it is known whether it rests."""
+    """One delta in one attention module. `rests`: whether it changes nothing; it is known for what `watch` told."""
 
     spec: AttentionDelta
     tensors: Params
     module: nn.Module
     edit: Edit
-    known: tuple[tuple[int, ...], bool] = field(default=((), False))
+    watch: Watch = field(default_factory=lambda: Watch(None))
+    known: int | None = None
+    rests: bool = False
 
-    def acts(self) -> bool:
+    def acts(self, begins: bool) -> bool:
+        """begins: a text does, so that what was written through `.data` is looked for."""
         if trains(self.tensors):
             return True
-        versions = tuple(value._version for value in self.tensors.values())
-        if versions != self.known[0]:
-            self.known = (versions, self.spec.rests(self.tensors))
-        return not self.known[1]
+        trace = self.watch.trace(list(self.tensors.values()), looks_inside=begins)
+        if trace != self.known:
+            self.known, self.rests = trace, self.spec.rests(self.tensors)
+        return not self.rests
 
 
 def readers(model: PreTrainedModel, asked: AttentionDelta) -> list[Reached]:
@@ -79,15 +84,20 @@ def attending(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator
         return
     own = {id(use.edit) for use in uses}
 
-    def enter(_module: nn.Module, _args: object) -> None:
-        acting = {module: [use.edit for use in uses if use.module is module and use.acts()] for module in modules}
+    names = argument_names(anatomy(model).entries["decoder"])
+
+    def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        begins = not seen_by(dict(zip(names, args, strict=False)) | kwargs)
+        acting = {module: [one.edit for one in uses if one.module is module and one.acts(begins)] for module in modules}
         for module, edits in acting.items():
             state: LayerState = module.__dict__[STATE]
             state.edits = (*edits, *(edit for edit in state.edits if id(edit) not in own))
 
     modules = list(dict.fromkeys(use.module for use in uses))
     entry = anatomy(model).entries["decoder"]
-    handle = entry.register_forward_pre_hook(uncompiled(enter))  # after the one that puts contexts in place
+    handle = entry.register_forward_pre_hook(
+        uncompiled(enter), with_kwargs=True
+    )  # after the one that puts contexts in place
     try:
         yield
     finally:

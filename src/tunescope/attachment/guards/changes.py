@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from tunescope.models.positions import RESCALED
 from tunescope.models.split import is_split, is_split_over
 
 SAMPLED = 64  # values of a tensor
@@ -94,7 +95,8 @@ def _walked(stack: nn.Module) -> tuple[list[object], list[object]] | None:
         if own["training"] or ADAPTERS in own:
             return None
         things += (module, type(module), own.get("forward"))
-        for group in (own["_parameters"], own["_buffers"]):
+        is_rescaled = own.get("rope_type") in RESCALED  # it writes its frequencies in every pass
+        for group in (own["_parameters"], {} if is_rescaled else own["_buffers"]):
             if group:
                 _take(things, marks, group.values())
                 if asks and any(value is not None and value.requires_grad for value in group.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -12,14 +13,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 ATTACHED = "_tunescope_attached"
+BODY = "_tunescope_body"  # of the model that something is attached to, which another may have, too
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
-OUTPUT_START = "_tunescope_output_start"  # the column of the input's last token, while `generate` runs
-CALL_START = "_tunescope_call_start"  # the same, of each row, as the call of the model that is on says it
+STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
+# and `call`, the same of each row, as the call of the model that is on says it
 
 
 def attached_to(model: PreTrainedModel) -> object:
     """What is attached to the model, an `Attached` or a `Banked`; None for a bare model."""
     return model.__dict__.get(ATTACHED)
+
+
+def has_attached(model: PreTrainedModel) -> bool:
+    """Whether anything acts in the model: it was attached to that, to a model within, or to one with the same body."""
+    return any(ATTACHED in module.__dict__ or BODY in module.__dict__ for module in model.modules())
 
 
 def wants_output_start(model: PreTrainedModel) -> bool:
@@ -29,8 +36,9 @@ def wants_output_start(model: PreTrainedModel) -> bool:
 
 def told_start(model: PreTrainedModel) -> Any:
     """The column of each row's last input token, as the call says it, or `generate`; None where neither does."""
-    start = model.__dict__.get(CALL_START)
-    return model.__dict__.get(OUTPUT_START) if start is None else start
+    starts = model.__dict__.get(STARTS)
+    start = getattr(starts, "call", None)
+    return getattr(starts, "output", None) if start is None else start
 
 
 @contextmanager
@@ -53,10 +61,14 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
             "attach to both."
         )
 
-    own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, OUTPUT_START: None, "__deepcopy__": deepcopy}
+    own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local(), "__deepcopy__": deepcopy}
     own |= {} if in_weights else {"save_pretrained": save_pretrained}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
-    with standing_in(model, own), _start_taken(model) if wants_output_start else nullcontext():
+    with (
+        standing_in(model.base_model, {BODY: True}),
+        standing_in(model, own),
+        _start_taken(model) if wants_output_start else nullcontext(),
+    ):
         yield
 
 
@@ -65,11 +77,11 @@ def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     """`output_start` is read from the call of the model, and goes no further: not every family would hand it on."""
 
     def before(_module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        model.__dict__[CALL_START] = kwargs.get("output_start")
+        model.__dict__[STARTS].call = kwargs.get("output_start")
         return args, {name: value for name, value in kwargs.items() if name != "output_start"}
 
     def after(*_: object) -> None:
-        model.__dict__[CALL_START] = None
+        model.__dict__[STARTS].call = None
 
     handles = [
         model.register_forward_pre_hook(before, with_kwargs=True),
@@ -80,7 +92,6 @@ def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-        model.__dict__.pop(CALL_START, None)
 
 
 @contextmanager
@@ -102,11 +113,12 @@ def _generate(model: PreTrainedModel) -> Callable[..., Any]:
     def generate(*args: Any, **kwargs: Any) -> Any:
         text = kwargs.get("inputs_embeds")
         text = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None)) if text is None else text
-        before = model.__dict__[OUTPUT_START]
-        model.__dict__[OUTPUT_START] = 0 if text is None else text.shape[1] - 1
+        starts = model.__dict__[STARTS]
+        before = getattr(starts, "output", None)
+        starts.output = 0 if text is None else text.shape[1] - 1
         try:
             return type(model).generate(model, *args, **kwargs)
         finally:
-            model.__dict__[OUTPUT_START] = before
+            starts.output = before
 
     return generate
