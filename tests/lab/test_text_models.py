@@ -67,13 +67,24 @@ def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monke
         (["--steps", "0"], "--steps and --layers are at least 1"),
         (["--adapted", "5"], "--adapted is of --kind t5: it makes a language model of one, and not of a decoder"),
         ([], "has no text file"),
+        (["--out", "a.md/made"], "--out a.md/made: a file stands there; name a folder"),
+        (["--out", "."], "--out . holds other files, and no model of texts; name another folder"),
     ],
 )
 def test_what_cannot_be_made_is_told_in_a_line(tmp_path, capsys, monkeypatch, given, told):
+    (tmp_path / "a.md").write_text("no text")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path), "--out", str(tmp_path / "made"), *given])
     with pytest.raises(SystemExit):
         main()
     assert told in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_texts_that_are_not_there_are_told_in_a_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path / "none"), "--out", str(tmp_path / "made")])
+    with pytest.raises(SystemExit):
+        main()
+    assert f"there is no file or folder {tmp_path / 'none'}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_texts_of_one_name_in_two_folders_are_two_texts(tmp_path):

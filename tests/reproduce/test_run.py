@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 import tunescope as ts
+from tunescope.__main__ import main
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import piece, run
 from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
@@ -267,6 +268,31 @@ def test_a_folder_with_another_configuration_is_refused(toy):
     run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
     with pytest.raises(ts.UserError, match="holds another"):
         run.reproduce(Ask("toy", seeds=3), toy, workers=1, say=lambda line: None)
+
+
+def test_a_folder_in_which_nothing_was_done_may_be_asked_something_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
+    monkeypatch.setattr(run, "_outcomes", lambda *_: (_ for _ in ()).throw(ts.UserError("no such word")))
+    rows = tmp_path / "units" / "a" / "data" / "train.jsonl"
+    rows.parent.mkdir(parents=True)
+    rows.write_text("{}")
+    for seeds in (2, 3):
+        with pytest.raises(ts.UserError, match="no such word"):
+            run.reproduce(Ask("toy", seeds=seeds), tmp_path, workers=1, say=lambda line: None)
+    (tmp_path / "units" / "a" / "run").mkdir()
+    (tmp_path / "units" / "a" / "run" / "config.json").write_text("{}")
+    with pytest.raises(ts.UserError, match="holds another"):
+        run.reproduce(Ask("toy", seeds=2), tmp_path, workers=1, say=lambda line: None)
+
+
+@pytest.mark.parametrize("verb", ["status", "resume", "report"])
+def test_other_commands_say_whose_a_folder_is_and_where_its_page_is(toy, capsys, monkeypatch, verb):
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    monkeypatch.setattr("sys.argv", ["tunescope", verb, str(toy)])
+    with pytest.raises(SystemExit):
+        main()
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"error: {toy} is of `tunescope reproduce toy`: its page is {toy / 'report.html'}. To go on")
 
 
 def test_the_interval_is_students_and_stays_within_what_the_value_can_be():

@@ -166,6 +166,7 @@ def report(
         raise UserError("--out is for the page of two runs; type: tunescope report RUN OTHER --out FILE.html")
     if to is not None and other is not None:
         raise UserError("--to is for one run: tunescope report RUN --to " + to)
+    run_folder.check_is_comparison(Path(run))
     results = run_folder.read_results(Path(run))
     with _damage_named(Path(run)):
         if to is not None:

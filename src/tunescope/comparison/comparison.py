@@ -196,6 +196,7 @@ def resume(
     Python with a loaded model or a task of its own, which `compare` goes on with.
     """
     folder = Path(folder)
+    run_folder.check_is_comparison(folder)
     config = run_folder.read_config(folder)
     if not config.pop("by_name", True):
         raise UserError(

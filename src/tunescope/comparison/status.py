@@ -42,6 +42,7 @@ def is_over(run: Path) -> bool:
 
 def _read(run: Path) -> dict[str, Any]:
     run_folder.read_config(run)
+    run_folder.check_is_comparison(run)
     try:
         return dict(json.loads((run / FILE).read_text()))
     except FileNotFoundError:

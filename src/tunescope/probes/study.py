@@ -60,6 +60,8 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
             nothing of the kind that the probe looks at; the family's attention is not reached.
     """
     module = plugins.load(LOOKS, known_probe(request.probe))
+    if not callable(getattr(module, "look", None)):
+        raise UserError(f"probes/looks/{request.probe}.py has no function look(seen) -> Finding.")
     artifacts = load(request.artifact)
     needs_text = getattr(module, "NEEDS_TEXT", True)
     _check_asked(request, needs_text)

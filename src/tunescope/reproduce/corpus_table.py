@@ -116,6 +116,8 @@ def _asked(ask: Ask) -> tuple[Spec, dict[str, Spec | None]]:
     if ask.model is None or ask.data is None:
         raise UserError(f"{ask.name} needs --model MODEL and --data CORPUS:FOLDER, such as --data e2e:FOLDER.")
     spec = parsed(ask.data)
+    if spec is not None and not spec.path.exists():
+        raise UserError(f"{ask.name} --data {ask.data}: there is no folder {spec.path}.")
     if spec is None or spec.part or not spec.path.is_dir():
         raise UserError(f"{ask.name} --data {ask.data}: give the folder of a corpus, such as e2e:FOLDER.")
     specs = {part: parsed(text) for part, text in expanded({"train": ask.data}).items()}

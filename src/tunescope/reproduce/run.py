@@ -96,6 +96,8 @@ def _held(
 ) -> dict[str, Any]:
     """Everything between the question and the page, in a folder that this process holds alone."""
     config = _config(ask, settings)
+    if _is_idle(out):
+        (out / "config.json").unlink()
     run_folder.check_config(out, config)
     run_folder.write_config(out, config)
     if not job_folder.leased(out):  # else a worker may be writing there
@@ -106,6 +108,13 @@ def _held(
     found = _outcomes(ask.name, recipe, settings, out, workers, say, place)
     go = {"workers": workers, "seconds_of_this_go": round(time.monotonic() - started, 1)}
     return _written(ask, recipe, settings, recipe.table(settings, found), found, out, say, go)
+
+
+def _is_idle(out: Path) -> bool:
+    """Whether a recipe was asked there of which no piece came as far as to leave anything but its rows."""
+    if not (out / "config.json").exists() or "recipe" not in run_folder.read_config(out):
+        return False
+    return not any(one.is_file() and one.parent.name != "data" for one in (out / "units").rglob("*"))
 
 
 def _config(ask: Ask, settings: Settings) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from tunescope.data import scores
@@ -45,8 +46,8 @@ def _scores(results: Json) -> Finding:
         against = ""
         if one["gain"] is not None:
             against = f"{score(one['gain'], scale, sign=True)} [{span(one['gain_interval'], scale, sign=True)}]"
-        passes = max(run["found"]["passes"] for run in one["runs"])
-        rows.append((one["name"], _cell(one, scale), against, f"{passes:,}"))
+        passes = fmean(run["found"]["passes"] for run in one["runs"])
+        rows.append((one["name"], _cell(one, scale), against, f"{passes:,.0f}"))
     metric = str(results["task"]["metric"]).replace("_", " ")
     seeds = len(results["protocol"]["seeds"])
     over = "test rows and seeds" if seeds > 1 else "test rows alone: another seed could find another prompt"

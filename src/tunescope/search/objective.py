@@ -152,5 +152,5 @@ def check_answers(bench: Bench) -> None:
     if bench.task.needs_head is not None:
         raise UserError(
             "A search trains nothing, and an encoder has no answer before its head is trained: give a decoder or an "
-            "encoder-decoder."
+            "encoder-decoder; or a masked model that answers in words, with --by words and {mask} in the --template."
         )

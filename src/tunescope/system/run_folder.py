@@ -129,6 +129,22 @@ def read_results(run: Path) -> dict[str, Any]:
         raise files.Damaged(f"{problem} To have it made again from the arms, type: tunescope resume {run}") from None
 
 
+def check_is_comparison(run: Path) -> None:
+    """UserError for the folder of a recipe or of a search, which other commands are of; what is no run passes."""
+    try:
+        config = read_config(run)
+    except UserError:
+        return
+    kind = "search" if "searches" in config else "reproduce" if "recipe" in config else ""
+    if kind:
+        page = run / "report.html"
+        told = f"its page is {page}" if page.exists() else "it is not finished"
+        raise UserError(
+            f"{run} is of `tunescope {' '.join([kind, *config.get('recipe', '').split()])}`: {told}. To go on with it "
+            f"type that command again, with --out {run}."
+        )
+
+
 def check_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:
     """Refuse a folder that holds another question, with the fields that differ; those of `free` may."""
     if not (run / "config.json").exists():

@@ -24,6 +24,8 @@ def digest(data: str) -> str:
 
 def _files(data: str) -> list[Path]:
     path = Path(data)
+    if not path.exists():
+        raise UserError(f"there is no file or folder {data}; give a text file, or a folder of them.")
     found = (
         sorted(one for one in path.rglob("*") if one.is_file() and set(one.suffixes) & KINDS)
         if path.is_dir()

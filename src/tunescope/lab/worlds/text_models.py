@@ -25,6 +25,7 @@ from transformers.utils import logging
 
 from tunescope.errors import UserError
 from tunescope.lab.worlds import texts
+from tunescope.lab.worlds.manifest import NAME as MANIFEST
 from tunescope.lab.worlds.manifest import read_manifest, write_manifest
 from tunescope.lab.worlds.text_files import digest, read
 from tunescope.lab.worlds.text_networks import HEAD, Kind, Size, fresh
@@ -215,6 +216,10 @@ def _check(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
         parser.error(f"--width {given.width}: heads are of {HEAD}, so it is a multiple of that")
     if min(given.steps, given.layers) < 1 or given.adapted < 0:
         parser.error("--steps and --layers are at least 1, and --adapted at least 0")
+    if any(one.is_file() for one in (given.out, *given.out.parents)):
+        parser.error(f"--out {given.out}: a file stands there; name a folder")
+    if given.out.is_dir() and any(given.out.iterdir()) and not (given.out / MANIFEST).is_file():
+        parser.error(f"--out {given.out} holds other files, and no model of texts; name another folder")
     if given.adapted and given.kind != "t5":
         parser.error(f"--adapted is of --kind t5: it makes a language model of one, and not of a {given.kind}")
 

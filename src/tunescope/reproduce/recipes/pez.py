@@ -104,7 +104,10 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         found: dict[str, Any] = {"prompt": "", "passes": 0, "nats": _nats(bench, texts)}
     else:
         search = built(unit["arm"], settings["searches"])
-        best = search.search(bench, settings["passes"], unit["seed"], lambda line: None)
+        try:
+            best = search.search(bench, settings["passes"], unit["seed"], lambda line: None)
+        except UserError as problem:  # such as a budget below one step of its own
+            return _refused(str(problem), len(settings["others"]))
         found = {"prompt": best.text, "passes": best.passes, "dev": best.dev, "nats": _nats(bench, [best.text])}
         artifact = made(bench, best.text)
         assert artifact is not None
@@ -112,6 +115,12 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     found["scores"] = {"accuracy": [_accuracy(bench, found["prompt"])]}
     del bench
     return found | {"carried": [_carried(settings, one, found["prompt"], data) for one in _others(settings)]}
+
+
+def _refused(reason: str, others: int) -> dict[str, Any]:
+    """What a search comes to that the model or the budget does not let run."""
+    none = {"prompt": "", "passes": 0, "nats": None, "carried": [""] * others}
+    return none | {"scores": {"accuracy": [reason]}}
 
 
 def _others(settings: Settings) -> list[str]:
