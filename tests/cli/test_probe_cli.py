@@ -110,6 +110,7 @@ def test_without_a_name_and_in_help_the_probes_are_listed(monkeypatch, capsys):
             "Text 1 has 80 tokens, and beside a context of 0 the model takes 64: shorten",
         ),
         (["pattern", "--text", "w5", "--rows", "2"], "--rows is of the rows of --data, and --text was given"),
+        (["pattern", "--text", "w5", "--text-field", "said"], "--text-field is of the rows of --data, and --text was"),
         (["neighbours", "--text", "w5", "--rows", "2"], "neighbours reads no text: leave --text and --rows out"),
         (["neighbours"], "prefix:length=2 has no embeddings in the place of tokens; soft and text have"),
     ],
@@ -135,7 +136,12 @@ def test_options_that_are_missing_and_rows_without_a_text_are_told(material, mon
     assert code == 2 and "probe pattern needs --artifact" in err
     places = ["--model", material / "llama", "--artifact", material / "llama-lora"]
     code, _, err = call(monkeypatch, capsys, "probe", "pattern", *places, "--data", material / "rows.jsonl")
-    assert code == 2 and "has the fields said, and the artifact names no template" in err
+    assert code == 2 and "has the fields said: name the one with the text by --text-field, or give --text" in err
+    rows = ["--data", material / "rows.jsonl", "--out", material / "named"]
+    code, out, err = call(monkeypatch, capsys, "probe", "pattern", *places, *rows, "--text-field", "said")
+    assert (code, err) == (0, "") and "page: " in out
+    code, _, err = call(monkeypatch, capsys, "probe", "pattern", *places, *rows, "--text-field", "none")
+    assert code == 2 and "has the fields said: name the one with the text by --text-field" in err
 
 
 def test_a_family_whose_attention_is_not_reached_is_one_clear_line(material, monkeypatch, capsys, tmp_path):

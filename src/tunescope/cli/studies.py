@@ -108,6 +108,7 @@ def probe(
     text: tuple[str, ...] = (),
     data: str | None = None,
     rows: int | None = None,
+    text_field: str = "",
     out: str | None = None,
 ) -> None:
     """Look into attention: what a saved artifact does there, as a table, a page with pictures, and JSON.
@@ -119,6 +120,7 @@ def probe(
         text: a text for the model to read; give it again for more.
         data: texts from a file of rows instead: JSONL, CSV or TSV, plain or gzipped.
         rows: how many rows of it are read (default: 8).
+        text_field: the field of --data with the text (default: as the artifact's template has it; else text or input).
         out: the folder for what is written (default: runs/probe-NAME).
     """
     if not name:
@@ -131,7 +133,7 @@ def probe(
     from tunescope.probes import study as probe_run
     from tunescope.report import terminal
 
-    asked = probe_run.ProbeRequest(name, model, artifact, text, data, rows, out, command_line())
+    asked = probe_run.ProbeRequest(name, model, artifact, text, data, rows, text_field, out, command_line())
     finding, page = probe_run.run(asked)
     say(f"{terminal.finding(finding)}\n\npage: {page}")
 

@@ -48,6 +48,7 @@ class ProbeRequest:
     texts: tuple[str, ...] = ()
     data: str | None = None
     rows: int | None = None
+    text_field: str = ""
     out: str | None = None
     command: str = ""
 
@@ -87,6 +88,7 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
 def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
     """UserError for texts or rows that cannot be read, or that nothing would read."""
     given = {"--text": bool(request.texts), "--data": request.data is not None, "--rows": request.rows is not None}
+    given["--text-field"] = bool(request.text_field)
     if not needs_text and any(given.values()):
         raise UserError(
             f"Probe {request.probe} reads no text: leave {' and '.join(name for name, it in given.items() if it)} out."
@@ -100,6 +102,8 @@ def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
         )
     if request.texts and request.rows is not None:
         raise UserError("--rows is of the rows of --data, and --text was given: leave it out.")
+    if request.texts and request.text_field:
+        raise UserError("--text-field is of the rows of --data, and --text was given: leave it out.")
     if request.rows is not None and request.rows < 1:
         raise UserError(f"--rows is {request.rows}; give at least 1.")
     if any(not text.strip() for text in request.texts):
@@ -115,16 +119,21 @@ def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind
     template = task.get("template")
     if template is not None and task.get("by") == "words":
         template = place(template, tokenizer, model_kind).template
+    given, own = request.text_field, str(task.get("text") or task.get("input") or "text")
     if template is None:
-        field = next((name for name in ("text", "input") if name in rows[0]), None)
-        if field is None:
-            raise UserError(
-                f"{request.data} has the fields {', '.join(rows[0])}, and the artifact names no template: rename the "
-                "one with the text to 'text', or give --text."
-            )
-        template = f"{{{field}}}"
-    names = templates.fields(template)
-    return [templates.fill(template, {name: value(row, name, i) for name in names}) for i, row in enumerate(rows)]
+        own = next((name for name in (given, "text", "input") if name in rows[0]), given or own)
+        template = f"{{{own}}}"
+    fields = templates.fields(template)
+    if given and own not in fields:
+        raise UserError(f"--text-field {given} has no use: the artifact's template, {template!r}, has no {{{own}}}.")
+    if fields == (own,) and (given or own) not in rows[0]:
+        raise UserError(
+            f"{request.data} has the fields {', '.join(rows[0])}: name the one with the text by --text-field, or give "
+            "--text."
+        )
+    source = {own: given or own}
+    filled = ({name: value(row, source.get(name, name), i) for name in fields} for i, row in enumerate(rows))
+    return [templates.fill(template, one) for one in filled]
 
 
 def _batch(
