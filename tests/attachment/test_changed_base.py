@@ -3,6 +3,9 @@
 The oracle runs the changed model bare: a soft prompt's vectors stand in front of the text's embeddings.
 """
 
+import copy
+import gc
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 import tiny
 import torch
 from torch import Tensor, nn
-from transformers import Phi3Config, Phi3ForCausalLM, PreTrainedModel
+from transformers import Phi3Config, Phi3ForCausalLM, PreTrainedModel, T5EncoderModel
 
 import tunescope as ts
 from tunescope.attachment import context_keys
@@ -382,3 +385,102 @@ def test_a_text_whose_positions_are_rescaled_behind_a_context_is_refused(arm: st
         torch.testing.assert_close(got, want, rtol=0, atol=1e-11)
     with ts.attach(model, ts.Prefix(length=3)):
         model(input_ids=beyond)
+
+
+@pytest.mark.parametrize("is_banked", [False, True])
+@torch.no_grad()
+def test_a_write_through_data_behind_one_that_was_seen_amid_a_text_is_told(is_banked: bool) -> None:
+    model, text = tiny.make("llama"), tiny.ids(2)
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    given = {"rows": ["a", "a"]} if is_banked else {}
+    with ts.attach(model, ts.Bank({"a": [artifact]}) if is_banked else artifact):
+        begun = model(input_ids=text, use_cache=True, **given)
+        in_place(model)
+        model(input_ids=text[:, :1], past_key_values=begun.past_key_values, **given)
+        through_data(model)
+        after = model(input_ids=text, **given).logits
+    (rows,) = artifact.tensors.values()
+    torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
+
+
+def _hooked(model: PreTrainedModel) -> None:
+    model.model.layers[0].register_forward_hook(lambda *_: None)  # it only looks
+    in_place(model)
+
+
+def _trained_meanwhile(model: PreTrainedModel) -> None:
+    model.train()
+    model(input_ids=tiny.ids(2))
+    in_place(model)
+    model.eval()
+
+
+@pytest.mark.parametrize("is_banked", [False, True])
+@pytest.mark.parametrize("change", [in_place, _hooked, _trained_meanwhile])
+@pytest.mark.parametrize("is_called", [False, True])
+@torch.no_grad()
+def test_lowered_keys_are_refused_however_and_whenever_their_base_changed(
+    change: Callable[[PreTrainedModel], None], is_called: bool, is_banked: bool
+) -> None:
+    if is_banked and change is _trained_meanwhile:
+        pytest.skip("it calls the model without rows")
+    model, text = tiny.make("llama"), tiny.ids(2)
+    lowered = ts.lower(model, *tiny.away(model, "soft:length=3", 1))
+    given = {"rows": ["a", "a"]} if is_banked else {}
+    with ts.attach(model, *([ts.Bank({"a": lowered})] if is_banked else lowered)):
+        if is_called:
+            model(input_ids=text, **given)
+        change(model)
+        for _ in range(2):
+            with pytest.raises(ts.UserError, match=r"lowered under other weights|made for another base"):
+                model(input_ids=text, **given)
+
+
+@pytest.mark.parametrize("arm", ["soft:length=3", "prefix:length=3"])
+def test_a_call_that_torch_func_transforms_has_the_gradients_of_autograd(arm: str) -> None:
+    model, text = tiny.make("llama"), tiny.ids(1)
+    embedded = model.get_input_embeddings()(text).detach()
+
+    def loss(given: Tensor) -> Tensor:
+        found: Tensor = model(inputs_embeds=given).logits.square().sum()
+        return found
+
+    with ts.attach(model, *tiny.away(model, arm, 1)):
+        got = torch.func.grad(loss)(embedded)
+        (want,) = torch.autograd.grad(loss(embedded.requires_grad_()), embedded)
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+
+
+@torch.no_grad()
+def test_what_a_text_began_with_is_not_held_when_it_has_gone() -> None:
+    model = tiny.make("llama")
+    with ts.attach(model, *tiny.away(model, "soft:length=3", 1)):
+        model(input_ids=tiny.ids(2))
+        gone = weakref.ref(_maps(model).weight.untyped_storage())
+        _maps(model).weight.data = _maps(model).weight * 3
+        gc.collect()
+        assert gone() is None
+
+
+@torch.no_grad()
+def test_keys_are_kept_beside_an_adapter_of_peft_and_a_hook_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    peft = pytest.importorskip("peft")
+    model, text, runs = tiny.make("llama"), tiny.ids(2), []
+    made = context_keys.run_tokens
+    monkeypatch.setattr(context_keys, "run_tokens", lambda *of: runs.append(of) or made(*of))
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["k_proj"], init_lora_weights=False))
+    model.double().eval()
+    model.model.register_forward_hook(lambda *_: None)
+    with ts.attach(model, *tiny.away(model, "soft:length=3", 1)):
+        model.generate(input_ids=text, max_new_tokens=3, do_sample=False)
+        model(input_ids=text)
+    assert len(runs) == 1
+
+
+def test_a_part_that_two_models_share_has_one_thing_attached_at_a_time() -> None:
+    model = tiny.make("t5")
+    for part in (T5EncoderModel(copy.deepcopy(model.config)), model.encoder):
+        if part is not model.encoder:
+            part.encoder = model.encoder
+        with ts.attach(model, ts.Prefix(length=2)), pytest.raises(ts.UserError, match="artifacts attached already"):
+            ts.attach(part, ts.Prefix(length=2))

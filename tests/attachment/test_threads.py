@@ -245,3 +245,29 @@ def test_a_call_that_takes_long_is_waited_for() -> None:
         for thread in threads:
             thread.join(60)
     assert order == ["first", "second"]
+
+
+def test_a_call_within_a_call_is_of_its_turn() -> None:
+    model, text = tiny.make("llama"), tiny.ids(1)
+    order, inside, nested = list[str](), threading.Event(), [False]
+
+    def call_again(*_: object) -> None:
+        if not nested[0]:
+            nested[0] = True
+            inside.set()
+            model(input_ids=text)
+            threading.Event().wait(0.2)  # long enough for another to get in
+            order.append("within")
+
+    def second() -> None:
+        inside.wait(60)
+        model(input_ids=text)
+        order.append("second")
+
+    with torch.no_grad(), ts.attach(model, *tiny.away(model, "soft:length=3", 1)):
+        model.model.layers[0].register_forward_pre_hook(call_again)
+        thread = threading.Thread(target=second, daemon=True)
+        thread.start()
+        model(input_ids=text)
+        thread.join(60)
+    assert order == ["within", "second"]

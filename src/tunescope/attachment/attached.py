@@ -17,7 +17,7 @@ from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
-from tunescope.attachment.guards.marks import attached_to, has_attached, marked
+from tunescope.attachment.guards.marks import attached_to, check_bare, marked
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
@@ -65,8 +65,7 @@ class Attached(Held):
         self._enter_or_leave()
 
     def _enter(self) -> None:
-        if has_attached(self.model):
-            raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
+        check_bare(self.model)
         check_in_force(self.model, self.artifacts)
         enter = self._stack.enter_context
         in_weights = all(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
@@ -179,6 +178,7 @@ def attach(
     if hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
         raise UserError("attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...).")
     check_known(model)
+    check_bare(model)
     if isinstance(artifacts[0], Bank) and len(artifacts) == 1:
         return Banked(model, artifacts[0], tokenizer, seed)
     given = [artifact for artifact in artifacts if not isinstance(artifact, Bank)]

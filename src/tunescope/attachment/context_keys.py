@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Extra, Told
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached
-from tunescope.attachment.guards.changes import ADAPTERS as SWITCHED
+from tunescope.attachment.guards.changes import ADAPTERS, adapters_of
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.whole import called, kept_whole, through
@@ -166,8 +166,8 @@ def in_force(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) 
     """
     digest = hashlib.sha256(fingerprint(model).encode())
     for module in model.modules():
-        if (own := module.__dict__).get(SWITCHED) is not None:  # a layer of peft's
-            digest.update(repr((own[SWITCHED], own.get("_active_adapter"), own.get("scaling"))).encode())
+        if ADAPTERS in module.__dict__:
+            digest.update(str(adapters_of(module.__dict__)).encode())
     for i, artifact in enumerate(artifacts):
         is_context = isinstance(artifact.spec, Context)
         if artifact.spec.decides_keys and (not is_context or i < index):

@@ -58,7 +58,7 @@ def _keys_placed(
         artifacts = [artifact for artifact in artifacts if not isinstance(artifact.spec, TokenContext)]
     has_contexts = any(isinstance(artifact.spec, Context) for artifact in artifacts)
     names = argument_names(entry)
-    made: dict[str, Any] = {"for": None, "used": 0}
+    made: dict[str, Any] = {"for": None, "used": 0, "checked": None}
     device = anatomy(model).device.type
     reads_base = any(isinstance(one.spec, Context) and one.spec.reads_base for one in artifacts)
     is_bound = anatomy(model).kind == "decoder" and any(one.in_force is not None for one in artifacts)
@@ -69,12 +69,13 @@ def _keys_placed(
         refuse_reentrant(model)
         single.begin()
         given = dict(zip(names, args, strict=False)) | kwargs
-        beside, trace = [value for group in groups for value in group.values()], None
+        beside, trace, begins = [value for group in groups for value in group.values()], None, not seen_by(given)
         if not (are_tuned(*groups) or entry.training):  # dropout draws anew
-            trace = watch.trace(beside, looks_inside=not seen_by(given))
+            trace = watch.trace(beside, looks_inside=begins)
         now = None if trace is None else (torch.is_inference_mode_enabled(), computed_in(device), trace)
-        if is_bound and made["for"] not in (None, now):
+        if is_bound and (begins if trace is None else trace != made["checked"]):
             check_in_force(model, artifacts)
+            made["checked"] = trace
         if now is None or now != made["for"]:
             extras, made["used"] = extras_of(model, artifacts, stack, places)
             for name, module in places.items():

@@ -154,7 +154,7 @@ def _rescaled_from(model: PreTrainedModel) -> int | None:
     limits = [
         int(one.get(known.get(one["rope_type"], "")) or config.max_position_embeddings)
         for one in kinds
-        if one.get("rope_type") in RESCALED
+        if one.get("rope_type") in RESCALED and one.get("short_factor", 0) != one.get("long_factor")
     ]
     return min(limits, default=None)
 

@@ -43,7 +43,7 @@ class _Use:
         if trains(self.tensors):
             return True
         trace = self.watch.trace(list(self.tensors.values()), looks_inside=begins)
-        if trace != self.known:
+        if trace is None or trace != self.known:
             self.known, self.rests = trace, self.spec.rests(self.tensors)
         return not self.rests
 

@@ -24,7 +24,7 @@ from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
-from tunescope.attachment.guards.marks import has_attached, marked, standing_in
+from tunescope.attachment.guards.marks import check_bare, marked, standing_in
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
@@ -79,8 +79,7 @@ class Banked(Held):
         self._enter_or_leave()
 
     def _enter(self) -> None:
-        if has_attached(self.model):
-            raise UserError("This model has artifacts attached already: detach() first.")
+        check_bare(self.model)
         enter = self._stack.enter_context
         enter(marked(self.model, self, wants_output_start=anatomy(self.model).kind == "decoder", in_weights=False))
         enter(alike(self.model, self.named_parameters))

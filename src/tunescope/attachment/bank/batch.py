@@ -14,7 +14,7 @@ from tunescope.attachment.bank.heads import heads_by_row
 from tunescope.attachment.bank.hot import Ready
 from tunescope.attachment.bank.keys import by_row
 from tunescope.attachment.bank.rowwise import Rowwise, rowwise
-from tunescope.attachment.context_keys import Extras, extras_of
+from tunescope.attachment.context_keys import Extras, check_in_force, extras_of
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, Context, TokenContext
@@ -87,6 +87,7 @@ def _member_keys(
     if _has_keys(ready, stack, base):
         _, found, used = ready.extras[stack]
         return found, used
+    check_in_force(model, ready.artifacts)
     with acting(rowwise([((0,), ready.uses)], 1, anatomy(model).device), lambda: False):
         found, used = extras_of(model, _contexts(model, ready.artifacts), stack, places)
     if (state := ready.state_of_keys(base)) is not None:

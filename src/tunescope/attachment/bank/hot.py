@@ -35,21 +35,27 @@ class Ready:
     extras: dict[str, tuple[object, Extras, int]] = field(default_factory=dict)
     watch: Watch = field(default_factory=lambda: Watch(None))
 
-    def state(self, *, looks_inside: bool = False) -> tuple[object, ...]:
-        """Changes whenever a tensor does; looks_inside: what was written through `.data` is told from then on."""
+    def state(self, *, looks_inside: bool = False) -> tuple[object, ...] | None:
+        """Changes whenever a tensor does; None where nothing may be kept.
+
+        looks_inside: what was written through `.data` is told from then on.
+        """
         held = [value for artifact in self.artifacts for value in artifact.tensors.values()]
         devices = sorted({value.device.type for value in held})
         trace = self.watch.trace(held, looks_inside=looks_inside)
-        return (torch.is_inference_mode_enabled(), *map(computed_in, devices), trace)
+        return None if trace is None else (torch.is_inference_mode_enabled(), *map(computed_in, devices), trace)
 
     def state_of_keys(self, base: int | None) -> tuple[object, ...] | None:
-        """The same with the base's, where keys are made by it; None where they may not be kept."""
-        if self.is_tuned() or (self.reads_base() and base is None):
-            return None
-        return self.state(), base if self.reads_base() else None
+        """The same with the base's, where keys hang on it; None where they may not be kept."""
+        state = None if self.is_tuned() or (self.reads_base() and base is None) else self.state()
+        return None if state is None else (state, base if self.reads_base() else None)
 
     def reads_base(self) -> bool:
-        return any(isinstance(one.spec, Context) and one.spec.reads_base for one in self.artifacts)
+        """Whether any keys are made by the base, or were and are right for that alone."""
+        return any(
+            one.in_force is not None or (isinstance(one.spec, Context) and one.spec.reads_base)
+            for one in self.artifacts
+        )
 
     def is_tuned(self) -> bool:
         return are_tuned(*(artifact.tensors for artifact in self.artifacts))

@@ -4,8 +4,8 @@ Written in place, put in the place of another, moved, added, removed: each is to
 leaves no trace, so some values of every tensor are compared, where a text begins and not in each step of writing on.
 Not told: a write through `.data` to none of these values, a plain attribute of a module or of the configuration.
 
-Where it cannot be told what acts, nothing is kept: a module is in training mode, has a hook that is not of a library
-known here, or adapters that are switched by its attributes; or gradients are asked for of the stack itself.
+Where it cannot be told what acts, nothing is kept: a module is in training mode or has a hook that is not of a library
+known here, gradients are asked for of the stack itself, or torch.func transforms the call.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
 from torch.nn.modules import module as torch_module
 
 from tunescope.models.positions import RESCALED
@@ -38,8 +39,7 @@ class Watch:
         self._at_first = [weakref.ref(value) for value in own if not value.is_inference()]
         self._things: list[object] = []  # held, so that no other is taken for one that has gone
         self._marks: list[object] = []
-        self._samples: list[list[Tensor]] = []
-        self._values: list[Tensor] | None = None
+        self._values: list[Tensor] = []
         self._changes = 0
 
     def trace(self, beside: Sequence[Tensor], *, looks_inside: bool) -> int | None:
@@ -47,17 +47,20 @@ class Watch:
 
         beside: tensors of artifacts. looks_inside: sampled values are compared, too, which costs as much again.
         """
+        if peek_interpreter_stack() is not None:
+            return None
         found = self._structure()
         if found is None:
             return None
         things, marks = found
         _take(things, marks, beside)
         is_same = len(things) == len(self._things) and all(map(is_, things, self._things)) and marks == self._marks
-        if not is_same:
-            self._things, self._marks, self._values = things, marks, None
+        if is_same and not looks_inside:
+            return self._changes
+        values = self._sampled(beside)
+        if not (is_same and all(map(torch.equal, values, self._values))):
+            self._things, self._marks, self._values = things, marks, values
             self._changes += 1
-        if looks_inside:
-            self._compare(beside)
         return self._changes
 
     def _structure(self) -> tuple[list[object], list[object]] | None:
@@ -70,15 +73,10 @@ class Watch:
             return [], [value._version for value in held if value is not None]
         return _walked(self._stack)
 
-    def _compare(self, beside: Sequence[Tensor]) -> None:
-        if self._values is None:
-            own = [] if self._stack is None else [*self._stack.parameters(), *self._stack.buffers()]
-            self._samples = _samples([*own, *beside])
+    def _sampled(self, beside: Sequence[Tensor]) -> list[Tensor]:
+        own = [] if self._stack is None else [*self._stack.parameters(), *self._stack.buffers()]
         with torch.no_grad():
-            values = [torch.cat(some) for some in self._samples]
-        if self._values is not None and not all(map(torch.equal, values, self._values)):
-            self._changes += 1
-        self._values = values
+            return [torch.cat(some) for some in _samples([*own, *beside])]
 
 
 def _walked(stack: nn.Module) -> tuple[list[object], list[object]] | None:
@@ -92,8 +90,10 @@ def _walked(stack: nn.Module) -> tuple[list[object], list[object]] | None:
     while left:
         module = left.pop()
         own = module.__dict__
-        if own["training"] or ADAPTERS in own:
+        if own["training"]:
             return None
+        if ADAPTERS in own:
+            marks.append(adapters_of(own))
         things += (module, type(module), own.get("forward"))
         is_rescaled = own.get("rope_type") in RESCALED  # it writes its frequencies in every pass
         for group in (own["_parameters"], {} if is_rescaled else own["_buffers"]):
@@ -102,10 +102,18 @@ def _walked(stack: nn.Module) -> tuple[list[object], list[object]] | None:
                 if asks and any(value is not None and value.requires_grad for value in group.values()):
                     return None
         for hooks in (own["_forward_hooks"], own["_forward_pre_hooks"]):
-            if hooks and not _take_hooks(things, hooks):
+            if (
+                hooks and module is not stack and not _take_hooks(things, hooks)
+            ):  # a context is run past the stack's own
                 return None
         left += [child for child in own["_modules"].values() if child is not None]
     return things, marks
+
+
+def adapters_of(own: Mapping[str, Any]) -> object:
+    """Which adapters of a layer of peft's act, and how strongly. own: the layer's attributes."""
+    scaling = own.get("scaling") or {}
+    return repr((own[ADAPTERS], own.get("_active_adapter"), sorted(scaling.items()), own.get("merged_adapters")))
 
 
 def _take(things: list[object], marks: list[object], values: Iterable[Tensor | None]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tunescope.errors import UserError
+from tunescope.models.anatomy import anatomy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -24,9 +25,10 @@ def attached_to(model: PreTrainedModel) -> object:
     return model.__dict__.get(ATTACHED)
 
 
-def has_attached(model: PreTrainedModel) -> bool:
-    """Whether anything acts in the model: it was attached to that, to a model within, or to one with the same body."""
-    return any(ATTACHED in module.__dict__ or BODY in module.__dict__ for module in model.modules())
+def check_bare(model: PreTrainedModel) -> None:
+    """UserError where anything acts in the model: attached to that, to a part of it, or to one that shares a part."""
+    if any(ATTACHED in module.__dict__ or BODY in module.__dict__ for module in model.modules()):
+        raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
 
 
 def wants_output_start(model: PreTrainedModel) -> bool:
@@ -65,10 +67,18 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     own |= {} if in_weights else {"save_pretrained": save_pretrained}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     with (
-        standing_in(model.base_model, {BODY: True}),
+        _bodies_marked(model),
         standing_in(model, own),
         _start_taken(model) if wants_output_start else nullcontext(),
     ):
+        yield
+
+
+@contextmanager
+def _bodies_marked(model: PreTrainedModel) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in dict.fromkeys((model.base_model, *anatomy(model).entries.values())):
+            stack.enter_context(standing_in(one, {BODY: True}))
         yield
 
 

@@ -18,21 +18,26 @@ LOOK = 0.5  # seconds of waiting after which it is looked whether anybody is sti
 class Single:
     """Whose call of a stack is on. A thread whose call an interrupt cut short, or that has ended, keeps nobody waiting.
 
-    Compiled, calls wait for nobody.
+    Compiled, calls wait for nobody. A call that waits, within itself, for one of another thread waits for ever.
     """
 
     def __init__(self, stack: nn.Module) -> None:
         self._stack = stack
         self._free = threading.Condition()
         self._whose: int | None = None
+        self._calls = 0  # of the thread's, one within another
 
     def begin(self) -> None:
         """Waits until no other thread's call is on; from here on this thread's is."""
+        mine = threading.get_ident()
         with self._free:
-            while self._whose not in (None, threading.get_ident()):
-                if not self._free.wait(LOOK) and not _is_in(self._stack, self._whose):
+            if self._whose == mine:  # this call is within another, unless that was cut short
+                self._calls = _calls_in(self._stack, mine)
+                return
+            while self._whose is not None:
+                if not self._free.wait(LOOK) and not _calls_in(self._stack, self._whose):
                     break
-            self._whose = threading.get_ident()
+            self._whose, self._calls = mine, 1
 
     @contextmanager
     def ending(self) -> Iterator[None]:
@@ -45,19 +50,22 @@ class Single:
 
     def _end(self, *_: object) -> None:
         with self._free:
-            if self._whose == threading.get_ident():
+            if self._whose != threading.get_ident():
+                return
+            self._calls -= 1
+            if self._calls < 1:
                 self._whose = None
                 self._free.notify_all()
 
 
-def _is_in(stack: nn.Module, thread: int | None) -> bool:
-    """Whether a thread is in a call of the stack."""
+def _calls_in(stack: nn.Module, thread: int | None) -> int:
+    """How many calls of the stack a thread is in, one within another."""
     frame: Any = sys._current_frames().get(thread or 0)
+    count = 0
     while frame is not None:
-        if frame.f_code is _CALL and frame.f_locals.get("self") is stack:
-            return True
+        count += frame.f_code is _CALL and frame.f_locals.get("self") is stack
         frame = frame.f_back
-    return False
+    return count
 
 
 _CALLED: Callable[..., Any] = nn.Module._call_impl
