@@ -26,7 +26,7 @@ one_file = settings(suppress_health_check=[HealthCheck.function_scoped_fixture],
 
 def write(path, content):
     content = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path
 
 
@@ -109,7 +109,11 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.jsonl", b'{"a": "x"}\n{"a": "\xe9"}', ["line 2: byte 18 (0xe9) is not UTF-8", "iconv -f LATIN1"]),
         ("a.jsonl", b'\xef\xbb\xbf{"a": "\xe9"}', ["line 1: byte 10 (0xe9) is not UTF-8"]),
         ("a.jsonl", '{"a": 1}'.encode("utf-16"), ["byte 0 (0xff)", "iconv -f UTF-16", "looks like UTF-16"]),
-        ("a.jsonl", gzip.compress(b'{"a": 1}'), ["is packed by gzip, and its name does not say so: mv ", "a.jsonl.gz"]),
+        (
+            "a.jsonl",
+            gzip.compress(b'{"a": 1}', mtime=0),
+            ["is packed by gzip, and its name does not say so: mv ", "a.jsonl.gz"],
+        ),
         ("a.csv", "text\na\nb\0c", ["line 3 holds a NUL", "tr -d"]),
         ("a.jsonl", '{"a": "b\\u0000"}', ["line 1: 'a' holds a NUL"]),
         ("a.jsonl", '{"a": "b\\ud83d"}', ["line 1: 'a' holds half of a surrogate pair"]),
