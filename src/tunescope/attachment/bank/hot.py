@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 class Ready:
     """An entry's artifacts on the model, and what they do there.
 
+    is_given: somebody else holds the tensors, and may write into them however they like.
     extras: stack -> for which state of the tensors, its contexts' keys and values, the positions they use up.
     """
 
     artifacts: tuple[Artifact, ...]
     uses: list[SiteUse[SiteDelta]]
+    is_given: bool = False
     extras: dict[str, tuple[object, Extras, int]] = field(default_factory=dict)
     watch: Watch = field(default_factory=lambda: Watch(None))
 
@@ -42,8 +44,11 @@ class Ready:
         """
         held = [value for artifact in self.artifacts for value in artifact.tensors.values()]
         devices = sorted({value.device.type for value in held})
+        mode = (torch.is_inference_mode_enabled(), *map(computed_in, devices))
+        if not self.is_given:
+            return (*mode, *(value._version for value in held))
         trace = self.watch.trace(held, looks_inside=looks_inside)
-        return None if trace is None else (torch.is_inference_mode_enabled(), *map(computed_in, devices), trace)
+        return None if trace is None else (*mode, trace)
 
     def state_of_keys(self, base: int | None) -> tuple[object, ...] | None:
         """The same with the base's, where keys hang on it; None where they may not be kept."""
@@ -120,7 +125,8 @@ class Hot:
         uses = site_uses(model, artifacts)
         for use in uses:
             check_rows_seen(entry.name, use)
-        return Ready(tuple(artifacts), [*bias_uses(model, entry.name, artifacts), *uses])
+        uses = [*bias_uses(model, entry.name, artifacts), *uses]
+        return Ready(tuple(artifacts), uses, is_given=not isinstance(entry.given, Path))
 
     def _shrink(self, keep: set[Entry]) -> None:
         """Out with what was removed from the bank, and with the oldest of what can be read again."""
