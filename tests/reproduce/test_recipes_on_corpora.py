@@ -294,7 +294,8 @@ def test_a_run_knows_its_device_and_what_auto_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     other = find("prefix-main").settings(ask)
     assert (other["device"], other["course"]["precision"]) == ("cuda", "bfloat16")
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "units").mkdir(parents=True)
+    (tmp_path / "run" / "units" / "a.json").write_text("{}")  # a piece is done
     run_folder.write_config(
         tmp_path / "run", {"version": run_folder.VERSION, "recipe": "prefix-main", "settings": settings}
     )
