@@ -13,7 +13,7 @@ from probe_tools import FAMILIES
 
 import tunescope as ts
 from tunescope.attachment.attention.record import record
-from tunescope.probes import looks, names
+from tunescope.probes import looks, names, study
 from tunescope.probes.looks import pattern, prefix_bias, second_layer
 from tunescope.probes.mechanism import mechanism
 from tunescope.probes.see import see
@@ -83,6 +83,8 @@ def test_a_new_file_is_a_new_probe(tmp_path, monkeypatch):
     assert "count" in plugins.names(names.LOOKS)
     assert "count: How many queries there are." in names.lines()
     assert names.known_probe("count") == "count"
+    with pytest.raises(ts.UserError, match=r"^probes/looks/count\.py has no function look\(seen\) -> Finding\.$"):
+        study.run(study.ProbeRequest("count", "model", "artifact", ("a text",)))
 
 
 def test_the_list_is_the_folder():

@@ -102,6 +102,17 @@ def test_a_model_that_the_prompts_cannot_be_read_on_is_told_in_its_column(tmp_pa
     ]
 
 
+def test_a_search_that_the_budget_does_not_suffice_for_says_so_in_its_row_and_the_others_go_on(tmp_path, in_process):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("pez", quick=True, model=model, data=sst2(tmp_path / "sst2"), template="{text} Label:", words=WORDS,
+              lines=("random", "greedy"), seeds=1, steps=1)  # fmt: skip
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    told = {row["label"]: row["cells"][0] for row in result["table"]["rows"]}
+    (refused,) = (cell for label, cell in told.items() if label.startswith("greedy"))
+    assert "passes are too few: one step takes" in refused["text"] and not refused["values"]
+    assert told["no prompt"]["values"]
+
+
 def test_published_settings_are_those_of_the_authors_code(tmp_path):
     model, _ = tinyrun.write(tmp_path)
     ask = Ask("pez", "paper", model=model, data=sst2(tmp_path / "sst2"))

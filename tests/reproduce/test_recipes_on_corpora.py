@@ -345,6 +345,7 @@ def test_labels_are_found_near_a_prompt_that_begins_as_them(tmp_path):
         ({}, "needs --model MODEL and --data CORPUS:FOLDER"),
         ({"model": "m", "data": "nowhere.jsonl"}, "give the folder of a corpus, such as e2e:FOLDER"),
         ({"model": "m", "data": "rte:{}#train"}, "give the folder of a corpus"),
+        ({"model": "m", "data": "rte:nowhere"}, "--data rte:nowhere: there is no folder nowhere"),
     ],
 )
 def test_what_is_no_corpus_is_refused_before_anything_is_loaded(tmp_path, given, message):

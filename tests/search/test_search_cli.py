@@ -341,6 +341,13 @@ def test_words_of_a_prompt_are_shown_and_never_read_as_markup():
     assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + html
 
 
+def test_passes_are_the_mean_over_the_seeds_as_the_score_is():
+    results = made_up("w")
+    (run,) = results["searches"][0]["runs"]
+    results["searches"][0]["runs"].append(run | {"seed": 1, "found": run["found"] | {"passes": 1000}})
+    assert findings.findings(results)["scores"].rows[1][-1] == "1,100"
+
+
 def test_the_tables_say_what_the_results_hold():
     scores, prompts, carried = findings.findings(made_up("w")).values()
     assert scores.rows == [

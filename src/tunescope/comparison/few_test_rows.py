@@ -27,5 +27,5 @@ def few_test_rows(bench: Bench) -> list[str]:
     return [
         f"{rows:,} test rows tell a difference in accuracy to ±{half:.2g} at best, where two arms answer a tenth of "
         f"them differently. That equal arms are within the margin of {plan.margin:g} is told from about {about:,.0f} "
-        "on, or with a wider margin."
+        "on, or with a wider margin; in a comparison by --test FILE and --margin."
     ]

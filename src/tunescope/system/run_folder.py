@@ -140,7 +140,7 @@ def check_is_comparison(run: Path) -> None:
         page = run / "report.html"
         told = f"its page is {page}" if page.exists() else "it is not finished"
         raise UserError(
-            f"{run} is of `tunescope {' '.join([kind, *config.get('recipe', '').split()])}`: {told}. To go on with it "
+            f"{run} is of `tunescope {' '.join([kind, config.get('recipe', '')]).strip()}`: {told}. To go on with it "
             f"type that command again, with --out {run}."
         )
 

@@ -101,10 +101,9 @@ def _walked(stack: nn.Module) -> tuple[list[object], list[object]] | None:
                 _take(things, marks, group.values())
                 if asks and any(value is not None and value.requires_grad for value in group.values()):
                     return None
+        is_called = module is not stack  # a context is run past the stack's own hooks
         for hooks in (own["_forward_hooks"], own["_forward_pre_hooks"]):
-            if (
-                hooks and module is not stack and not _take_hooks(things, hooks)
-            ):  # a context is run past the stack's own
+            if is_called and hooks and not _take_hooks(things, hooks):
                 return None
         left += [child for child in own["_modules"].values() if child is not None]
     return things, marks

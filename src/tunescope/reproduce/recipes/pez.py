@@ -119,8 +119,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 def _refused(reason: str, others: int) -> dict[str, Any]:
     """What a search comes to that the model or the budget does not let run."""
-    none = {"prompt": "", "passes": 0, "nats": None, "carried": [""] * others}
-    return none | {"scores": {"accuracy": [reason]}}
+    return {"prompt": "", "passes": 0, "nats": None, "scores": {}, "reason": reason, "carried": [""] * others}
 
 
 def _others(settings: Settings) -> list[str]:
@@ -179,7 +178,8 @@ def _cells(
 ) -> list[Cell]:
     cells = []
     for place, name in enumerate((ON[0], *names)):
-        scores = [[*one["scores"]["accuracy"], *one["carried"]][place] for one in outcomes]
+        own = [one["scores"].get("accuracy") or [one["reason"]] for one in outcomes]
+        scores = [[*mine, *one["carried"]][place] for mine, one in zip(own, outcomes, strict=True)]
         values = tuple(one for one in scores if not isinstance(one, str))
         text = "" if values else str(scores[0])
         cells.append(Cell(values, paper.get(name, ""), text=text, bounds=(0.0, 1.0)))
