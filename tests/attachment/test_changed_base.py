@@ -8,6 +8,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -135,12 +136,19 @@ def test_what_is_written_into_an_artifact_through_data_acts_too(arm: str, is_ban
     assert (before - want).abs().max() > 1e-4
 
 
+def _counted(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[Any]:
+    """The calls of a module's function from now on."""
+    calls: list[Any] = []
+    function = getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *of: calls.append(of) or function(*of))
+    return calls
+
+
 @pytest.mark.parametrize("is_banked", [False, True])
 @torch.no_grad()
 def test_a_context_is_run_once_while_nothing_changes(monkeypatch: pytest.MonkeyPatch, is_banked: bool) -> None:
-    model, text, runs = tiny.make("llama"), tiny.ids(2), []
-    made = context_keys.run_tokens
-    monkeypatch.setattr(context_keys, "run_tokens", lambda *of: runs.append(of) or made(*of))
+    model, text = tiny.make("llama"), tiny.ids(2)
+    runs = _counted(monkeypatch, context_keys, "run_tokens")
     soft, lora = tiny.away(model, "soft:length=3", 1), tiny.away(model, "lora:rank=2", 2)
     given = {"rows": ["a", "b"]} if is_banked else {}
     with ts.attach(model, *((ts.Bank({"a": soft, "b": lora}),) if is_banked else [*soft, *lora])):
@@ -176,10 +184,10 @@ def test_samples_are_views_of_whatever_lies_behind_a_tensor() -> None:
     assert len(samples) == 6 and len(others) == 1
     assert [len(one) for one in samples] == [64, 64, 40, 50, 1, 64]
     watch = changes.Watch(None)
-    first = watch.trace(cases, looks_inside=True)
-    assert watch.trace(cases, looks_inside=True) == first
+    first = watch.trace(cases, begins=True)
+    assert watch.trace(cases, begins=True) == first
     whole.data.add_(1)
-    assert watch.trace(cases, looks_inside=False) == first != watch.trace(cases, looks_inside=True)
+    assert watch.trace(cases, begins=False) == first != watch.trace(cases, begins=True)
 
 
 @torch.no_grad()
@@ -403,6 +411,28 @@ def test_a_write_through_data_behind_one_that_was_seen_amid_a_text_is_told(is_ba
     torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("change", [in_place, other_data, other_module, a_forward])
+@pytest.mark.parametrize("is_banked", [False, True])
+@torch.no_grad()
+def test_amid_a_text_what_is_written_in_place_acts_at_once_and_the_rest_from_the_next_text_on(
+    change: Callable[[PreTrainedModel], None], is_banked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, text = tiny.make("llama"), tiny.ids(2)
+    walks, runs = _counted(monkeypatch, changes, "_walked"), _counted(monkeypatch, context_keys, "run_tokens")
+    (artifact,) = tiny.away(model, "soft:length=3", 1)
+    given = {"rows": ["a", "a"]} if is_banked else {}
+    with ts.attach(model, ts.Bank({"a": [artifact]}) if is_banked else artifact):
+        model.generate(input_ids=text, max_new_tokens=4, do_sample=False, **given)
+        assert len(walks) == len(runs) == 1
+        begun = model(input_ids=text, use_cache=True, **given)
+        change(model)
+        model(input_ids=text[:, :1], past_key_values=begun.past_key_values, **given)
+        assert len(runs) == 1 + (change in (in_place, other_data))
+        after = model(input_ids=text, **given).logits
+    (rows,) = artifact.tensors.values()
+    torch.testing.assert_close(after, in_front(model, rows, text), rtol=0, atol=1e-11)
+
+
 def _hooked(model: PreTrainedModel) -> None:
     model.model.layers[0].register_forward_hook(lambda *_: None)  # it only looks
     in_place(model)
@@ -465,9 +495,8 @@ def test_what_a_text_began_with_is_not_held_when_it_has_gone() -> None:
 @torch.no_grad()
 def test_keys_are_kept_beside_an_adapter_of_peft_and_a_hook_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     peft = pytest.importorskip("peft")
-    model, text, runs = tiny.make("llama"), tiny.ids(2), []
-    made = context_keys.run_tokens
-    monkeypatch.setattr(context_keys, "run_tokens", lambda *of: runs.append(of) or made(*of))
+    model, text = tiny.make("llama"), tiny.ids(2)
+    runs = _counted(monkeypatch, context_keys, "run_tokens")
     model.add_adapter(peft.LoraConfig(r=2, target_modules=["k_proj"], init_lora_weights=False))
     model.double().eval()
     model.model.register_forward_hook(lambda *_: None)

@@ -71,7 +71,7 @@ def _keys_placed(
         given = dict(zip(names, args, strict=False)) | kwargs
         beside, trace, begins = [value for group in groups for value in group.values()], None, not seen_by(given)
         if not (are_tuned(*groups) or entry.training):  # dropout draws anew
-            trace = watch.trace(beside, looks_inside=begins)
+            trace = watch.trace(beside, begins=begins)
         now = None if trace is None else (torch.is_inference_mode_enabled(), computed_in(device), trace)
         if is_bound and (begins if trace is None else trace != made["checked"]):
             check_in_force(model, artifacts)

@@ -42,7 +42,7 @@ class _Use:
         """begins: a text does, so that what was written through `.data` is looked for."""
         if trains(self.tensors):
             return True
-        trace = self.watch.trace(list(self.tensors.values()), looks_inside=begins)
+        trace = self.watch.trace(list(self.tensors.values()), begins=begins)
         if trace is None or trace != self.known:
             self.known, self.rests = trace, self.spec.rests(self.tensors)
         return not self.rests

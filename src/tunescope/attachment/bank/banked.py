@@ -177,9 +177,9 @@ class Banked(Held):
             given = dict(zip(names, args, strict=False)) | kwargs
             batch = self._batch = self._rows(_n_rows(given))
             begins = not seen_by(given)
-            now = batch.state(looks_inside=begins)
+            now = batch.state(begins=begins)
             reads_base = batch.reads_base()
-            base = watch.trace((), looks_inside=begins) if reads_base else None
+            base = watch.trace((), begins=begins) if reads_base else None
             is_kept = now is not None and not (reads_base and base is None)
             if not is_kept or (now, base) != made["for"]:
                 if not batch.has_keys(stack, base):

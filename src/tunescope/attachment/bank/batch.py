@@ -31,9 +31,9 @@ class Batch:
     entries: tuple[Entry | None, ...]
     members: list[tuple[Entry, Ready]]
 
-    def state(self, *, looks_inside: bool = False) -> object | None:
+    def state(self, *, begins: bool = False) -> object | None:
         """Equal while no artifact has changed that the rows depend on; None while one is being trained."""
-        held = [None if one.is_tuned() else one.state(looks_inside=looks_inside) for _, one in self.members]
+        held = [None if one.is_tuned() else one.state(begins=begins) for _, one in self.members]
         return None if None in held else (self.entries, tuple(held))
 
     def reads_base(self) -> bool:

@@ -37,17 +37,17 @@ class Ready:
     extras: dict[str, tuple[object, Extras, int]] = field(default_factory=dict)
     watch: Watch = field(default_factory=lambda: Watch(None))
 
-    def state(self, *, looks_inside: bool = False) -> tuple[object, ...] | None:
+    def state(self, *, begins: bool = False) -> tuple[object, ...] | None:
         """Changes whenever a tensor does; None where nothing may be kept.
 
-        looks_inside: what was written through `.data` is told from then on.
+        begins: a text does, so that what was written through `.data` is told from then on.
         """
         held = [value for artifact in self.artifacts for value in artifact.tensors.values()]
         devices = sorted({value.device.type for value in held})
         mode = (torch.is_inference_mode_enabled(), *map(computed_in, devices))
         if not self.is_given:
             return (*mode, *(value._version for value in held))
-        trace = self.watch.trace(held, looks_inside=looks_inside)
+        trace = self.watch.trace(held, begins=begins)
         return None if trace is None else (*mode, trace)
 
     def state_of_keys(self, base: int | None) -> tuple[object, ...] | None:

@@ -1,8 +1,9 @@
 """Whether what keys were made from may have changed since: the modules of a stack, their tensors and hooks, artifacts.
 
-Written in place, put in the place of another, moved, added, removed: each is told. What is written through `.data`
-leaves no trace, so some values of every tensor are compared, where a text begins and not in each step of writing on.
-Not told: a write through `.data` to none of these values, a plain attribute of a module or of the configuration.
+Written in place, put in the place of another, moved, added, removed: each is told where a text begins. What is written
+through `.data` leaves no trace, so some values of every tensor are compared there. In a step of writing on, the tensors
+that were there are asked whether they were written in place, and no more. Not told: a write through `.data` to none of
+these values, a plain attribute of a module or of the configuration.
 
 Where it cannot be told what acts, nothing is kept: a module is in training mode or has a hook that is not of a library
 known here, gradients are asked for of the stack itself, or torch.func transforms the call.
@@ -14,7 +15,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import is_
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.nn.modules import module as torch_module
 
 from tunescope.models.positions import RESCALED
-from tunescope.models.split import is_split, is_split_over
+from tunescope.models.split import is_initialized, is_split, is_split_over
 
 SAMPLED = 64  # values of a tensor
 OURS = __name__.partition(".")[0]
@@ -40,28 +41,43 @@ class Watch:
         self._things: list[object] = []  # held, so that no other is taken for one that has gone
         self._marks: list[object] = []
         self._values: list[Tensor] = []
+        self._amid: tuple[list[Tensor], list[object]] | None = None  # the stack's tensors, and their marks with others
         self._changes = 0
 
-    def trace(self, beside: Sequence[Tensor], *, looks_inside: bool) -> int | None:
+    def trace(self, beside: Sequence[Tensor], *, begins: bool) -> int | None:
         """A number that is another after any change; None where nothing may be kept.
 
-        beside: tensors of artifacts. looks_inside: sampled values are compared, too, which costs as much again.
+        beside: tensors of artifacts. begins: a text does, so that everything is looked at; else what is cheap.
         """
         if peek_interpreter_stack() is not None:
             return None
+        if not begins and self._is_as_begun(beside):
+            return self._changes
+        self._amid = None
         found = self._structure()
         if found is None:
             return None
         things, marks = found
+        own = [thing for thing in things if isinstance(thing, Tensor)]
+        self._amid = own, _marks([*own, *beside])
         _take(things, marks, beside)
         is_same = len(things) == len(self._things) and all(map(is_, things, self._things)) and marks == self._marks
-        if is_same and not looks_inside:
+        if is_same and not begins:
             return self._changes
         values = self._sampled(beside)
         if not (is_same and all(map(torch.equal, values, self._values))):
             self._things, self._marks, self._values = things, marks, values
             self._changes += 1
         return self._changes
+
+    def _is_as_begun(self, beside: Sequence[Tensor]) -> bool:
+        """False where it cannot be told either: nothing was looked at yet, or gradients may be asked for."""
+        if self._amid is None or torch.is_grad_enabled() or is_initialized():  # split tensors have marks of their own
+            return False
+        if self._stack is not None and self._stack.training:
+            return False
+        own, marks = self._amid
+        return [*map(_mark, own), *_marks(beside)] == marks
 
     def _structure(self) -> tuple[list[object], list[object]] | None:
         if self._stack is None:
@@ -116,12 +132,23 @@ def adapters_of(own: Mapping[str, Any]) -> object:
 
 
 def _take(things: list[object], marks: list[object], values: Iterable[Tensor | None]) -> None:
-    """Another for another tensor, for one written in place, and for one whose values lie elsewhere by now."""
-    for value in values:
-        if value is None or value.is_meta or is_split(value):  # its values are there for the time of a call
-            continue
-        things.append(value)
-        marks += (None if value.is_inference() else value._version, value.dtype, value.data_ptr())
+    found = [value for value in values if _is_there(value)]
+    things += found
+    marks += map(_mark, found)
+
+
+def _marks(values: Iterable[Tensor]) -> list[object]:
+    return [_mark(value) for value in values if _is_there(value)]
+
+
+def _is_there(value: Tensor | None) -> TypeGuard[Tensor]:
+    """False for one whose values are there for the time of a call."""
+    return value is not None and not value.is_meta and not is_split(value)
+
+
+def _mark(value: Tensor) -> object:
+    """Another for one written in place, and for one whose values lie elsewhere by now or have another type."""
+    return None if value.is_inference() else value._version, value.dtype, value.data_ptr()
 
 
 def _take_hooks(things: list[object], hooks: Mapping[int, Any]) -> bool:
