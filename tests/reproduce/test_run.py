@@ -216,6 +216,21 @@ def test_an_earlier_result_that_is_of_something_else_is_refused(toy, tmp_path_fa
         run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
 
 
+def test_of_bases_that_pieces_number_those_that_both_have_are_compared(toy, tmp_path_factory, monkeypatch):
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    result = sealed_json.read(toy / "result.json")
+    sealed_json.put(toy / "result.json", result | {"settings": result["settings"] | {"bases": [{"size": 1}]}})
+
+    def again(bases):
+        monkeypatch.setattr(Toy, "settings", lambda ask: result["settings"] | {"bases": bases})
+        folder = tmp_path_factory.mktemp("other")
+        return run.reproduce(Ask("toy"), folder, workers=1, say=lambda line: None, earlier=toy / "result.json")
+
+    assert again([{"size": 1}, {"size": 2}])["table"] == result["table"]
+    with pytest.raises(ts.UserError, match=r"other settings \(bases\.0 \{'size': 1\}, here \{'size': 2\}\)"):
+        again([{"size": 2}, {"size": 1}])
+
+
 def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_version_is_taken(toy, monkeypatch):
     for path in (toy / "units").iterdir():
         path.write_text(path.read_text().replace("0.25", "0.26"))

@@ -12,6 +12,7 @@ from tunescope.reproduce.recipe import Settings
 from tunescope.system import files, machine, run_folder, sealed_json
 
 LISTS = {"lines", "worlds", "whole", "arms", "starts"}  # settings that only say which pieces there are
+NUMBERED = {"bases"}  # and which a piece says by its number, so that more of them may follow
 MADE_WITH = ("tunescope", "torch", "transformers")
 
 
@@ -45,14 +46,21 @@ def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     """Of the settings those that a piece depends on and does not say itself, as JSON has them."""
     said = LISTS | ({"seeds"} if all("seed" in unit for unit in units) else set())
     own = {key: value for key, value in settings.items() if key not in said}
-    parts = {key: value if isinstance(value, dict) else {"": value} for key, value in own.items()}
+    parts = {key: _parts(key, value) for key, value in own.items()}
     flat = {f"{key}.{name}".rstrip("."): value for key, part in parts.items() for name, value in part.items()}
     kept: Settings = json.loads(json.dumps(flat))
     return kept
 
 
+def _parts(key: str, value: Any) -> dict[str, Any]:
+    if key in NUMBERED:
+        return {str(number): one for number, one in enumerate(value)}
+    return value if isinstance(value, dict) else {"": value}
+
+
 def _same_settings(result: Path, old: Settings, new: Settings) -> None:
-    other = [f"{key} {old.get(key)}, here {new.get(key)}" for key in sorted(old | new) if old.get(key) != new.get(key)]
+    known = {key for key in old | new if key.partition(".")[0] not in NUMBERED} | (set(old) & set(new))
+    other = [f"{key} {old.get(key)}, here {new.get(key)}" for key in sorted(known) if old.get(key) != new.get(key)]
     if other:
         raise UserError(f"{result} was made with other settings ({'; '.join(other)}), so its pieces are not taken.")
 

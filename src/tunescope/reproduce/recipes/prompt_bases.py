@@ -73,13 +73,13 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """A line of a model a row."""
-    rows = []
-    for base, model in enumerate(settings["bases"]):
+    """A line of a model a row, the smallest model first."""
+    rows, bases = [], sorted(enumerate(settings["bases"]), key=lambda one: int(one[1]["parameters"]))
+    for base, model in bases:
         of_base = [(unit, outcome) for unit, outcome in found if unit["base"] == base]
         own = corpus_line.table(settings | {"lines": _of(settings, model)}, of_base)
         rows += [(f"{model_name(model['model'])}: {label}", cells) for label, cells in own.rows]
-    sizes = ", ".join(f"{model_name(model['model'])} {model['parameters']:,}" for model in settings["bases"])
+    sizes = ", ".join(f"{model_name(model['model'])} {model['parameters']:,}" for _, model in bases)
     notes = [f"Parameters of the models: {sizes}.", *corpus_line.notes(settings, found)]
     with_sentinel = any(model["kind"] == "encoder-decoder" for model in settings["bases"])
     about = " Sentinel: input and answer have T5's first." if with_sentinel else ""
