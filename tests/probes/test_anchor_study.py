@@ -138,6 +138,8 @@ def test_of_an_encoder_decoder_only_compression_is_left_out_and_that_is_said(tmp
     assert all(sum(layer) == pytest.approx(1) for layer in found.draws["flow"][0]["shares"])
     with pytest.raises(ts.UserError, match="cannot be compressed"):
         study.study(AnchorRequest(plan, rows=3, only=("compress",)), said.append)
+    both = study.study(AnchorRequest(plan, rows=3, only=("compress", "flow")), said.append)
+    assert list(both.findings) == ["flow"] and both.facts["left out"].startswith("compress: ")
 
 
 def test_an_encoder_is_refused(material, monkeypatch, capsys, tmp_path):

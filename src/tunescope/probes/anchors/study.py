@@ -40,7 +40,7 @@ class Studied:
 
 
 def study(request: AnchorRequest, say: Say = say, folder: Path | None = None, place: Place | None = None) -> Studied:
-    """Every section over all draws; one that was not asked for by name and cannot be had of this model is left out.
+    """Every section over all draws, or those asked for; one that cannot be had of this model is left out and told.
 
     Where none can be had, the last one's reason is raised. folder: keeps each section of each draw as it ends, and one
     that is kept there already is not measured again. place: where they are measured, with a folder; in this process
@@ -73,7 +73,7 @@ def _held(request: AnchorRequest, say: Say, folder: Path | None, place: Place) -
         try:
             draws[name] = [_measured(name, one, kept, refused) for one in rounds]
         except UserError as problem:
-            if request.only or (name == chosen[-1] and not findings):
+            if name == chosen[-1] and not findings:
                 raise
             left_out.append(f"{name}: {problem}")
             say(f"left out, {left_out[-1]}")
