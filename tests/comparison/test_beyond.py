@@ -10,11 +10,14 @@ import tinyrun
 
 from tunescope.comparison.comparison import compare
 from tunescope.comparison.costs import Costs, Sizes, rounds
+from tunescope.comparison.entry import entered, trial_of
 from tunescope.comparison.pilot import piloted
+from tunescope.comparison.trials import next_rates
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.command import command
+from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
 from tunescope.trial.plan_json import from_json, to_json
@@ -80,6 +83,9 @@ def test_three_times_the_largest_a_third_of_the_smallest_nothing_within() -> Non
     assert following(grid, grid[1]) is None
     assert following([*grid, (0.15, 0.03)], grid[2]) is None  # the one past the end has lost
     assert following(grid[:1], grid[0]) is None
+    assert following([*grid, (0.15, 0.03)], grid[2], unmoved=True) == (3.33e-4, 1e-4)  # nor is the other end known
+    assert following([*grid, (3.33e-4, 1e-4)], grid[0], unmoved=True) == (0.15, 0.03)
+    assert following(grid, grid[0], unmoved=True) == (3.33e-4, 1e-4)
     assert possible([(0.1,), (0.2,)], 2) == [(0.6,), (1.8,), (0.0333,), (0.0111,)]
     assert possible([(0.1,)], 2) == possible([], 2) == []
 
@@ -234,3 +240,35 @@ def test_a_result_of_an_older_version_is_read(found: Any) -> None:
 def test_after_a_few_steps_the_middle_stays_unless_it_is_far_off(losses, expected) -> None:
     assert unless_far_off((2.0,), {(rate,): loss for rate, loss in losses.items()}) == (expected,)
     assert start([(4.0,), (1.0,), (2.0,)]) == (2.0,) and start([(1.0,), (2.0,)]) == (2.0,)
+
+
+def next_of(bench: Any, devs: dict[float, float | None], losses: dict[float, float]) -> Any:
+    """What is tried after rates with these scores and losses."""
+    (entry,) = entered(bench)
+    assert entry.arm is not None
+    entry.trials = [trial_of(bench, entry.arm, (rate,), 0) for rate in devs]
+    outcomes = {
+        todo.id: {"status": "done", "dev": devs[todo.rates[0]], "curve": [{"loss": losses[todo.rates[0]]}]}
+        for todo in entry.trials
+    }
+    return next_rates(bench, entry, outcomes)
+
+
+WRITTEN = {"kind": "generation", "input": "text", "target": "label"}
+
+
+@pytest.mark.parametrize("task", [{"kind": "classification", "words": WORDS}, WRITTEN])
+def test_where_no_rate_beats_one_answer_to_all_the_other_end_is_gone_past_too(folder: Path, task: Any) -> None:
+    if not (folder / "model").exists():
+        tinyrun.write(folder)
+    data = {part: str(folder / f"{part}.jsonl") for part in ("train", "dev", "test")}
+    bench = open_bench(Plan(model=str(folder / "model"), data=data, task=task, arms=("lora:rank=2",)))
+    labels = [json.loads(line)["label"] for line in (folder / "dev.jsonl").read_text().splitlines()]
+    floor = max(labels.count(label) for label in labels) / len(labels) if task is not WRITTEN else 0.0
+    losses = {1e-3: 3.0, 5e-3: 2.0, 2e-2: 1.0, 6e-2: 4.0, 3.33e-4: 0.5}
+    flat = dict.fromkeys((1e-3, 5e-3, 2e-2), floor)
+    assert next_of(bench, flat, losses) == (6e-2,)  # by the loss, which is all there is
+    assert next_of(bench, flat | {6e-2: floor}, losses) == (3.33e-4,)
+    assert next_of(bench, flat | {6e-2: floor, 3.33e-4: 0.9}, losses) == (1.11e-4,)
+    assert next_of(bench, flat | {2e-2: floor + 0.01, 6e-2: floor}, losses) is None  # one has learnt
+    assert next_of(bench, dict.fromkeys((1e-3, 2e-2, 6e-2), None), losses) is None  # a pilot has no scores

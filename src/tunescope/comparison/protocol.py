@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tunescope.attachment.share import is_shared
-from tunescope.comparison import halving, shared_passes
+from tunescope.comparison import halving, shared_passes, trials
 from tunescope.comparison.conclusion import conclude, drop_losers, fail
 from tunescope.comparison.deadline import Deadline
 from tunescope.comparison.entry import Entry, distinct, not_all_refused, possible_jobs, trial_of
@@ -18,7 +18,6 @@ from tunescope.system import job_folder, run_folder
 from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.provenance import notes_of
-from tunescope.trial.rates import following, unless_far_off
 
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 
@@ -41,11 +40,11 @@ def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: De
         run_folder.sweep(folder, wanted, job_folder.leased(folder))
         with at_work(bench, execution, shown, lambda: _expected(bench, entries)) as any_run:
             run = deadline.timed(any_run)
-            trials = distinct(todo for entry in entries for todo in entry.trials)
-            together = _together(bench, trials, shown)
+            begun = distinct(todo for entry in entries for todo in entry.trials)
+            together = _together(bench, begun, shown)
             if bench.plan.halving:
                 halving.race(bench.plan, [entry.trials for entry in entries], run, folder, together)
-            outcomes = run(trials, together)
+            outcomes = run(begun, together)
             for _ in range(bench.plan.past):
                 outcomes |= run(distinct(_past_the_end(bench, entries, outcomes, deadline, shown)), together)
             for entry in entries:
@@ -96,46 +95,36 @@ def _together(bench: Bench, jobs: list[Job], shown: Display) -> int:
 
 
 def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
-    """The learning rate that `_best` names; then one run a seed."""
+    """The learning rate of the best trial; then one run a seed."""
     standing, arm = entry.standing, entry.arm
     if arm is None:
         return
     if arm.trained:
-        trials = [outcomes[todo.id] for todo in entry.trials]
-        standing.trials = [_trial(one) for one in trials]
-        best = _best(entry, outcomes)
-        if best is None:
-            fail(standing, next(one for one in trials if one["status"] != "lost"))
+        tried = [outcomes[todo.id] for todo in entry.trials]
+        standing.trials = [_trial(one) for one in tried]
+        won = trials.best(entry, outcomes)
+        if won is None:
+            fail(standing, next(one for one in tried if one["status"] != "lost"))
             return
-        entry.chosen, standing.learning_rate = best.rates, best.rate
+        entry.chosen, standing.learning_rate = won.rates, won.rate
     seeds = seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
-
-
-def _best(entry: Entry, outcomes: dict[str, Outcome]) -> Job | None:
-    """The trial with the best development score, ties to the lower loss; in a pilot the start, unless it is far off."""
-    done = [todo for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
-    if done and not done[0].scored:
-        rates = unless_far_off(entry.start, {todo.rates: _last_loss(outcomes[todo.id]) for todo in done})
-        return next(todo for todo in done if todo.rates == rates)
-    return max(done, key=lambda todo: (outcomes[todo.id]["dev"] or 0.0, -_last_loss(outcomes[todo.id])), default=None)
 
 
 def _past_the_end(
     bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome], deadline: Deadline, shown: Display
 ) -> list[Job]:
-    """Of every arm whose best trial is at an end of its rates one trial more, which is added to them.
+    """Of every arm whose best trial is at an end of its rates, or that none has moved, one trial more, added to them.
 
     None where the seeds behind them would then be over too late.
     """
     found, later = [], []
     for entry in entries:
-        best = _best(entry, outcomes)
-        more = best and following([todo.rates for todo in entry.trials], best.rates)
+        won, more = trials.best(entry, outcomes), trials.next_rates(bench, entry, outcomes)
         if entry.arm is not None and more:
             found.append((entry, trial_of(bench, entry.arm, more, bench.plan.seeds[0])))
-        if entry.arm is not None and (best or not entry.arm.trained):
-            rates = best.rates if best else ()
+        if entry.arm is not None and (won or not entry.arm.trained):
+            rates = won.rates if won else ()
             later += [job(bench, entry.arm, rates, seed, test=True) for seed in seeds_of(bench.plan, entry.arm)]
     if found and not deadline.allows(distinct(todo for _, todo in found), distinct(later)):
         shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates past an end of their grid")
@@ -160,10 +149,5 @@ def _seeds_in_time(bench: Bench, entries: list[Entry], deadline: Deadline, shown
 
 
 def _trial(outcome: Outcome) -> dict[str, Any]:
-    loss = {"loss": _last_loss(outcome)} if outcome["status"] == "done" else {}
+    loss = {"loss": trials.last_loss(outcome)} if outcome["status"] == "done" else {}
     return {key: outcome.get(key) for key in TRIAL} | loss
-
-
-def _last_loss(outcome: Outcome) -> float:
-    """The training loss since the last but one evaluation: it tells rates apart while every score is still zero."""
-    return float(outcome["curve"][-1]["loss"])

@@ -1,7 +1,9 @@
 """Learning rates of an arm: those of its methods' grids, those past an end that wins, and those that stop early.
 
 Past the ends: a grid that suits large models can end too early for a small one. While the largest rate tried is the
-best, three times that is tried too; while the smallest is, a third of it; at most as many as the plan says.
+best, three times that is tried too; while the smallest is, a third of it; at most as many as the plan says. Where no
+rate scores above what one answer to all rows gets, no end is told from the other: what lies past the one has lost by
+its loss alone, so the other is gone past as well.
 
 Successive halving (Jamieson and Talwalkar 2016, arXiv:1502.07943, with thirds for halves): at a third of the steps the
 best third of an arm's rates goes on, by the best development score until then, ties to the lower loss; of more than
@@ -109,11 +111,21 @@ def check_beyond(race: Race) -> None:
         raise UserError("--beyond has no effect on one learning rate; give more with --trials or --lr.")
 
 
-def following(tried: Sequence[Rates], best: Rates) -> Rates | None:
-    """What to try after these of which `best` won; None where it lies between others."""
-    if len(tried) > 1 and best in (max(tried), min(tried)):
-        return _times(best, FACTOR if best == max(tried) else 1 / FACTOR)
-    return None
+def following(tried: Sequence[Rates], best: Rates, *, unmoved: bool = False) -> Rates | None:
+    """What to try after these, in their order, of which `best` won; None where it lies between others.
+
+    unmoved: no score is above what one answer to all rows gets, so that the end not gone past last is tried, too.
+    """
+    if len(tried) < 2:
+        return None
+    low, high = min(tried), max(tried)
+    if best in (low, high):
+        end = best
+    elif unmoved:
+        end = high if tried[-1] == low else low
+    else:
+        return None
+    return _times(end, FACTOR if end == high else 1 / FACTOR)
 
 
 def possible(grid: Sequence[Rates], most: int) -> list[Rates]:
