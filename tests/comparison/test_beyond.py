@@ -12,7 +12,7 @@ from tunescope.comparison.comparison import compare
 from tunescope.comparison.costs import Costs, Sizes, rounds
 from tunescope.comparison.entry import entered, trial_of
 from tunescope.comparison.pilot import piloted
-from tunescope.comparison.trials import next_rates
+from tunescope.comparison.trials import next_rates, unmoved_remark
 from tunescope.errors import UserError
 from tunescope.report import terminal
 from tunescope.tasks.kinds.classification import Classification
@@ -242,16 +242,16 @@ def test_after_a_few_steps_the_middle_stays_unless_it_is_far_off(losses, expecte
     assert start([(4.0,), (1.0,), (2.0,)]) == (2.0,) and start([(1.0,), (2.0,)]) == (2.0,)
 
 
-def next_of(bench: Any, devs: dict[float, float | None], losses: dict[float, float]) -> Any:
-    """What is tried after rates with these scores and losses."""
+def after(bench: Any, devs: dict[float, float | None], losses: dict[float, float]) -> tuple[Any, str]:
+    """What is tried after rates with these scores and losses, and what is said of them."""
     (entry,) = entered(bench)
     assert entry.arm is not None
     entry.trials = [trial_of(bench, entry.arm, (rate,), 0) for rate in devs]
-    outcomes = {
+    outcomes: dict[str, Any] = {
         todo.id: {"status": "done", "dev": devs[todo.rates[0]], "curve": [{"loss": losses[todo.rates[0]]}]}
         for todo in entry.trials
     }
-    return next_rates(bench, entry, outcomes)
+    return next_rates(bench, entry, outcomes), unmoved_remark(bench, entry, outcomes)
 
 
 WRITTEN = {"kind": "generation", "input": "text", "target": "label"}
@@ -267,8 +267,10 @@ def test_where_no_rate_beats_one_answer_to_all_the_other_end_is_gone_past_too(fo
     floor = max(labels.count(label) for label in labels) / len(labels) if task is not WRITTEN else 0.0
     losses = {1e-3: 3.0, 5e-3: 2.0, 2e-2: 1.0, 6e-2: 4.0, 3.33e-4: 0.5}
     flat = dict.fromkeys((1e-3, 5e-3, 2e-2), floor)
-    assert next_of(bench, flat, losses) == (6e-2,)  # by the loss, which is all there is
-    assert next_of(bench, flat | {6e-2: floor}, losses) == (3.33e-4,)
-    assert next_of(bench, flat | {6e-2: floor, 3.33e-4: 0.9}, losses) == (1.11e-4,)
-    assert next_of(bench, flat | {2e-2: floor + 0.01, 6e-2: floor}, losses) is None  # one has learnt
-    assert next_of(bench, dict.fromkeys((1e-3, 2e-2, 6e-2), None), losses) is None  # a pilot has no scores
+    said = f"Nothing was learnt at any learning rate tried: on dev at most {floor:.3g}"
+    said += f", and one answer to all rows gets {floor:.3g}." if floor else "."
+    assert after(bench, flat, losses) == ((6e-2,), said)  # by the loss, which is all there is
+    assert after(bench, flat | {6e-2: floor}, losses) == ((3.33e-4,), said)
+    assert after(bench, flat | {6e-2: floor, 3.33e-4: 0.9}, losses) == ((1.11e-4,), "")
+    assert after(bench, flat | {2e-2: floor + 0.01, 6e-2: floor}, losses) == (None, "")  # one has learnt
+    assert after(bench, dict.fromkeys((1e-3, 2e-2, 6e-2)), losses)[1] == ""  # a pilot has no scores

@@ -18,6 +18,7 @@ from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
+from tunescope.trial.chats import check_no_chat, in_chat
 from tunescope.trial.demos import check, draw, start
 from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos import spec as demonstrations
@@ -108,7 +109,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     model, tokenizer, labels = bench.model, bench.tokenizer, bench.task.needs_head
     demos, chain, rest = _front(arm.text)
     only_head = rest == "head"
-    typed = () if only_head or rest in ("", ZERO_SHOT) else tuple(parse(rest))
+    typed = () if only_head or rest in ("", ZERO_SHOT) else in_chat(tuple(parse(rest)), bench, shown=demos is not None)
     if any(isinstance(spec, Head) for spec in typed) or (labels is None and only_head):
         raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
     if labels is not None and not typed and not only_head:
@@ -161,6 +162,7 @@ def _search(text: str) -> Any:
 def _ready_to_search(arm: Arm, search: Search, bench: "Bench") -> Ready:
     """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
     check_answers(bench)
+    check_no_chat(bench, f"{names.show(search)} looks for words in front of a row, or for its own,")
 
     note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
     return Ready(arm, (), (), None, None, "context", note, counts, names.show(search), search)

@@ -22,7 +22,8 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     lost = [one for one in found if one["status"] != "done"]
     if lost:
         fail(standing, lost[0])
-    standing.remarks = [*(rate_remarks(standing.trials) if not lost else []), *remarks(standing.runs)]
+    told = [] if lost else [*filter(None, [entry.unmoved]), *rate_remarks(standing.trials)]
+    standing.remarks = [*told, *remarks(standing.runs)]
     prompts = dict.fromkeys(one["shown"] for one in found if one.get("found"))
     if prompts:
         standing.remarks.append(f"found: {' | '.join(prompts)}")
@@ -33,9 +34,9 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():
             cut[part] = max(rows, cut.get(part, 0))
     if any(cut.values()):
-        told = ", ".join(f"{rows:,} {part}" for part, rows in cut.items() if rows)
+        counts = ", ".join(f"{rows:,} {part}" for part, rows in cut.items() if rows)
         beside = " beside what stands in front" if standing.group in ("context", "text", "both") else ""
-        standing.remarks.append(f"inputs cut to fit the model's positions{beside}: {told} rows.")
+        standing.remarks.append(f"inputs cut to fit the model's positions{beside}: {counts} rows.")
 
 
 def fail(standing: Standing, outcome: Outcome) -> None:

@@ -24,6 +24,7 @@ class Entry:
     start: tuple[float, ...] = ()  # the middle of the rates that are tried at first
     chosen: tuple[float, ...] | None = None  # the rates that won
     runs: list[Job] = field(default_factory=list)
+    unmoved: str = ""  # that no rate has taught it anything
     short: TooSmallBudget | None = None  # why it is refused, where a larger budget would do
 
 

@@ -40,6 +40,7 @@ def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
         yield f"label word of {label!r}: {' '.join(tokens)} ({len(tokens)} token{'s' * (len(tokens) > 1)})"
     yield _read(bench)
     yield from _template_told(bench)
+    yield from _chat_told(bench)
     notes = (*notes_of(bench), *few_test_rows(bench))
     yield from (f"note: {note}" for note in notes if note not in bench.splits.notes)
     yield from _estimated(bench, workers)
@@ -63,6 +64,16 @@ def _template_told(bench: Bench) -> Iterator[str]:
         yield (
             "if no text would go on like that, write how one would, with words to choose from: "
             f"--template {example} --words LABEL=WORD,LABEL=WORD"
+        )
+
+
+def _chat_told(bench: Bench) -> Iterator[str]:
+    """Of plain texts put to a model whose tokenizer knows chats."""
+    asks = bench.kind == "decoder" and getattr(bench.task, "chat", None) is False
+    if asks and bench.tokenizer.chat_template:
+        yield (
+            "the tokenizer has a chat template, and rows are asked as plain text: if the model was tuned for chats, "
+            "ask them as the user's turn of one: --chat"
         )
 
 

@@ -107,6 +107,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
             fail(standing, next(one for one in tried if one["status"] != "lost"))
             return
         entry.chosen, standing.learning_rate = won.rates, won.rate
+        entry.unmoved = trials.unmoved_remark(bench, entry, outcomes)
     seeds = seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
 

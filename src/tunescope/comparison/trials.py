@@ -26,9 +26,25 @@ def next_rates(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> R
     won = best(entry, outcomes)
     if won is None:
         return None
-    scores = [outcomes[todo.id]["dev"] for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
-    unmoved = None not in scores and max(score or 0.0 for score in scores) <= _one_answer(bench)
+    unmoved = _unmoved(bench, entry, outcomes) is not None
     return following([todo.rates for todo in entry.trials], won.rates, unmoved=unmoved)
+
+
+def unmoved_remark(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> str:
+    """That no rate has taught it anything; "" where one has."""
+    most = _unmoved(bench, entry, outcomes)
+    floor = _one_answer(bench)
+    if most is None:
+        return ""
+    same = f", and one answer to all rows gets {floor:.3g}" if floor else ""
+    return f"Nothing was learnt at any learning rate tried: on dev at most {most:.3g}{same}."
+
+
+def _unmoved(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> float | None:
+    """The best of the scores, where none is above what one answer to all rows gets."""
+    scores = [outcomes[todo.id]["dev"] for todo in entry.trials if outcomes[todo.id]["status"] == "done"]
+    known = [float(score) for score in scores if score is not None]
+    return max(known) if known and max(known) <= _one_answer(bench) else None
 
 
 def last_loss(outcome: Outcome) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
 from tunescope.tasks.prompts import templates
+from tunescope.tasks.prompts.chat import Turns
 from tunescope.tasks.prompts.mask import place
 
 if TYPE_CHECKING:
@@ -67,10 +68,14 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
     needs_text = getattr(module, "NEEDS_TEXT", True)
     _check_asked(request, needs_text)
     model, tokenizer = load_model(request.model)
-    texts = _texts(request, tokenizer, anatomy(model).kind) if needs_text else []
+    task = _task(request)
+    turns = Turns(**task["chat"]) if task.get("chat") and request.data is not None else None
+    is_begun = any(isinstance(artifact.spec, Text | Anchors) for artifact in artifacts)
+    texts = _texts(request, tokenizer, anatomy(model).kind, turns, is_begun=is_begun) if needs_text else []
     model = model.to(machine.default_device()).eval()
     with attach(model, *artifacts, tokenizer=tokenizer) as tuned:
-        batch = _batch(model, tuned, tokenizer, texts) if texts else None
+        has_start = not is_begun and turns is None  # else the words in front have it, where there is one
+        batch = _batch(model, tuned, tokenizer, texts, has_start=has_start) if texts else None
         seen = see(model, tuned, batch, tokenizer)
     finding: Finding = module.look(seen)
     facts = {
@@ -110,14 +115,22 @@ def _check_asked(request: ProbeRequest, needs_text: bool) -> None:
         raise UserError("--text is empty; give words for the model to read.")
 
 
-def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> list[str]:
+def _task(request: ProbeRequest) -> dict[str, Any]:
+    """What the artifact says of the task it was tuned on."""
+    return (read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
+
+
+def _texts(
+    request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind: str, turns: Turns | None, *, is_begun: bool
+) -> list[str]:
     """The texts given, or the first rows of the file in the template that the artifact was trained with."""
     if request.data is None:
         return list(request.texts)
-    rows = read(request.data)[: request.rows or ROWS]
-    task = (read_manifest(Path(request.artifact)).get("about") or {}).get("task") or {}
+    rows, task = read(request.data)[: request.rows or ROWS], _task(request)
     template = task.get("template")
-    if template is not None and task.get("by") == "words":
+    if template is not None and turns is not None:
+        template = templates.escaped("" if is_begun else turns.head) + turns.asked(template)
+    elif template is not None and task.get("by") == "words":
         template = place(template, tokenizer, model_kind).template
     given, own = request.text_field, str(task.get("text") or task.get("input") or "text")
     if template is None:
@@ -137,12 +150,16 @@ def _texts(request: ProbeRequest, tokenizer: PreTrainedTokenizerBase, model_kind
 
 
 def _batch(
-    model: PreTrainedModel, tuned: Attached, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]
+    model: PreTrainedModel,
+    tuned: Attached,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    *,
+    has_start: bool,
 ) -> dict[str, Tensor]:
     """The texts as the model's inputs, padded on the right, with the special tokens that training puts around them."""
     start, end = templates.edges(tokenizer)
-    if any(isinstance(artifact.spec, Text | Anchors) for artifact in tuned.artifacts):
-        start = ()  # the words in front have begun the sequence
+    start = start if has_start else ()
     if anatomy(model).kind == "decoder":
         end = ()
     rows = [(*start, *ids, *end) for ids in templates.ids(tokenizer, texts)]

@@ -94,6 +94,11 @@ class Task(ABC):
         return False
 
     @property
+    def begins(self) -> str:
+        """What stands before the first demonstration, once: the head of a chat."""
+        return ""
+
+    @property
     @abstractmethod
     def needs_head(self) -> int | None:
         """How many labels the classification head must have; None where the model answers in words."""

@@ -38,14 +38,17 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     if not all(isinstance(artifact.spec, Text) for artifact in given.artifacts):
         raise UserError("--to messages holds words, and trained embeddings are none: use --to soft_token or embeds.")
     task = given.about.get("task") or {}
-    made = messages(_text(given), task)
+    made = messages(_text(given), task, given.tokenizer)
     joint = _joint(given)
     files.write(folder / MESSAGES, json.dumps(made, indent=1, ensure_ascii=False).encode())
     files.write(folder / PREFIX, (_text(given) + (joint or "")).encode())
     checkpoint.describe(given, "messages", folder, query=task.get("template"), prompt={"ids": list(_context(given))})
     turns = len(made) // 2
     said = f"{turns} demonstration{'s' * (turns != 1)} as turns" if turns else "one system message"
-    notes = [f"messages.json: {said}; in a chat the model also reads its template's marks, which it did not in tuning"]
+    marks = (
+        "as in tuning" if task.get("chat") else "the model also reads its template's marks, which it did not in tuning"
+    )
+    notes = [f"messages.json: {said}; in a chat {marks}"]
     if task.get("template"):
         notes.append(f"what the user then says is the filled template: {task['template']!r}")
     return notes + _chat_notes(given, made) + _prefix_notes(given, joint)

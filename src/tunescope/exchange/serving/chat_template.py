@@ -3,21 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
+from tunescope.tasks.prompts.chat import Turns, head_saying
 from tunescope.tasks.prompts.demonstrations import END
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 Message = dict[str, str]
+MARK = "sQ7xsxQ7s"  # no chat template changes it
 
 
-def messages(text: str, task: Mapping[str, Any]) -> list[Message]:
+def messages(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[Message]:
     """OpenAI-style messages that say the text: user and assistant in turn for demonstrations, or one of the system.
 
     task: what the artifact says of its task; its template tells where a demonstration's answer begins.
+
+    Raises UserError for the turns of a chat that cannot be told apart again.
     """
+    if task.get("chat"):
+        return _chat(text, task, tokenizer)
     turns = demonstrated(text, task)
     return turns if turns else [{"role": "system", "content": text.strip()}]
+
+
+def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[Message]:
+    """Of a text that was written by the chat template, what it was written of: both render to the same."""
+    turns, system = Turns(**task["chat"]), str(task.get("system") or "")
+    front, marked, behind = head_saying(tokenizer, MARK).partition(MARK)
+    rest = text.removeprefix(turns.head)
+    if marked and not (text.startswith(turns.head) and (not rest or rest.startswith(turns.before))):
+        system, rest = text.removeprefix(front).removesuffix(behind), ""
+    found: list[Message] = [{"role": "system", "content": system}] if system else []
+    while rest.startswith(turns.before) and turns.before:
+        said, _, rest = rest.removeprefix(turns.before).partition(turns.shown)
+        answer, _, rest = rest.partition(turns.end)
+        found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer.removeprefix(" ")}]
+    if rest or not found or str(tokenizer.apply_chat_template(found, tokenize=False)).rstrip() != text.rstrip():
+        raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")
+    return found
 
 
 def demonstrated(text: str, task: Mapping[str, Any]) -> list[Message]:

@@ -14,6 +14,7 @@ from tunescope.probes.anchors.round import Round
 from tunescope.tasks.prompts.spans import spans
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
+from tunescope.trial.chats import check_no_chat
 from tunescope.trial.plan import Plan
 
 
@@ -51,6 +52,7 @@ def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
     kind = bench.kind
     if not bench.task.in_words:
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
+    check_no_chat(bench, "anchors looks at demonstrations that stand as plain text,")
     if request.rows < 0:
         raise UserError(f"--rows is {request.rows}; give how many test rows are asked, or 0 for all.")
     task = labelled(bench.task)

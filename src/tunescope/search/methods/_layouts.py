@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts.mask import escaped
-from tunescope.tasks.prompts.templates import Ids
+from tunescope.tasks.prompts.templates import Ids, escaped
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -45,9 +45,12 @@ def written(
     search: BeamSearch,
     max_new_tokens: int,
     batch_size: int,
+    stop: int | None = None,
 ) -> list[str]:
-    """The same, as `search` says: of beams, the text of the best one."""
+    """The same, as `search` says: of beams, the text of the best one. stop: a token that ends a text, too."""
     how = search.keywords() | {"max_new_tokens": max_new_tokens}
+    if stop is not None:
+        how["eos_token_id"] = list({stop, tokenizer.eos_token_id} - {None})
     return _texts(model, rows, tokenizer, how, batch_size, search.no_repeat_ngram)
 
 
@@ -100,10 +103,9 @@ def _decoded(
     pad = pad_id(tokenizer)
     ids, mask = padded([row.input_ids for row in batch], pad, model.device, left=not encoder_decoder)
     config = GenerationConfig(
-        **{"num_beams": 1, **how},
+        **{"num_beams": 1, "eos_token_id": tokenizer.eos_token_id, **how},
         use_cache=True,
         pad_token_id=pad,
-        eos_token_id=tokenizer.eos_token_id,
         decoder_start_token_id=_start(model, batch, pad) if encoder_decoder else None,
         forced_bos_token_id=_language(tokenizer) if encoder_decoder else None,
     )
@@ -117,7 +119,8 @@ def _decoded(
             synced_gpus=is_split_over(model),  # a process whose texts have ended takes part in the others' passes
         )
     answers = out[:, begun:].tolist()
-    return [_text(tokenizer, answer) for answer in answers]
+    ends = how.get("eos_token_id", [tokenizer.eos_token_id])
+    return [_text(tokenizer, answer, ends) for answer in answers]
 
 
 def _rules(no_repeat: int, begun: int) -> Any:
@@ -153,8 +156,7 @@ def _only(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
         model.generation_config = own
 
 
-def _text(tokenizer: PreTrainedTokenizerBase, answer: list[int]) -> str:
-    if tokenizer.eos_token_id in answer:
-        answer = answer[: answer.index(tokenizer.eos_token_id)]
+def _text(tokenizer: PreTrainedTokenizerBase, answer: list[int], ends: Sequence[int | None]) -> str:
+    answer = answer[: next((at for at, token in enumerate(answer) if token in ends), len(answer))]
     text: str = tokenizer.decode(answer, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text.strip()

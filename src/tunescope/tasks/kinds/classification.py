@@ -12,9 +12,10 @@ from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import balanced
-from tunescope.tasks.options import TEMPLATE
+from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE
 from tunescope.tasks.prompts import mask, templates
-from tunescope.tasks.prompts.demonstrations import Demonstration, joined, solved
+from tunescope.tasks.prompts.chat import Turns, asked, check_chat, described, in_turns
+from tunescope.tasks.prompts.demonstrations import END, Demonstration, joined, solved
 from tunescope.tasks.prompts.label_words import notes as word_notes
 from tunescope.tasks.prompts.label_words import word_tokens
 from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
@@ -43,6 +44,8 @@ class Classification(Labelled):
     text: Annotated[str, Option("the field with the text (default: text).", ("--text-field", "--text"))] = "text"
     label: Annotated[str, Option("the field with the label (default: label).", ("--label-field", "--label"))] = "label"
     template: Annotated[str, TEMPLATE] = "{text}\nLabel:"
+    chat: Annotated[bool, CHAT] = False
+    system: Annotated[str, SYSTEM] = ""
     words: Annotated[
         Mapping[str, str], Option("label words, as neg=bad,pos=great (default: the labels themselves).")
     ] = field(default_factory=dict)
@@ -50,11 +53,13 @@ class Classification(Labelled):
         str, Option("how an encoder answers: head (a new one, the default), or words at the template's {mask}.")
     ] = "words"
     prior: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # filled in by `prepare`
+    turns: Turns | None = None  # filled in by `prepare`, as are notes
+    notes: tuple[str, ...] = ()
 
     metric = "accuracy"
 
     def __post_init__(self) -> None:
+        check_chat(self)
         if self.by not in ("words", "head"):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
         if self.by == "head" and mask.halves(self.template) is not None:
@@ -77,7 +82,7 @@ class Classification(Labelled):
         """A head on an encoder and words elsewhere, behind the text and what asks for them."""
         encoder = model_kind == "encoder"
         by = given.get("by", "head" if encoder else "words")
-        end = "" if by == "head" else " It was {mask}." if encoder else "\nLabel:"
+        end = "" if by == "head" or given.get("chat") else " It was {mask}." if encoder else "\nLabel:"
         return {"by": by, "template": f"{{{given.get('text', 'text')}}}" + end}
 
     @property
@@ -98,6 +103,10 @@ class Classification(Labelled):
     @property
     def in_words(self) -> bool:
         return self.by == "words"
+
+    @property
+    def begins(self) -> str:
+        return self.turns.head if self.turns else ""
 
     def fields(self) -> tuple[str, ...]:
         return mask.fields(self.template)
@@ -120,11 +129,14 @@ class Classification(Labelled):
                         f"{where}: label '{label}' of the {name} rows does not occur in the training rows, "
                         f"which have {_some(sorted(train))}. Add training rows of it, or take it out."
                     )
-        task = self if self.words else replace(self, words={label: label for label in sorted(train)})
+        turns = in_turns(self, tokenizer, model_kind)
+        task = replace(self, turns=turns, words=self.words or {label: label for label in sorted(train)})
         for label, where in train.items():
             task._index(label, where)
         tokens = task.word_ids(tokenizer, model_kind)
-        template = self._place(tokenizer, model_kind).template if model_kind == "decoder" else self.template
+        template = self.template
+        if model_kind == "decoder" and turns is None:
+            template = self._place(tokenizer, model_kind).template
         return replace(task, template=template, notes=tuple(word_notes(tokens)))
 
     def encode(
@@ -142,7 +154,8 @@ class Classification(Labelled):
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
         values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
-        layout = templates.Layout(at.template, self.text, model_kind, bos)
+        head = self.turns.head if self.turns else None
+        layout = templates.Layout(at.template, self.text, model_kind, bos, head)
         filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
         masked = model_kind == "encoder" and bool(targets)
         slots = mask.slots(at, self.text, values, filled, tokenizer) if masked else None
@@ -227,6 +240,7 @@ class Classification(Labelled):
             "fields": list(self.fields()),
             "label": self.label,
             "template": self.template,
+            **described(self),
             "notes": list(self.notes),
         }
 
@@ -252,7 +266,7 @@ class Classification(Labelled):
         """Label -> token ids of its word, in the labels' order; {} where a head answers."""
         if self.by == "head":
             return {}
-        return word_tokens(tokenizer, self.template, {label: self.words[label] for label in self.labels}, model_kind)
+        return word_tokens(tokenizer, asked(self), {label: self.words[label] for label in self.labels}, model_kind)
 
     def _words_of(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[templates.Ids]:
         from tunescope.models.anatomy import anatomy
@@ -262,11 +276,12 @@ class Classification(Labelled):
     def _place(self, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> mask.Place:
         if self.by == "head":
             return mask.Place(self.template, self.template)
-        return mask.place(self.template, tokenizer, model_kind)
+        return mask.place(asked(self), tokenizer, model_kind)
 
     def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:
         values = {name: value(row, name, 0) for name in self.fields()}
-        return solved(self.template, values, label, self.words.get(label, label))
+        template, end = (self.turns.solved(self.template), self.turns.end) if self.turns else (self.template, END)
+        return solved(template, values, label, self.words.get(label, label), end)
 
     def _index(self, label: str, where: str) -> int:
         if label not in (self.words or self.labels):

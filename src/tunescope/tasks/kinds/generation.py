@@ -14,8 +14,10 @@ from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.demonstration_rows import uniform
-from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
+from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
 from tunescope.tasks.prompts import languages, templates
+from tunescope.tasks.prompts.chat import Turns, asked, check_chat, described, in_turns
+from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class Generation(Task):
     input: Annotated[str, INPUT] = "input"
     target: Annotated[str, TARGET] = "target"
     template: Annotated[str, TEMPLATE] = "{input}\n"
+    chat: Annotated[bool, CHAT] = False
+    system: Annotated[str, SYSTEM] = ""
     metric: Annotated[
         str,
         Option("for {kinds}, one or more; the first decides, the others are told (default: exact_match).", rest="also"),
@@ -73,11 +77,13 @@ class Generation(Task):
         Option("for {kinds} by a model whose tokenizer marks languages (mBART), of the inputs: en_XX, or en."),
     ] = ""
     target_language: Annotated[str, Option("the same, of the answers.")] = ""
-    notes: tuple[str, ...] = ()  # filled in by `prepare`
+    turns: Turns | None = None  # filled in by `prepare`, as are notes
+    notes: tuple[str, ...] = ()
 
     writes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        check_chat(self)
         _check_metrics(self.metric, self.also, self.lowercase)
         self.beam_search()
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
@@ -95,11 +101,15 @@ class Generation(Task):
 
     @classmethod
     def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
-        return {"template": f"{{{given.get('input', 'input')}}}\n"}
+        return {"template": f"{{{given.get('input', 'input')}}}" + ("" if given.get("chat") else "\n")}
 
     @property
     def needs_head(self) -> int | None:
         return None
+
+    @property
+    def begins(self) -> str:
+        return self.turns.head if self.turns else ""
 
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
@@ -111,27 +121,29 @@ class Generation(Task):
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._texts(row, index)
-        train = splits["train"]
+        train, turns = splits["train"], in_turns(self, tokenizer, model_kind)
         longest = self.max_new_tokens
         if longest is None:
             texts = [self._texts(row, index) for index, row in enumerate(train)]
-            lengths = sorted(map(len, self._targets(tokenizer, texts, model_kind)))
+            lengths = sorted(map(len, replace(self, turns=turns)._targets(tokenizer, texts, model_kind)))
             usual = lengths[ceil(0.99 * len(lengths)) - 1]
             longest = usual + max(4, usual // 10)
-        self.beam_search().check(longest, tokenizer.eos_token_id is not None)
+        has_end = tokenizer.eos_token_id is not None or bool(turns and turns.stop is not None)
+        self.beam_search().check(longest, has_end)
         notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self)]
         blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
-        if blank and self.blank_ends:
+        if blank and self.blank_ends and turns is None:
             notes.append(
                 f"{blank:,} of {len(train):,} training targets hold a blank line, so an answer does not end at one: "
                 "behind demonstrations a model may write on."
             )
-        if tokenizer.eos_token_id is None:
+        if not has_end:
             notes.append(
                 f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "
                 "without an end, and decoding stops by length only."
             )
-        return replace(self, max_new_tokens=longest, blank_ends=self.blank_ends and not blank, notes=tuple(notes))
+        ends = self.blank_ends and not blank and turns is None  # a turn has an end of its own
+        return replace(self, max_new_tokens=longest, blank_ends=ends, turns=turns, notes=tuple(notes))
 
     def encode(
         self,
@@ -153,7 +165,8 @@ class Generation(Task):
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
         targets = self._targets(tokenizer, chosen, model_kind)
-        layout = templates.Layout(self.template, self.input, model_kind, bos)
+        head = self.turns.head if self.turns else None
+        layout = templates.Layout(asked(self), self.input, model_kind, bos, head)
         rooms = self._rooms(targets, room, model_kind, train)
         filled = layout.encode(tokenizer, chosen, rooms, places)
         return [
@@ -192,7 +205,8 @@ class Generation(Task):
         from tunescope.data.scores import statistics
         from tunescope.tasks.answers.decode import written
 
-        texts = written(model, rows, tokenizer, self.beam_search(), self._longest(), batch_size)
+        stop = self.turns.stop if self.turns else None
+        texts = written(model, rows, tokenizer, self.beam_search(), self._longest(), batch_size, stop)
         texts = [BLANK.split(text, 1)[0] for text in texts] if self.blank_ends else texts
         stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
         return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
@@ -209,11 +223,10 @@ class Generation(Task):
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
-        space = templates.separator(self.template)
+        template = self.turns.solved(self.template) if self.turns else self.template
+        space, end = templates.separator(template), self.turns.end if self.turns else END
         solved = [self._texts(rows[index], index) for index in uniform(len(rows), k, seed)]
-        return "".join(
-            templates.fill(self.template, texts) + space + texts[self.target].strip() + "\n\n" for texts in solved
-        )
+        return "".join(templates.fill(template, texts) + space + texts[self.target].strip() + end for texts in solved)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -226,6 +239,7 @@ class Generation(Task):
             "fields": list(self.fields()),
             "target": self.target,
             "template": self.template,
+            **described(self),
             "max_new_tokens": self.max_new_tokens,
             "blank_ends": self.blank_ends,
             **asdict(self.beam_search()),
@@ -252,12 +266,13 @@ class Generation(Task):
     ) -> list[templates.Ids]:
         """Token ids of the targets, with the end where the tokenizer has one."""
         answers = [one[self.target].strip() for one in texts]
-        end = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+        stop = self.turns.stop if self.turns and self.turns.stop is not None else tokenizer.eos_token_id
+        end = () if stop is None else (stop,)
         if model_kind == "encoder-decoder":
             front, back = templates.edges(tokenizer, target=True)
             back = back if set(end) <= set(back) else back + end
             return [front + one + back for one in templates.ids(tokenizer, answers, target=True)]
-        return [one + end for one in templates.continuations(tokenizer, self.template, answers)]
+        return [one + end for one in templates.continuations(tokenizer, asked(self), answers)]
 
     def _rooms(
         self, targets: Sequence[templates.Ids], room: int | None, model_kind: str, train: bool

@@ -31,14 +31,14 @@ class Demonstration:
         return "".join(getattr(self, part) for part in PARTS)
 
 
-def solved(template: str, values: Mapping[str, str], name: str, word: str) -> Demonstration:
+def solved(template: str, values: Mapping[str, str], name: str, word: str, end: str = END) -> Demonstration:
     """The template filled with `values`, with the word of the label of that name at its {mask}, or else behind it."""
     parts = mask.halves(template)
     front, rest = parts if parts is not None else (template, "")
     pieces = templates.pieces(front)
     fields = [index for index, piece in enumerate(pieces) if piece[1] is not None]
     if not fields:
-        return Demonstration(name, templates.fill(front, values), "", "", word, templates.fill(rest, values) + END)
+        return Demonstration(name, templates.fill(front, values), "", "", word, templates.fill(rest, values) + end)
     first, last = fields[0], fields[-1]
     text = "".join(
         (literal if index > first else "") + values[str(field)]
@@ -46,7 +46,7 @@ def solved(template: str, values: Mapping[str, str], name: str, word: str) -> De
         if first <= index <= last
     )
     separator = templates.tail(front) + (templates.separator(front) if parts is None else "")
-    return Demonstration(name, pieces[first][0], text, separator, word, templates.fill(rest, values) + END)
+    return Demonstration(name, pieces[first][0], text, separator, word, templates.fill(rest, values) + end)
 
 
 def joined(demonstrations: Sequence[Demonstration]) -> str:

@@ -53,15 +53,10 @@ def halves(template: str) -> tuple[str, str] | None:
     """What stands before {mask} and what behind it, as templates; None where it has none."""
     front, behind, seen = "", "", False
     for literal, name, _, _ in templates.pieces(template):
-        piece = escaped(literal) + ("" if name in (None, MASK) else f"{{{name}}}")
+        piece = templates.escaped(literal) + ("" if name in (None, MASK) else f"{{{name}}}")
         front, behind = (front, behind + piece) if seen else (front + piece, behind)
         seen = seen or name == MASK
     return (front, behind) if seen else None
-
-
-def escaped(text: str) -> str:
-    """Text as a part of a template, its braces no fields."""
-    return text.replace("{", "{{").replace("}", "}}")
 
 
 def place(template: str, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Place:
@@ -100,7 +95,7 @@ def _masked(template: str, parts: tuple[str, str] | None, tokenizer: PreTrainedT
             f"word belongs, as in {EXAMPLE}, or type: by='head'"
         )
     mark = str(tokenizer.mask_token)
-    return Place(parts[0] + escaped(mark) + parts[1], parts[0], mark)
+    return Place(parts[0] + templates.escaped(mark) + parts[1], parts[0], mark)
 
 
 def _ending(template: str, front: str, behind: str) -> str:

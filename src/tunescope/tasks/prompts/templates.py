@@ -50,6 +50,11 @@ def pieces(template: str) -> list[tuple[str, str | None, str | None, str | None]
         raise UserError(f"Template {template!r}: {error}. Write {{field}}, and {{{{ for a brace.") from error
 
 
+def escaped(text: str) -> str:
+    """Text as a part of a template, its braces no fields."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
 def separator(template: str) -> str:
     """What stands between a filled template and its answer: a space, unless white space ends the template."""
     end = tail(template)
@@ -129,12 +134,16 @@ def fitted(
 
 @dataclass(frozen=True)
 class Layout:
-    """How rows become a model's input ids. ``cut`` names the field to shorten where the room is too small."""
+    """How rows become a model's input ids. ``cut`` names the field to shorten where the room is too small.
+
+    head: of a chat, which begins with these words and has the special tokens that are written in it alone; else None.
+    """
 
     template: str
     cut: str
     model_kind: str
     bos: bool
+    head: str | None = None
 
     def encode(
         self,
@@ -152,15 +161,16 @@ class Layout:
             UserError: a row's template does not fit even without its input, or comes to no token at all.
         """
         front, back = edges(tokenizer)
-        front = front if self.bos else ()
+        front = front if self.bos and self.head is None else ()
         back = () if self.model_kind == "decoder" else back  # an end there would cut the answer off
         edge, found = len(front) + len(back), []
-        whole = ids(tokenizer, [fill(self.template, row) for row in rows])
+        template = self.template if not self.head or not self.bos else escaped(self.head) + self.template
+        whole = ids(tokenizer, [fill(template, row) for row in rows])
         for row, tokens, room, place in zip(rows, whole, rooms, places, strict=True):
             fit: tuple[Ids, int] | None = (tokens, 0)
             if room is not None and len(tokens) + edge > room:
-                field = cut_field(self.template, self.cut, row)
-                fit = fitted(tokenizer, self.template, row, field, room - edge)
+                field = cut_field(template, self.cut, row)
+                fit = fitted(tokenizer, template, row, field, room - edge)
             if fit is None:
                 raise UserError(
                     f"{place}: there is room for {max(room or 0, 0)} tokens before the answer, and the "

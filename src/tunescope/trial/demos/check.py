@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.trial.chats import check_no_chat, check_turns
 from tunescope.trial.demos import order
 from tunescope.trial.demos.spec import Demos
 
@@ -18,6 +19,7 @@ def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
     from tunescope.methods.artifact import AttentionDelta
 
     task = bench.task
+    check_turns(bench, str(demos))
     if demos.each and any(isinstance(one, AttentionDelta) for one in others):
         raise UserError(
             f"{demos}: every query has demonstrations of its own, and reweight is of the label words of one block in "
@@ -38,6 +40,8 @@ def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
     if task.needs_head is not None and (demos.tries or demos.calibrate):
         option = "calibrate=true" if demos.calibrate else f"order={demos.order}"
         raise UserError(f"{demos}: {option} reads the frozen model's answers, and an encoder has none; drop it.")
+    if demos.order == "entropy":
+        check_no_chat(bench, f"{demos}: order=entropy lets the model write rows of its own,")
     if demos.order == "entropy" and bench.kind != "decoder":
         raise UserError(f"{demos}: order=entropy lets the model write inputs of its own, for which it takes a decoder.")
     if demos.tries:

@@ -36,7 +36,12 @@ def drawn(demos: Demos, bench: Bench, seed: int) -> tuple[int, ...]:
 
 
 def text(bench: Bench, task: Task, rows: tuple[int, ...]) -> str:
-    """These training rows solved, in this order, so that a query can follow directly."""
+    """These training rows solved, in this order, so that a query can follow directly; in a chat behind its head."""
+    return task.begins + solved(bench, task, rows)
+
+
+def solved(bench: Bench, task: Task, rows: tuple[int, ...]) -> str:
+    """The same, behind other text."""
     return "".join(task.demonstrations([bench.splits.train[index]], 1, 0) for index in rows)
 
 

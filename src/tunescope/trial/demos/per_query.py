@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tunescope.tasks.task import labelled
-from tunescope.trial.demos.draw import sets_of, text
+from tunescope.trial.demos.draw import sets_of, solved, text
 from tunescope.trial.demos.spec import Demos, Set
 
 if TYPE_CHECKING:
@@ -88,8 +88,10 @@ class QueryDemos:
         from tunescope.methods.contexts.text import token_ids
         from tunescope.tasks.prompts import templates
 
-        tokenizer, words = self.bench.tokenizer, text(self.bench, self.task, rows)
-        return templates.ids(tokenizer, [words])[0] if self.begun else tuple(token_ids(tokenizer, words))
+        tokenizer = self.bench.tokenizer
+        if self.begun:
+            return templates.ids(tokenizer, [solved(self.bench, self.task, rows)])[0]
+        return tuple(token_ids(tokenizer, text(self.bench, self.task, rows)))
 
 
 def passes(demos: Demos) -> int:

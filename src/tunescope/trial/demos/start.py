@@ -12,6 +12,7 @@ from tunescope.models.positions import is_rotary
 from tunescope.tasks.facts import positions
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import room
+from tunescope.trial.chats import turns_of
 from tunescope.trial.demos import draw
 from tunescope.trial.plan import PARTS as PLAN_PARTS
 
@@ -28,7 +29,8 @@ PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are dra
 def with_usual(specs: Sequence[Any], bench: Bench) -> tuple[Any, ...]:
     """The specs; one of which it is not said how it begins does so as demonstrations, where the model has room for it.
 
-    It has if it can read them, and if no row is cut for a prefix that takes positions only because it begins as words.
+    It has if it can read them, if a chat can have earlier turns, and if no row is cut for a prefix that takes positions
+    only because it begins as words.
     """
     return tuple(
         replace(spec, init_from=DEMOS) if _is_open(spec) and _has_room(spec, bench) else spec for spec in specs
@@ -36,6 +38,8 @@ def with_usual(specs: Sequence[Any], bench: Bench) -> tuple[Any, ...]:
 
 
 def _has_room(spec: Spec, bench: Bench) -> bool:
+    if (turns := turns_of(bench)) is not None and turns.single:
+        return False
     most, length = positions(bench.model.config, bench.tokenizer), _length(spec)
     if most is None or length > most:
         return most is None
@@ -76,7 +80,7 @@ def text(bench: Bench, length: int, seed: int) -> str:
     """
     random = Random(seed)
     rows = random.sample(range(len(bench.splits.train)), min(POOL, len(bench.splits.train)))
-    shown = {row: draw.text(bench, bench.task, (row,)) for row in rows}
+    shown = {row: draw.solved(bench, bench.task, (row,)) for row in rows}
     sizes = {row: len(bench.tokenizer(words, add_special_tokens=False)["input_ids"]) for row, words in shown.items()}
     groups = _groups(bench, rows)
     wanted = min(max(ENOUGH, len(groups)), len(rows))

@@ -1,0 +1,174 @@
+"""Rows asked as the user's turns of a chat, in the words that the tokenizer's chat template writes around them.
+
+The template is rendered once, by the tokenizer, with placeholders for the user's and the assistant's words, and cut at
+these. So a row has the tokens of `apply_chat_template(messages)`, up to where the assistant's own words begin; a start
+token is there where the chat template writes it, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tunescope.errors import UserError
+from tunescope.tasks.prompts import mask, templates
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+USER, ASSISTANT = "uQ7xu{}uxQ7u", "aQ7xa{}axQ7a"  # no chat template changes these
+
+
+@dataclass(frozen=True)
+class Turns:
+    """What a chat template writes, as it stands.
+
+    head: before the first turn, the system's with it. before: in front of the user's words. lead: from these to an
+    answer. shown: the same of an answer that further turns follow. end: from an answer to the next turn. stop: the
+    token that ends an answer; None, the tokenizer's own end token. single: why a chat has one turn alone; "", if more.
+    """
+
+    head: str
+    before: str
+    lead: str
+    shown: str
+    end: str
+    stop: int | None = None
+    single: str = ""
+
+    def asked(self, template: str) -> str:
+        """The template as the last turn, which is to be answered."""
+        return templates.escaped(self.before) + template.strip() + templates.escaped(self.lead)
+
+    def solved(self, template: str) -> str:
+        """The template as a turn that was answered, with others behind."""
+        return templates.escaped(self.before) + template.strip() + templates.escaped(self.shown)
+
+
+def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
+    """The parts of the tokenizer's chat template.
+
+    system: what the system says; "" leaves it to the chat template, which may have words of its own for that.
+
+    Raises UserError for a tokenizer without a chat template, and for one that writes the words of a turn otherwise than
+    they are given, or takes no system.
+    """
+    if not tokenizer.chat_template:
+        raise UserError(
+            "--chat asks in the turns of the tokenizer's chat template, and this one has none. Leave it out, or take "
+            "the model that was tuned for chats."
+        )
+    first, lead, behind = _cut(tokenizer, system, 1)
+    start, shown, between, last, _ = _cut(tokenizer, system, 2)
+    end = _end(behind, between, tokenizer)
+    before = between.removeprefix(end)
+    single = ""
+    if not between.startswith(end) or not before or not first.endswith(before) or (start, last) != (first, lead):
+        single = "its chat template writes a later turn otherwise than a first one"
+    elif _is_begun(tokenizer) and not first.startswith(str(tokenizer.bos_token)):
+        single = "its chat template leaves out the start token, which stands in front of other texts"
+    head = first.removesuffix(before) if not single else ""
+    parts = (head, before, _open(lead), _open(shown), end) if not single else ("", first, _open(lead), "", end)
+    return Turns(*parts, stop=_stop(tokenizer, end), single=single)
+
+
+class Asks(Protocol):
+    """What of a task says how a row is asked."""
+
+    @property
+    def template(self) -> str: ...
+    @property
+    def chat(self) -> bool: ...
+    @property
+    def system(self) -> str: ...
+    @property
+    def turns(self) -> Turns | None: ...
+
+
+def check_chat(task: Asks) -> None:
+    """Raises UserError for what the system says where there is no chat."""
+    if task.system and not task.chat:
+        raise UserError(f"--system {task.system[:40]!r} is what the system of a chat says. Type: --chat --system TEXT")
+
+
+def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Turns | None:
+    """The task's turns; None where it is no chat. Raises UserError as `turns`, and for what is no decoder."""
+    if not task.chat:
+        return None
+    if model_kind != "decoder":
+        raise UserError(f"--chat asks in the turns that a decoder goes on with, and this is an {model_kind}.")
+    if (parts := mask.halves(task.template)) is not None:
+        raise UserError(
+            f"Template {task.template!r} has {{mask}}, and in a chat the answer is the turn that follows. Type: "
+            f"--template {parts[0].strip()!r}"
+        )
+    return turns(tokenizer, task.system)
+
+
+def asked(task: Asks) -> str:
+    """The template as it is put to the model. Raises UserError for a chat that was not prepared."""
+    if not task.chat:
+        return task.template
+    if task.turns is None:
+        raise UserError(
+            "The task does not know the chat's turns yet. Type: task = task.prepare({'train': rows}, tokenizer, "
+            "model_kind='decoder')"
+        )
+    return task.turns.asked(task.template)
+
+
+def described(task: Asks) -> dict[str, Any]:
+    """What a result says of the chat; {} where there is none."""
+    return {"chat": asdict(task.turns), "system": task.system} if task.turns else {}
+
+
+def head_saying(tokenizer: PreTrainedTokenizerBase, system: str) -> str:
+    """What stands before the first turn where the system says that. Raises UserError as `turns`."""
+    found = turns(tokenizer, system)
+    if found.single:
+        raise UserError(f"A text in front of a chat is what its system says, and {found.single}.")
+    return found.head
+
+
+def _cut(tokenizer: PreTrainedTokenizerBase, system: str, count: int) -> list[str]:
+    """What stands before, between and behind the words of `count` turns and their answers."""
+    words = [one.format(number) for number in range(count) for one in (USER, ASSISTANT)]
+    said = [{"role": "user" if at % 2 == 0 else "assistant", "content": word} for at, word in enumerate(words)]
+    text = _rendered(tokenizer, [*([{"role": "system", "content": system}] if system else []), *said])
+    parts = []
+    for word in words:
+        part, found, text = text.partition(word)
+        if not found or word in text:
+            raise UserError("--chat: this chat template does not write the words of a turn as they are. Leave it out.")
+        parts.append(part)
+    return [*parts, text]
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:
+    from jinja2 import TemplateError
+
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False))
+    except (TemplateError, TypeError, ValueError) as problem:
+        raise UserError(f"--chat: the tokenizer's chat template refuses a plain conversation: {problem}") from None
+
+
+def _end(behind: str, between: str, tokenizer: PreTrainedTokenizerBase) -> str:
+    """What ends a turn that others follow: some chat templates write the text's end token behind the last alone."""
+    shorter = behind.removesuffix(str(tokenizer.eos_token or ""))
+    return shorter if shorter and not between.startswith(behind) else behind
+
+
+def _open(lead: str) -> str:
+    """Without the one space that an answer brings."""
+    return lead[:-1] if lead.endswith(" ") and not lead[:-1][-1:].isspace() else lead
+
+
+def _is_begun(tokenizer: PreTrainedTokenizerBase) -> bool:
+    return bool(templates.edges(tokenizer)[0])
+
+
+def _stop(tokenizer: PreTrainedTokenizerBase, end: str) -> int | None:
+    """The first token of what ends an answer, if it is one of its own and no words."""
+    ids = templates.ids(tokenizer, [end])[0] if end else ()
+    return ids[0] if ids and ids[0] in tokenizer.added_tokens_decoder else None

@@ -1,0 +1,157 @@
+"""Arms whose rows are turns of a chat: what the model reads is the chat, whatever stands in front."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinyrun
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+import tunescope as ts
+from tunescope.comparison import arms
+from tunescope.comparison.comparison import compare
+from tunescope.exchange.serving.chat_template import messages
+from tunescope.probes.study import ProbeRequest, run
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial import questions
+from tunescope.trial.arm import Arm
+from tunescope.trial.demos import draw
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan import Plan
+from tunescope.trial.specs import specs_at
+from tunescope.trial.train.settings import Settings
+
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'system' %}<s> {{ m.content }} <e> {% elif m.role == 'user' %}"
+    "<u> {{ m.content }} <a> {% else %}{{ m.content }} <e> {% endif %}{% endfor %}"
+)
+TASK = {"kind": "classification", "words": {"neg": "bad", "pos": "good"}, "chat": True, "template": "{text} Label:"}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, str]]:
+    folder = tmp_path_factory.mktemp("chat")
+    model, data = tinyrun.write(folder)
+    names = ["[PAD]", "[UNK]", "[EOS]", *tinyrun.WORDS, "<s>", "<u>", "<a>", "<e>"]
+    made = Tokenizer(WordLevel({name: index for index, name in enumerate(names)}, unk_token="[UNK]"))
+    made.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]", eos_token="[EOS]", model_max_length=64
+    )
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(model)
+    torch.manual_seed(0)
+    GPT2LMHeadModel(
+        GPT2Config(vocab_size=19, n_embd=16, n_layer=2, n_head=2, n_positions=64, pad_token_id=0, eos_token_id=2)
+    ).save_pretrained(model)
+    return model, data
+
+
+def bench_of(material: tuple[str, dict[str, str]], **task: Any) -> Any:
+    return open_bench(Plan(model=material[0], data=material[1], task=TASK | task))
+
+
+def turn(row: Any, answer: str = "") -> list[dict[str, str]]:
+    said = [{"role": "user", "content": f"{row['text']} Label:"}]
+    return said + ([{"role": "assistant", "content": answer}] if answer else [])
+
+
+@pytest.mark.parametrize("system", ["", "bright"])
+@pytest.mark.parametrize(
+    "text", ["lora:rank=2", "demos:k=1", "demos:k=1,choose=nearest+lora:rank=2", "text:text=dull film"]
+)
+@torch.no_grad()
+def test_what_the_model_answers_is_what_it_answers_to_the_chat(material: Any, text: str, system: str) -> None:
+    bench = bench_of(material, system=system)
+    if system and text.startswith("text"):
+        with pytest.raises(ts.UserError, match="stands alone: leave --system out, or the text"):
+            arms.ready(Arm(text, text), bench)
+        return
+    ready = arms.ready(Arm(text, text), bench)
+    shown = draw.drawn(ready.demos, bench, 0) if ready.demos and not ready.demos.each else ()
+    with ts.attach(bench.model, *specs_at(ready, bench, shown, 0), tokenizer=bench.tokenizer) as tuned:
+        (row, *_) = questions.rows_of(ready, bench, tuned, "test", 0)
+        got = bench.model(input_ids=torch.tensor([row.input_ids])).logits[0, -1]
+    rows, words = bench.splits.train, TASK["words"]
+    if "nearest" in text:
+        shown = draw.sets_of(ready.demos, bench, "test", 0, None)[0]
+    said = "dull film" if text.startswith("text") else system
+    head = [{"role": "system", "content": said}] if said else []
+    chat = [one for index in shown for one in turn(rows[index], words[rows[index]["label"]])]
+    query = next(one for one in bench.splits.test if one.line == row.row)
+    ids = bench.tokenizer.apply_chat_template(
+        [*head, *chat, *turn(query)], return_tensors="pt", return_dict=False, add_generation_prompt=True
+    )
+    torch.testing.assert_close(got, bench.model(input_ids=ids).logits[0, -1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("demos:k=1+text:text=dull", "stands alone: leave demonstrations out, or the text"),
+        ("text:text=dull+text:text=film", "stands alone: leave another text out"),
+        ("pez:length=2", "with --chat a row is a turn of a chat. Leave --chat out"),
+        ("demos:k=1,order=entropy", "lets the model write rows of its own, and with --chat"),
+    ],
+)
+def test_what_has_no_place_in_a_chat_is_refused(material: Any, text: str, message: str) -> None:
+    with pytest.raises(ts.UserError, match=message):
+        arms.ready(Arm(text, text), bench_of(material))
+
+
+def test_without_a_place_for_earlier_turns_a_prefix_does_not_begin_as_them(material: Any) -> None:
+    bench = bench_of(material)
+    assert arms.ready(Arm("p", "prefix:length=4"), bench).specs[0].init_from == "demos"
+    bench.tokenizer.chat_template = TEMPLATE.replace("<u>", "{{ '<u>' if loop.first else 'plot' }}")
+    bench.task = bench.task.prepare({"train": bench.splits.train}, bench.tokenizer, model_kind="decoder")
+    assert arms.ready(Arm("p", "prefix:length=4"), bench).specs[0].init_from is None
+    with pytest.raises(ts.UserError, match="demonstrations are earlier turns of a chat, and its chat template writes"):
+        arms.ready(Arm("d", "demos:k=1"), bench)
+
+
+def test_a_whole_comparison_and_what_it_leaves(material: Any, tmp_path: Path) -> None:
+    found = compare(
+        material[0],
+        material[1],
+        arms=["demos:k=1", "lora:rank=2", "prefix:length=4"],
+        task=Classification(**{key: value for key, value in TASK.items() if key != "kind"}),
+        settings=Settings(steps=6, batch_size=8, eval_every=3),
+        seeds=1,
+        out=tmp_path / "run",
+        quiet=True,
+    )
+    task = found.results["task"]
+    assert task["chat"]["before"] == "<u> " and task["template"] == "{text} Label:"
+    assert ts.resume(tmp_path / "run").results["arms"] == found.results["arms"]
+    shown = next(arm for arm in found.results["arms"] if arm["name"] == "demos:k=1")
+    artifact = tmp_path / "run" / "arms" / shown["runs"][0]["id"] / "artifact"
+    (text,) = ts.load(artifact)
+    tokenizer = AutoTokenizer.from_pretrained(material[0])
+    made = messages(text.spec.text, json.loads((artifact / "tunescope.json").read_text())["about"]["task"], tokenizer)
+    assert [one["role"] for one in made] == ["user", "assistant"] * 2
+    assert tokenizer.apply_chat_template(made, tokenize=False) == text.spec.text
+    _, page = run(
+        ProbeRequest("pattern", material[0], str(artifact), (), material[1]["test"], 2, "", str(tmp_path / "p"), "")
+    )
+    assert "&lt;u&gt;" in Path(page).read_text()
+
+
+@pytest.mark.parametrize("system", ["", "dull film"])
+def test_words_in_front_are_the_messages_that_they_were_made_of(material: Any, system: str) -> None:
+    bench = bench_of(material, system=system)
+    rows = bench.splits.train[:3]
+    text = bench.task.begins + "".join(bench.task.demonstrations([row], 1, 0) for row in rows)
+    made = messages(text, bench.task.describe(), bench.tokenizer)
+    head = [{"role": "system", "content": system}] if system else []
+    assert made == head + [one for row in rows for one in turn(row, TASK["words"][row["label"]])]
+    (hard,) = arms.in_chat((ts.Text(text="bright a"),), bench_of(material), shown=False)
+    assert messages(hard.text, bench_of(material).task.describe(), bench.tokenizer) == [
+        {"role": "system", "content": "bright a"}
+    ]
+    with pytest.raises(ts.UserError, match="cannot be told apart again"):
+        messages("film good", bench.task.describe(), bench.tokenizer)

@@ -1,0 +1,166 @@
+"""Rows as turns of a chat have the tokens of `apply_chat_template`, whatever the chat template is like."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import ByteLevelBPETokenizer
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
+
+import tunescope as ts
+from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts.chat import head_saying, turns
+from tunescope.tasks.prompts.templates import ids
+
+MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start|>", "<|end|>", "<|eot|>", "[INST]", "[/INST]", "<think>"]
+
+CHATML = (
+    "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n"
+    "{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+LLAMA3 = (
+    "<s>{% for m in messages %}<|start|>{{ m.role }}<|end|>\n\n{{ m.content | trim }}<|eot|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant<|end|>\n\n{% endif %}"
+)
+MISTRAL = (  # the system stands in the first turn, and an answer behind a space
+    "<s>{% if messages[0].role == 'system' %}{% set sys = messages[0].content + '\n\n' %}"
+    "{% set messages = messages[1:] %}{% else %}{% set sys = '' %}{% endif %}"
+    "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ sys if loop.first else '' }}{{ m.content }} [/INST]"
+    "{% else %} {{ m.content }}</s>{% endif %}{% endfor %}"
+)
+PHI = (  # what ends a text stands behind the last turn alone
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% else %}</s>{% endif %}"
+)
+THINKING = (  # the last answer alone has its thoughts, none
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}<think>\n\n"
+    "{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+TEMPLATES = {"chatml": CHATML, "llama3": LLAMA3, "mistral": MISTRAL, "phi": PHI, "thinking": THINKING}
+ROWS = [{"text": "A gorgeous, witty {film}.", "label": "pos"}, {"text": "Dull </x>\nand long", "label": "neg"}]
+WORDS = {"pos": "great", "neg": "terrible"}
+ASKED = "Is this good?\n{text}"
+
+
+def tokenizer(name: str, **options: Any) -> PreTrainedTokenizerFast:
+    made = ByteLevelBPETokenizer()
+    made.train_from_iterator([row["text"] for row in ROWS] * 9 + ["great terrible user assistant system"] * 9, 320)
+    made.add_special_tokens(MARKS)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made._tokenizer, eos_token="</s>", chat_template=TEMPLATES.get(name), **options
+    )
+
+
+def said(row: dict[str, str], answer: str | None = None) -> list[dict[str, str]]:
+    turn = [{"role": "user", "content": ASKED.replace("{text}", row["text"])}]
+    return turn + ([{"role": "assistant", "content": answer}] if answer is not None else [])
+
+
+def rendered(words: PreTrainedTokenizerFast, messages: list[dict[str, str]]) -> tuple[int, ...]:
+    return tuple(words.apply_chat_template(messages, tokenize=True, return_dict=False))
+
+
+def prepared(words: PreTrainedTokenizerFast, **fields: Any) -> Any:
+    task = Classification(template=ASKED, words=WORDS, chat=True, **fields)
+    return task.prepare({"train": ROWS}, words, model_kind="decoder")
+
+
+@pytest.mark.parametrize("system", ["", "Be {brief}."])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_row_and_its_answer_are_what_the_chat_template_writes(name: str, system: str) -> None:
+    words = tokenizer(name)
+    task = prepared(words, system=system)
+    head = [{"role": "system", "content": system}] if system else []
+    for row, one in zip(ROWS, task.encode(ROWS, words, model_kind="decoder"), strict=True):
+        whole = rendered(words, head + said(row, WORDS[row["label"]]))
+        got = one.input_ids + one.target_ids
+        assert whole[: len(got)] == got and len(one.target_ids) >= 1
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_written_answer_ends_where_its_turn_does(name: str) -> None:
+    words = tokenizer(name)
+    task = Generation(template=ASKED, input="text", target="label", chat=True)
+    task = task.prepare({"train": ROWS}, words, model_kind="decoder")
+    for row, one in zip(ROWS, task.encode(ROWS, words, model_kind="decoder"), strict=True):
+        whole = rendered(words, said(row, row["label"]))
+        got = one.input_ids + one.target_ids
+        assert whole[: len(got)] == got
+        assert words.convert_ids_to_tokens(one.target_ids[-1]) in {"<|im_end|>", "<|eot|>", "<|end|>", "</s>"}
+    assert not task.blank_ends
+
+
+@pytest.mark.parametrize("name", [*TEMPLATES])
+@pytest.mark.parametrize("system", ["", "Be brief."])
+def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
+    words = tokenizer(name)
+    task = prepared(words, system=system)
+    if name == "mistral" and system:  # it stands in the first turn alone
+        assert task.turns.single.startswith("its chat template writes a later turn otherwise")
+        return
+    shown = task.demonstrated(ROWS, 1, 0)
+    order = [next(row for row in ROWS if row["label"] == one.name) for one in shown]
+    query = task.encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+    got = ids(words, [task.begins + "".join(map(str, shown))])[0] + query.input_ids + query.target_ids
+    head = [{"role": "system", "content": system}] if system else []
+    messages = head + [turn for row in order for turn in said(row, WORDS[row["label"]])] + said(ROWS[0], "great")
+    assert rendered(words, messages)[: len(got)] == got
+
+
+def test_what_a_system_says_is_no_text_in_front_where_it_stands_in_the_first_turn() -> None:
+    with pytest.raises(ts.UserError, match="is what its system says, and its chat template writes a later turn"):
+        head_saying(tokenizer("mistral"), "Be brief.")
+    assert head_saying(tokenizer("chatml"), "Be brief.") == "<|im_start|>system\nBe brief.<|im_end|>\n"
+    begun = tokenizer("chatml", bos_token="<s>")
+    begun._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 320)])
+    assert turns(begun).single.startswith("its chat template leaves out the start token")
+
+
+def test_a_row_that_is_too_long_is_cut_within_its_turn() -> None:
+    words = tokenizer("chatml")
+    task = prepared(words)
+    whole = task.encode(ROWS, words, model_kind="decoder")[1]
+    cut = task.encode(ROWS, words, model_kind="decoder", room=len(whole.input_ids) - 3)[1]
+    assert cut.cut > 0 and len(cut.input_ids) <= len(whole.input_ids) - 3
+    assert cut.input_ids[-6:] == whole.input_ids[-6:]
+    assert cut.input_ids[:6] == whole.input_ids[:6]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"system": "Be brief."}, "is what the system of a chat says. Type: --chat --system TEXT"),
+        ({"chat": True, "template": "{text} It was {mask}"}, "in a chat the answer is the turn that follows"),
+    ],
+)
+def test_what_a_chat_cannot_be_is_said(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ts.UserError, match=message):
+        Classification(words=WORDS, **fields).prepare({"train": ROWS}, tokenizer("chatml"), model_kind="decoder")
+
+
+def test_what_no_chat_can_be_had_of_is_said(tmp_path: Path) -> None:
+    task = Classification(words=WORDS, chat=True, template="{text}")
+    with pytest.raises(ts.UserError, match=r"and this one has none\. Leave it out, or take the model that was tuned"):
+        task.prepare({"train": ROWS}, tokenizer("none"), model_kind="decoder")
+    with pytest.raises(ts.UserError, match="in the turns that a decoder goes on with, and this is an encoder"):
+        task.prepare({"train": ROWS}, tokenizer("chatml"), model_kind="encoder")
+    with pytest.raises(ts.UserError, match="does not know the chat's turns yet"):
+        task.encode(ROWS, tokenizer("chatml"), model_kind="decoder")
+    loud = tokenizer("chatml")
+    loud.chat_template = "{% for m in messages %}{{ m.content | upper }}{% endfor %}"
+    with pytest.raises(ts.UserError, match="does not write the words of a turn as they are"):
+        task.prepare({"train": ROWS}, loud, model_kind="decoder")
+    loud.chat_template = "{{ raise_exception('no chats today') }}"
+    with pytest.raises(ts.UserError, match="refuses a plain conversation: no chats today"):
+        task.prepare({"train": ROWS}, loud, model_kind="decoder")
+
+
+def test_what_a_result_says_of_it_can_be_read_again() -> None:
+    told = prepared(tokenizer("chatml")).describe()
+    assert json.loads(json.dumps(told))["chat"]["head"] == "<|im_start|>system\nYou help.<|im_end|>\n"
+    plain = Classification(words=WORDS).prepare({"train": ROWS}, tokenizer("chatml"), model_kind="decoder")
+    assert "chat" not in plain.describe()
