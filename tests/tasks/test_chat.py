@@ -10,6 +10,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 import tunescope as ts
+from tunescope.data.read import read
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.prompts.chat import head_saying, turns
@@ -164,3 +165,62 @@ def test_what_a_result_says_of_it_can_be_read_again() -> None:
     assert json.loads(json.dumps(told))["chat"]["head"] == "<|im_start|>system\nYou help.<|im_end|>\n"
     plain = Classification(words=WORDS).prepare({"train": ROWS}, tokenizer("chatml"), model_kind="decoder")
     assert "chat" not in plain.describe()
+
+
+def conversation(system: str = "", **more: Any) -> dict[str, Any]:
+    head = [{"role": "system", "content": system}] if system else []
+    return {"messages": head + said(ROWS[0], "It is.\n\nVery."), **more}
+
+
+def written(folder: Path, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read(folder / "rows.jsonl")
+
+
+@pytest.mark.parametrize("system", ["", "Be brief."])
+def test_a_row_of_messages_is_asked_and_answered_as_the_chat_template_has_it(tmp_path: Path, system: str) -> None:
+    words, row = tokenizer("chatml"), conversation(system)
+    split = {"prompt": row["messages"][:-1], "completion": row["messages"][-1:]}
+    for (one,) in (written(tmp_path, row), written(tmp_path, split)):
+        assert (one["system"], one["target"]) == (system, "It is.\n\nVery.")
+        task = Generation(chat=True, system=system, template="{input}")
+        task = task.prepare({"train": [one]}, words, model_kind="decoder")
+        (item,) = task.encode([one], words, model_kind="decoder", train=True)
+        whole = rendered(words, row["messages"])
+        got = item.input_ids + item.target_ids
+        assert whole[: len(got)] == got and whole[len(got) :] == ids(words, ["\n"])[0]
+    assert written(tmp_path, {**row, "input": "mine"})[0]["input"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            [{"messages": said(ROWS[0], "a") * 2}],
+            r"line 1: a conversation of user, assistant, user, assistant\.",
+        ),
+        ([{"messages": []}], r"a conversation of no messages\."),
+        ([{"messages": [{"role": "user", "content": ["a"]}]}], "with text alone. Correct it, or leave the row out"),
+        ([{"messages": ["a"]}], "a message is 'a', and is to be"),
+    ],
+)
+def test_a_conversation_of_another_form_is_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ts.UserError, match=message):
+        written(tmp_path, *rows)
+
+
+def test_what_the_system_says_in_the_rows_is_never_left_out(tmp_path: Path) -> None:
+    def prepare(rows: list[dict[str, Any]], **fields: Any) -> Any:
+        return Generation(**{"template": "{input}", **fields}).prepare(
+            {"train": rows}, tokenizer("chatml"), model_kind="decoder"
+        )
+
+    one, two = written(tmp_path, conversation("Be brief."), conversation("Be kind."))
+    with pytest.raises(ts.UserError, match=r"would be asked as plain text\. Type: --chat"):
+        prepare([one])
+    with pytest.raises(ts.UserError, match=r"says otherwise\. Type: --system 'Be brief\.'"):
+        prepare([one], chat=True)
+    with pytest.raises(ts.UserError, match="The system says 2 different things in these conversations"):
+        prepare([one, two], chat=True)
+    prepare([one], chat=True, system="Be brief.")
+    prepare([one, two], chat=True, template="{system}\n\n{input}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tunescope.data import corpus, corpus_name
+from tunescope.data import conversations, corpus, corpus_name
 from tunescope.data.row import check_lengths
 from tunescope.data.rows_of_file import file_rows, file_sha256
 from tunescope.errors import UserError
@@ -24,6 +24,7 @@ def read(path: str | Path, longest: int | None = None) -> list[dict[str, Any]]:
     """
     named = corpus_name.parsed(path)
     rows = file_rows(Path(path)) if named is None else corpus.read(named)
+    conversations.unfold(rows)
     check_lengths(rows, longest)
     return rows
 

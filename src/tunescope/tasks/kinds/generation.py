@@ -16,7 +16,7 @@ from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
 from tunescope.tasks.prompts import languages, templates
-from tunescope.tasks.prompts.chat import Turns, asked, check_chat, described, in_turns
+from tunescope.tasks.prompts.chat import Turns, asked, check_chat, check_said, described, in_turns
 from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
@@ -122,6 +122,7 @@ class Generation(Task):
             for index, row in enumerate(rows):
                 self._texts(row, index)
         train, turns = splits["train"], in_turns(self, tokenizer, model_kind)
+        check_said(self, [row for rows in splits.values() for row in rows])
         longest = self.max_new_tokens
         if longest is None:
             texts = [self._texts(row, index) for index, row in enumerate(train)]

@@ -7,9 +7,12 @@ token is there where the chat template writes it, and nowhere else.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tunescope.data.conversations import SYSTEM, is_conversation
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import mask, templates
 
@@ -89,6 +92,22 @@ def check_chat(task: Asks) -> None:
     """Raises UserError for what the system says where there is no chat."""
     if task.system and not task.chat:
         raise UserError(f"--system {task.system[:40]!r} is what the system of a chat says. Type: --chat --system TEXT")
+
+
+def check_said(task: Asks, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raises UserError for rows that are conversations, where what their system says would be left out."""
+    said = {str(row.get(SYSTEM, "")) for row in rows if is_conversation(row)}
+    if not said or SYSTEM in templates.fields(task.template):
+        return
+    if not task.chat:
+        raise UserError("The rows are conversations, and would be asked as plain text. Type: --chat")
+    if len(said) > 1:
+        raise UserError(
+            f"The system says {len(said):,} different things in these conversations, and a chat begins with one. Say "
+            "it in the user's words: --template '{system}\n\n{input}'"
+        )
+    if said != {task.system}:
+        raise UserError(f"The system of these conversations says otherwise. Type: --system {shlex.quote(said.pop())}")
 
 
 def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Turns | None:
