@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
+from tunescope.tasks.answers.shares import highest
 from tunescope.tasks.demonstration_rows import balanced
 from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE
 from tunescope.tasks.prompts import mask, templates
@@ -23,8 +23,6 @@ from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-SHARES = 3  # labels whose probabilities are kept, of each answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +152,7 @@ class Classification(Labelled):
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
         values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
-        head = self.turns.head if self.turns else None
-        layout = templates.Layout(at.template, self.text, model_kind, bos, head)
+        layout = templates.Layout(at.template, self.text, model_kind, bos, self.turns.head if self.turns else None)
         filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
         masked = model_kind == "encoder" and bool(targets)
         slots = mask.slots(at, self.text, values, filled, tokenizer) if masked else None
@@ -213,7 +210,7 @@ class Classification(Labelled):
                 row.row,
                 self.labels[choice],
                 (float(choice == row.label), float(row.label or 0), float(choice)),
-                shares=_highest(dict(zip(self.labels, share, strict=True)), self.labels[choice]),
+                shares=highest(dict(zip(self.labels, share, strict=True)), self.labels[choice]),
             )
             for row, choice, share in zip(rows, scores.argmax(-1).tolist(), shares, strict=True)
         ]
@@ -295,12 +292,6 @@ class Classification(Labelled):
     def _check_kind(self, model_kind: str) -> None:
         if self.by == "head" and model_kind != "encoder":
             raise UserError(f"by='head' is for encoders, and this model is a {model_kind}. Type: by='words'")
-
-
-def _highest(shares: Mapping[str, float], first: str) -> dict[str, float]:
-    """Of the most probable labels, to three digits; `first` is the answer, which equals do not come before."""
-    order = sorted(shares, key=lambda label: (label != first, -shares[label]))
-    return {label: round(shares[label], 3) for label in order[:SHARES] if math.isfinite(shares[label])}
 
 
 def _some(labels: Sequence[str], most: int = 10) -> str:

@@ -13,6 +13,7 @@ from tunescope.data.row import line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.beam_search import BeamSearch
+from tunescope.tasks.answers.metric_names import check_metrics
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
 from tunescope.tasks.prompts import languages, templates
@@ -84,7 +85,7 @@ class Generation(Task):
 
     def __post_init__(self) -> None:
         check_chat(self)
-        _check_metrics(self.metric, self.also, self.lowercase)
+        check_metrics(self.metric, self.also, self.lowercase)
         self.beam_search()
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise UserError(f"Generation(max_new_tokens={self.max_new_tokens}) must be at least 1.")
@@ -166,8 +167,7 @@ class Generation(Task):
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
         targets = self._targets(tokenizer, chosen, model_kind)
-        head = self.turns.head if self.turns else None
-        layout = templates.Layout(asked(self), self.input, model_kind, bos, head)
+        layout = templates.Layout(asked(self), self.input, model_kind, bos, self.turns.head if self.turns else None)
         rooms = self._rooms(targets, room, model_kind, train)
         filled = layout.encode(tokenizer, chosen, rooms, places)
         return [
@@ -295,19 +295,3 @@ class Generation(Task):
 def _check_kind(model_kind: str) -> None:
     if model_kind == "encoder":
         raise UserError("Generation needs a decoder or an encoder-decoder, and this model is an encoder.")
-
-
-def _check_metrics(metric: str, also: tuple[str, ...], lowercase: bool) -> None:
-    """UserError for a metric that there is not, that is named twice, or that cannot decide."""
-    asked = (metric, *also)
-    found = [find_metric(name) for name in asked]
-    twice = next((name for name in asked if asked.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"Generation: the metric {twice!r} is named twice; name each once.")
-    if not found[0].higher_is_better:
-        raise UserError(
-            f"Generation(metric={metric!r}): the first metric decides, and of {metric} lower is better. Name another "
-            f"first, as in --metric bleu {metric}."
-        )
-    if lowercase and not any(one.takes_lowercase for one in found):
-        raise UserError(f"--lowercase has no effect: {', '.join(asked)} ignore case in any event. Leave it out.")
