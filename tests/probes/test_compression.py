@@ -222,6 +222,19 @@ def test_a_text_shorter_than_its_label_word_gives_all_it_has() -> None:
     assert len(drawn) == 2 and set(found.places[0]["text"]) <= drawn
 
 
+def test_the_first_position_is_kept_whatever_stands_there() -> None:
+    demos = [
+        Demonstration("a", "", "w9 w8 w10 w11", " ", "w7 w4", " w42 "),
+        Demonstration("b", "", "w3", " ", "w6", ""),
+    ]
+    found = spans(tiny.tokenizer(), demos)
+    assert 0 in found.of("text")
+    assert positions_of(found, "anchors")[0] == 0 and 0 not in positions_of(found, "labels")
+    for seed in range(9):
+        drawn = set(positions_of(found, "random", seed))
+        assert 0 in drawn and len(drawn & set(found.places[0]["text"])) == 3  # it, and one for each label token
+
+
 def test_the_twenty_random_sets_are_independent() -> None:
     """The released code never empties its set, so that later ones hold all earlier ones."""
     found = solved(tiny.tokenizer())

@@ -84,11 +84,12 @@ def positions_of(spans: Spans, rule: Rule, seed: int = 0) -> tuple[int, ...]:
     """The positions that a rule keeps, ascending.
 
     "anchors": all but the inputs' own text, which leaves label words and formatting (prefix, separator, end), as
-    published; a start token that the tokenizer puts in is formatting. "labels": label words alone. "random": formatting
-    and, for every token of a label word, another token drawn from the text of its own demonstration (all of it, where
-    it is shorter than the label word), which is the published control.
+    published. "labels": label words alone. "random": formatting and, for every token of a label word, another token
+    drawn from the text of its own demonstration (all of it, where it is shorter than the label word), which is the
+    published control. The first position of all is formatting whatever stands there: attention rests on it, so a model
+    that has lost it answers nothing as before. In the published templates, which begin with a word, it is so anyway.
     """
-    labels, text = set(spans.of("label")), set(spans.of("text"))
+    labels, text = set(spans.of("label")), set(spans.of("text")) - {0}
     formatting = set(range(len(spans.ids))) - labels - text
     if rule == "labels":
         return tuple(sorted(labels))
@@ -100,7 +101,8 @@ def positions_of(spans: Spans, rule: Rule, seed: int = 0) -> tuple[int, ...]:
     drawn = {
         at
         for place in spans.places
-        for at in random.sample(place["text"], min(len(place["label"]), len(place["text"])))
+        for own in (sorted(text.intersection(place["text"])),)
+        for at in random.sample(own, min(len(place["label"]), len(own)))
     }
     return tuple(sorted(formatting | drawn))
 

@@ -32,19 +32,26 @@ def measure(round: Round) -> dict[str, Any]:
     for prompt in round.prompts:
         groups.setdefault(prompt.spans.ids, []).append(prompt)
     each = [_behind_one(round, prompts) for prompts in groups.values()]
-    return {"seed": round.seed, "rows": sum(one.pop("rows") for one in each), **_mean(each)}
+    rows = [one.pop("rows") for one in each]
+    return {"seed": round.seed, "rows": sum(rows), **_mean(each, rows)}
 
 
 def _behind_one(round: Round, prompts: Sequence[Prompt]) -> dict[str, Any]:
-    """Queries behind one set of demonstrations, the first of them for importance, the others to be scored."""
+    """Queries behind one set of demonstrations, some drawn by the seed for importance, the others to be scored."""
     spans = prompts[0].spans
     n = min(WEIGHED, len(prompts) // 2)
-    asked = Queries(round.model, round.tokenizer, [prompt.query for prompt in prompts[n:]], round.choices)
+    weighing = set(Random(f"{round.seed} weighed").sample(range(len(prompts)), n))
+    scored = [prompt.query for number, prompt in enumerate(prompts) if number not in weighing]
+    asked = Queries(round.model, round.tokenizer, scored, round.choices)
     ways = {name: asdict(one) for name, one in measured_ways(asked, spans, seed=round.seed).items()}
     sizes = [max(1, int(share * len(spans.ids))) for share in SIZES]
     draw = Random(round.seed)
     drawn = [tuple(sorted(draw.sample(range(len(spans.ids)), size))) for size in sizes for _ in range(DRAWS)]
-    worth = importance(round.model, round.tokenizer, prompts[:n], round.choices) if n else None
+    worth = (
+        importance(round.model, round.tokenizer, [prompts[one] for one in sorted(weighing)], round.choices)
+        if n
+        else None
+    )
     weighed = [] if worth is None else [most_important(worth, size) for size in sizes]
     loyal = [one.label_loyalty for one in trade_off(asked, spans, [*drawn, *weighed], timed=False)]
     at_random = loyal[: len(drawn)]
@@ -56,17 +63,19 @@ def _behind_one(round: Round, prompts: Sequence[Prompt]) -> dict[str, Any]:
     return {"ways": ways, "curves": curves, "rows": len(prompts) - n, "length": float(len(spans.ids))}
 
 
-def _mean(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Number by number, through dicts and lists."""
+def _mean(each: Sequence[Mapping[str, Any]], rows: Sequence[int]) -> dict[str, Any]:
+    """Number by number, through dicts and lists, each by its rows; what some have alone is left out."""
     made: dict[str, Any] = {}
     for key, first in each[0].items():
-        column = [one[key] for one in each]
+        column = [one[key] for one in each if key in one]
+        if len(column) < len(each):
+            continue
         if isinstance(first, Mapping):
-            made[key] = _mean(column)
+            made[key] = _mean(column, rows)
         elif isinstance(first, list):
-            made[key] = [fmean(values) for values in zip(*column, strict=True)]
+            made[key] = [fmean(values, rows) for values in zip(*column, strict=True)]
         else:
-            made[key] = fmean(column)
+            made[key] = fmean(column, rows)
     return made
 
 

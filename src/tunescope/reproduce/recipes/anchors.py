@@ -41,7 +41,8 @@ CUT = 5  # layers, as published
 SECTIONS = ("flow", "isolate", "auc", "compress")
 NOTES = [
     "Saliency shares: into label words (S_wp), from label words to the answer (S_pq); the rest is elsewhere. Loyalty "
-    "is to the uncut model's answers; the control cuts as many random words, as far as there are others.",
+    "is to the uncut model's answers; the control cuts as many random words, as far as there are others. What is kept, "
+    "and accuracy without demonstrations, are of the rows that importance was not weighed on.",
     "The paper's loyalties are GPT2-XL's, the mean of four data sets.",
 ]
 HOME = (
@@ -133,7 +134,7 @@ def table(settings: Settings, found: Found) -> Table:
     names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
     rows = [
         (name, [_cell(map(read, outcomes), paper) for outcomes in columns])
-        for name, paper, read in _story(draws.values())
+        for name, paper, read in _story(draws.values(), at_home="model" not in settings)
     ]
     notes = NOTES if "model" in settings else [*NOTES, HOME]
     return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
@@ -156,7 +157,7 @@ def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
     return found
 
 
-def _story(draws: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
+def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[str, str, Any]]:
     """What is read from a draw: its name, the paper's number, and how.
 
     Five layers are cut as published, beside one, where there are more of them. What equals its control in every draw,
@@ -195,7 +196,10 @@ def _story(draws: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
         ("AUC of attention to label words, last layer", "", lambda one: one["auc"]["auc"][-1]),
     ]
     one_set = all(way("random-top", "label_loyalty")(one) == way("random", "label_loyalty")(one) for one in known)
-    for name in ("anchors", "labels", "by saliency", "text_anchor", "random", "random-top", "zero-shot"):
+    kept = ["anchors", "labels", "by saliency", "text_anchor", "random", "random-top", "zero-shot"]
+    if at_home:  # each query is asked once, so none that is weighed is scored
+        kept.remove("by saliency")
+    for name in kept:
         if not (one_set and name == "random-top"):
             found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), way(name, "label_loyalty")))
     return found
