@@ -1,6 +1,8 @@
 """`tunescope anchors` as a person meets it, and its numbers taken apart again with transformers alone."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,10 +16,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPTNeoXJapaneseCon
 import tunescope as ts
 from tunescope.data.read import read
 from tunescope.probes.anchors import study
-from tunescope.probes.anchors.request import AnchorRequest
+from tunescope.probes.anchors.importance import importance
+from tunescope.probes.anchors.request import AnchorRequest, rounds_of
+from tunescope.probes.demonstrations import compress
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.system import plugins
 from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 
 SECTIONS = ["auc", "compress", "diagnose", "flow", "isolate"]
@@ -167,3 +172,25 @@ def test_a_model_of_which_no_section_can_be_had_is_refused_with_the_reason(tmp_p
 def test_a_probe_that_is_a_section_says_what_to_type(monkeypatch, capsys):
     code, _, err = call(monkeypatch, capsys, "probe", "flow", "--model", "m", "--artifact", "a")
     assert code == 2 and "tunescope anchors MODEL DATA --only flow" in err
+
+
+def test_importance_is_weighed_on_rows_that_the_seed_draws_and_means_are_by_rows(material, tmp_path):
+    """Of a file that is sorted by label, too; and of groups that are of one query and of more."""
+    rows = [{"text": f"w{20 + i} w{21 + (i * 5) % 60}", "label": "ab"[i >= 30]} for i in range(60)]
+    files = {part: str(tmp_path / f"{part}.jsonl") for part in ("train", "test")}
+    for path in files.values():
+        Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = {"kind": "classification", "template": "{text} w4", "words": {"a": "w5", "b": "w8"}}
+    plan = Plan(model="tiny", data=files, task=task, seeds=(0, 1), device="cpu")
+    bench = open_bench(plan, tiny.make("gpt2", dtype=torch.float32), tiny.tokenizer())
+    one, two = rounds_of(AnchorRequest(plan, 1, 0), bench)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compress, "importance", lambda *given: seen.append(given[2]) or importance(*given))
+        compress.measure(one)
+    assert {prompt.query.label for prompt in seen[0]} == {0, 1} and len(seen[0]) == 16
+    alone = [compress.measure(replace(each, prompts=each.prompts[:n])) for each, n in ((one, 4), (two, 1))]
+    mixed = compress.measure(replace(one, prompts=[*one.prompts[:4], *two.prompts[:1]]))
+    assert "by saliency" not in mixed["ways"] and mixed["rows"] == 3
+    accuracy = [each["ways"]["zero-shot"]["accuracy"] for each in alone]
+    assert mixed["ways"]["zero-shot"]["accuracy"] == pytest.approx((2 * accuracy[0] + accuracy[1]) / 3)

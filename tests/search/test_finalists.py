@@ -132,6 +132,10 @@ def test_settings_of_tuning_that_cannot_be_are_refused(search):
         ),
         ({"tune": 5, "finalists": 0}, "finalists 1 or more"),
         ({"finalists": 3}, f"{search}:finalists=3 is how many candidates are tuned; add tune=100, or drop it"),
+        (
+            {"tune": 9, "finalists": 4, "keep" if search == "label_words" else "beam": 3},
+            f"{search}:finalists=4 is more than the 3 candidates of",
+        ),
         ({"tune": 9}, f"{search}: tuning 5 finalists for 9 steps of 4 rows takes 630 passes, and looking for them at"),
     ):
         with pytest.raises(UserError, match=message):

@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers as tf
 from commands import call
+from search_tools import bench as bench_of_words
 from torch.nn import functional as F
 
 from tunescope.data.splits import Splits
@@ -182,7 +183,7 @@ def test_fewer_passes_read_fewer_training_rows_of_each_class(taught):
         ),
         (Generation(target="label", input="text", template="{text}"), LabelWords(), "of a classification"),
         (None, LabelWords(keep=0), r"LabelWords\(shortlist=100, keep=0, rows=100, .*: keep must be at least 1"),
-        (None, LabelWords(shortlist=2), "3 classes need as many different words, and 2 are there"),
+        (None, LabelWords(shortlist=2), "3 classes need as many different words, and each shortlist has 2"),
     ],
 )
 def test_what_has_no_label_words_to_find_is_refused(taught, task, search, message):
@@ -234,3 +235,14 @@ def test_the_command_finds_the_words_of_a_masked_model_that_was_given_none(taugh
     (found,) = results["searches"]
     assert found["score"] == 1.0 and found["gain"] is None
     assert f"--words neg/3-x={found['runs'][0]['found']['words']['neg/3-x']}" in found["runs"][0]["shown"]
+
+
+def test_too_few_words_for_the_classes_are_told_with_what_helps(monkeypatch):
+    given, words = bench_of_words(), {5: "w5", 6: "w6", 7: "w7"}
+    monkeypatch.setattr("tunescope.search.vocabulary.whole_words", lambda *_: words)
+    with pytest.raises(UserError, match=r"and each shortlist has 1\. Type: label_words:shortlist=3"):
+        LabelWords(shortlist=1).search(given, 1000, 0, [].append)
+    LabelWords(shortlist=3).search(given, 1000, 0, [].append)
+    del words[6], words[7]
+    with pytest.raises(UserError, match=r"this vocabulary has 1 whole ones\. Name them yourself: --words"):
+        LabelWords().search(given, 1000, 0, [].append)

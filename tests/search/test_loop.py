@@ -1,13 +1,16 @@
 """The rule by which a prompt is kept, and what it costs."""
 
+import re
+from dataclasses import replace
 from itertools import count
 
 import pytest
 import torch
-from search_tools import bench
+from search_tools import bench, rows
 
 import tunescope as ts
 from tunescope.data.scores import aggregate
+from tunescope.data.splits import split
 from tunescope.search import loop, vocabulary
 from tunescope.search.apply import stats_of
 from tunescope.search.loop import CHANGED, DROPPED, Within, drive, scored
@@ -166,3 +169,19 @@ def test_an_encoder_is_refused():
     given = bench("bert", task=Classification(template="{text}", words={"a": "a", "b": "b", "c": "c"}, by="head"))
     with pytest.raises(ts.UserError, match="an encoder has no answer before its head is trained"):
         PEZ().search(given, 500, 0, quiet)
+
+
+def test_as_many_passes_as_are_asked_for_suffice():
+    """More passes are looked at on more rows, which the number that is told counts."""
+    given = bench()
+    parts = [rows(40, 0), rows(300, 7), rows(5, 23)]
+    made = split(*parts)
+    task = given.task.prepare(made.parts(), given.tokenizer, model_kind="decoder")
+    given = replace(given, splits=made, task=task, rows={})
+    search = GCG(length=3, swaps=512, top=64)
+    with pytest.raises(ts.UserError) as caught:
+        search.search(given, 5000, 0, [].append)
+    (least,) = map(int, re.findall(r"Give at least (\d+)", str(caught.value)))
+    assert search.search(given, least, 0, [].append).passes <= least
+    with pytest.raises(ts.UserError, match="too few"):
+        search.search(given, least - 3, 0, [].append)

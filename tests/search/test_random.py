@@ -6,6 +6,7 @@ from search_tools import bench
 from test_objective import opened
 
 import tunescope as ts
+from tunescope.search.loop import DROPPED
 from tunescope.search.methods.random import RandomPrompts
 from tunescope.search.names import parse
 
@@ -23,6 +24,22 @@ def test_the_prompt_of_the_moment_has_the_least_loss_of_all_that_were_drawn():
     for step, prompt in enumerate(found, start=1):
         assert torch.equal(prompt, drawn[: 2 * step][int(losses[: 2 * step].argmin())])
     assert len({tuple(prompt.tolist()) for prompt in found}) > 1  # or nothing was compared
+
+
+def test_what_does_not_come_back_from_its_text_costs_nothing_and_is_never_kept(monkeypatch):
+    search = RandomPrompts(length=3, candidates=4, batch=5)
+    with opened(bench()) as goal:
+        monkeypatch.setattr(
+            type(goal.words), "all_come_back", lambda self, prompts: [prompt[0] % 2 == 0 for prompt in prompts]
+        )
+        moves = search.moves(goal, torch.Generator().manual_seed(3), 0)
+        found = [goal.ids(next(moves)) for _ in range(6)]
+        assert all(prompt[0] % 2 == 0 for prompt in found)
+        assert goal.passes == 5 * (6 * 4 - goal.counts[DROPPED]) and goal.counts[DROPPED] > 0
+        monkeypatch.setattr(type(goal.words), "all_come_back", lambda self, prompts: [False] * len(prompts))
+        before = goal.passes
+        next(moves)
+        assert goal.passes == before + 1  # so that it ends where none ever does
 
 
 def test_it_is_typed_by_the_name_of_its_file_and_refuses_no_candidates():

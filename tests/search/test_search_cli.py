@@ -3,6 +3,7 @@
 import errno
 import json
 import re
+import shlex
 import signal
 import time
 from dataclasses import replace
@@ -373,6 +374,10 @@ def test_what_was_found_is_shown_as_it_is_typed():
     told_of = "\"w20\" --template '{text}' --words a=w10,b=w11,c=w12"
     assert seeds.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
     assert seeds.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
+    for template, found in (('{text} It\'s "$5".', {"very negative": "bad", "b": "good"}), ("{text}\tis", words)):
+        typed = shlex.split(seeds.shown(Found("", template, found, 0.5, 1), task))
+        told = ",".join(f"{label}={word}" for label, word in found.items())
+        assert typed == ["--template", template, "--words", told]
 
 
 def test_what_a_search_left_alone_is_the_target_s_own():

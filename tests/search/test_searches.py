@@ -11,10 +11,11 @@ from search_tools import bench, byte_level
 
 import tunescope as ts
 from tunescope.search.methods._start import begun
-from tunescope.search.methods.autoprompt import AutoPrompt
+from tunescope.search.methods.autoprompt import RATE, AutoPrompt
 from tunescope.search.methods.fluentprompt import FluentPrompt
 from tunescope.search.methods.gcg import GCG
 from tunescope.search.methods.pez import PEZ
+from tunescope.search.names import parse
 from tunescope.search.objective import objective
 from tunescope.search.vocabulary import vocabulary
 
@@ -84,7 +85,7 @@ def test_projected_autoprompt_is_projected_gradient_descent():
 
 def test_fluentprompt_takes_the_steps_of_projected_autoprompt_and_the_noise_of_the_paper():
     mine, published = FluentPrompt(), FluentPrompt(rate=0.3, noise=1.0, noise_end=1e-4)
-    assert mine.rate == AutoPrompt().rate
+    assert mine.rate == RATE
     for own, theirs in ((mine.noise, published.noise), (mine.noise_end, published.noise_end)):
         assert mine.rate * own == pytest.approx(published.rate * theirs)
 
@@ -121,6 +122,12 @@ def test_gcg_is_algorithm_1():
         ids = literal.gcg_step(given.model, ids, goal.rows, list(goal.words.ids), draws, 6)
         assert found == ids
     assert len({tuple(found) for found in got}) > 3
+
+
+@pytest.mark.parametrize("typed", ["autoprompt:rate=0.1", "autoprompt:mode=projected,top=3"])
+def test_what_a_mode_of_autoprompt_has_no_use_for_is_refused(typed):
+    with pytest.raises(ts.UserError, match=r"autoprompt:mode=\w+ has no use for (rate=0\.1|top=3); leave it out"):
+        parse(typed)
 
 
 def test_swapping_autoprompt_is_section_2_2():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -59,9 +60,9 @@ def shown(found: Found, task: Task) -> str:
     they are not the task's, as they are typed."""
     parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
     if found.template != getattr(task, "template", found.template):
-        parts.append(f"--template {found.template!r}")
+        parts.append(f"--template {shlex.quote(found.template)}")
     if dict(found.words) != dict(getattr(task, "words", found.words)):
-        parts.append("--words " + ",".join(f"{label}={word}" for label, word in found.words.items()))
+        parts.append("--words " + shlex.join([",".join(f"{label}={word}" for label, word in found.words.items())]))
     return " ".join(parts) or "nothing changed"
 
 

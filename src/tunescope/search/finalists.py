@@ -13,10 +13,6 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 
-if TYPE_CHECKING:
-    from tunescope.trial.bench import Bench
-
-
 @dataclass(frozen=True)
 class Candidate:
     """A template and label words, how they are shown, and their score on the development rows as the model is."""
@@ -97,8 +93,8 @@ class Tuning:
         return passes - cost
 
 
-def tuning_of(name: str, tune: int, finalists: int | None) -> Tuning | None:
-    """What the fields of a search come to; None for tune=0.
+def tuning_of(name: str, tune: int, finalists: int | None, most: tuple[str, int]) -> Tuning | None:
+    """What the fields of a search come to; None for tune=0. most: the field that says how many candidates there are.
 
     Raises:
         UserError: a number that is too small, or finalists that nothing is done with.
@@ -107,7 +103,12 @@ def tuning_of(name: str, tune: int, finalists: int | None) -> Tuning | None:
         raise UserError(f"{name}: tune is a number of steps and finalists 1 or more; type {name}:tune=100,finalists=5")
     if finalists is not None and not tune:
         raise UserError(f"{name}:finalists={finalists} is how many candidates are tuned; add tune=100, or drop it.")
-    return Tuning(name, tune, finalists or FINALISTS) if tune else None
+    field, count = most
+    if finalists is not None and finalists > count:
+        raise UserError(
+            f"{name}:finalists={finalists} is more than the {count} candidates of {field}={count}; raise that."
+        )
+    return Tuning(name, tune, finalists or min(FINALISTS, count)) if tune else None
 
 
 def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]:

@@ -82,8 +82,8 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
             if goal.passes + cost > passes:
                 raise UserError(
                     f"{passes} passes are too few: one step takes {longest} and a look at {len(rows)} development rows "
-                    f"{cost}. Give at least {longest + cost}: --passes, or in a comparison, whose arms have three for "
-                    "each row of each step, --steps."
+                    f"{cost}. Give at least {_least(bench, longest, passes)}: --passes, or in a comparison, whose arms "
+                    "have three for each row of each step, --steps."
                 )
             is_last = goal.passes + longest + cost > passes
             if is_last or goal.passes >= due:
@@ -100,6 +100,13 @@ def _dev_rows(bench: Bench, passes: int) -> list[int]:
     count = len(bench.encoded("dev", bos=False, room=None))
     wanted = min(count, MOST, max(LEAST, passes // (SHARE * LOOKS * EACH)))
     return sorted(Random(0).sample(range(count), wanted))
+
+
+def _least(bench: Bench, step: int, passes: int) -> int:
+    """Passes that suffice for such a step and a look, at which more rows are asked the more passes there are."""
+    while (needed := step + EACH * len(_dev_rows(bench, passes))) > passes:
+        passes = needed
+    return passes
 
 
 class _Looks:

@@ -46,7 +46,7 @@ def choices(words: Mapping[str, Sequence[int]]) -> Choices:
         if words[one][n] == words[other][n]:
             raise UserError(
                 f"The words of labels {one!r} and {other!r} begin with the same token, by which the answer is read "
-                f"here. Choose others: --words {one}=WORD,{other}=WORD"
+                f"here. Choose others: --words {one}=WORD,{other}=WORD{',...' * (len(words) > 2)}"
             )
     return Choices(tuple(every[0][:n]), tuple(word[n] for word in every))
 

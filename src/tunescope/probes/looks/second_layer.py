@@ -70,7 +70,7 @@ def look(seen: Seen) -> Finding:
     grid = as_numbers(list(sizes.square() / sizes.square().sum(-1, keepdim=True)))
     return Finding(
         heading="What the second layer's logits are made of",
-        says="Root mean square of each term over all pairs of a query and a key before it: the query's part first, the "
+        says="Root mean square of each term over all pairs of a query and a key up to it: the query's part first, the "
         "key's second. Only the last joins content with content.",
         not_said="This is the second layer as if it read the first attention's output alone: no residual stream, norm, "
         "MLP, bias, rotation or delta on its maps. Sizes alone do not say what moves attention.",

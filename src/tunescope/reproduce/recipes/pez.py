@@ -5,6 +5,7 @@ text the model itself reads (how likely it finds the words), and carried by its 
 """
 
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
@@ -142,17 +143,21 @@ def _carried(settings: Settings, model: str, prompt: str, data: dict[str, str]) 
 
 
 def _nats(bench: "Bench", texts: "Sequence[str]") -> float | None:
-    """The mean cross-entropy of the texts' tokens, each given those before it in its own text; None of one token."""
+    """The mean cross-entropy of the texts' tokens, each given those before it in its own text; None of one token.
+
+    What a text has beyond the model's positions is left out.
+    """
     import torch
     import torch.nn.functional as F
 
     from tunescope.methods.contexts.text import token_ids
     from tunescope.tasks.answers.batches import evaluating
+    from tunescope.tasks.facts import positions
 
-    total, count = 0.0, 0
+    total, count, most = 0.0, 0, positions(bench.model.config, bench.tokenizer)
     with evaluating(bench.model):
         for text in texts:
-            ids = torch.tensor(token_ids(bench.tokenizer, text), device=bench.device)
+            ids = torch.tensor(token_ids(bench.tokenizer, text)[:most], device=bench.device)
             logits = bench.model(input_ids=ids[None], use_cache=False).logits[0, :-1]
             total += float(F.cross_entropy(logits.float(), ids[1:], reduction="sum"))
             count += len(ids) - 1
@@ -169,7 +174,7 @@ def table(settings: Settings, found: Found) -> Table:
     for line in settings["lines"]:
         outcomes = [outcome for unit, outcome in found if unit["arm"] == line["arm"]]
         rows.append((line["label"], _cells(outcomes, names, line["paper"], says=outcomes[0]["prompt"])))
-    columns = ("accuracy", "nats a token", *(f"on {name}" for name in names), "the first seed's words")
+    columns = ("accuracy", "nats a token", *(f"on {name}" for name in names), "passes", "the first seed's words")
     return Table(columns, rows, _notes(settings, found, bare))
 
 
@@ -184,7 +189,8 @@ def _cells(
         text = "" if values else str(scores[0])
         cells.append(Cell(values, paper.get(name, ""), text=text, bounds=(0.0, 1.0)))
     nats = tuple(one["nats"] for one in outcomes if one["nats"] is not None)
-    return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=says)]
+    passes = f"{fmean(one['passes'] for one in outcomes):,.0f}"
+    return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=passes), Cell(text=says)]
 
 
 def _notes(settings: Settings, found: Found, bare: dict[str, Any]) -> list[str]:
@@ -195,7 +201,7 @@ def _notes(settings: Settings, found: Found, bare: dict[str, Any]) -> list[str]:
     return [
         f"Template {task['template']!r}{words}. {f'At most {some} rows' if some else 'All rows'}; {LENGTH} tokens in "
         f"front; {settings['passes']:,} passes of a row for each search, a gradient counting three and development "
-        f"rows counted (as many as {settings['passes'] // 3 // settings['batch_size']:,} steps of PEZ on "
+        f"rows counted (without these as many as {settings['passes'] // 3 // settings['batch_size']:,} steps of PEZ on "
         f"{settings['batch_size']} rows; the most taken is {most:,}).",
         f"Intervals are over {settings['seeds']} seeds of the search. Nats a token: the mean cross-entropy of the "
         f"prompt's own tokens under the model, each given those before it.{texts}",

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from tunescope.errors import UserError
 from tunescope.search.loop import Within, drive
 from tunescope.search.methods._nearest import nearest
 from tunescope.search.methods._start import From, begun
@@ -28,27 +29,32 @@ CITATION = """\
 }
 """
 
+TOP, RATE = 10, 100.0
+
 
 @dataclass(frozen=True)
 class AutoPrompt(Search):
     """The best swap at a random position, or projected gradient descent.
 
-    mode "swap" (arXiv:2010.15980, section 2.2): the best of the `top` tokens that the gradient prefers there, if it
-    lowers the loss on the step's rows. mode "projected" (the baseline of Wen et al. 2023): e <- Proj(e - rate *
-    gradient), by Euclidean distance; a step that stays nearest to its token changes nothing and is lost, so too small
-    a rate never moves. init_from, ban, batch: as in pez.
+    mode "swap" (arXiv:2010.15980, section 2.2): the best of the `top` tokens (10 unless given) that the gradient
+    prefers there, if it lowers the loss on the step's rows. mode "projected" (the baseline of Wen et al. 2023):
+    e <- Proj(e - rate * gradient), by Euclidean distance, with a rate of 100 unless given; a step that stays nearest to
+    its token changes nothing and is lost, so too small a rate never moves. init_from, ban, batch: as in pez.
     """
 
     length: int = 10
     mode: Literal["swap", "projected"] = "swap"
-    top: int = 10
-    rate: float = 100.0
+    top: int | None = None
+    rate: float | None = None
     init_from: From = "vocabulary"
     batch: int = 16
     ban: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_positive(self, "top", "rate", "batch")
+        idle = "rate" if self.mode == "swap" else "top"
+        if getattr(self, idle) is not None:
+            raise UserError(f"autoprompt:mode={self.mode} has no use for {idle}={getattr(self, idle)}; leave it out.")
+        check_positive(self, *[name for name in ("top", "rate") if getattr(self, name) is not None], "batch")
 
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         moves = self.swaps if self.mode == "swap" else self.steps
@@ -60,7 +66,7 @@ class AutoPrompt(Search):
             batch = goal.batch(self.batch, generator)
             slope = goal.slope(prompt, batch)
             place = int(torch.randint(goal.length, (1,), generator=generator))
-            tokens = shortlist(slope.gradient[place : place + 1], goal.table, self.top)[0].cpu()
+            tokens = shortlist(slope.gradient[place : place + 1], goal.table, self.top or TOP)[0].cpu()
             found = best(goal, swapped(prompt, torch.full((len(tokens),), place), tokens), batch)
             if found is not None and found[1] < slope.loss:
                 prompt = found[0]
@@ -71,5 +77,5 @@ class AutoPrompt(Search):
         prompt = begun(goal, self.init_from, generator)
         while True:
             gradient = goal.slope(prompt, goal.batch(self.batch, generator)).gradient
-            prompt = project(goal.table[prompt] - self.rate * gradient)
+            prompt = project(goal.table[prompt] - (self.rate or RATE) * gradient)
             yield prompt

@@ -65,13 +65,18 @@ class LabelWords(Search):
         from tunescope.trial.bench import room
 
         self._check(bench)
-        tuning = tuning_of("label_words", self.tune, self.finalists)
+        tuning = tuning_of("label_words", self.tune, self.finalists, ("keep", self.keep))
         words = whole_words(bench.tokenizer, bench.task.template, bench.kind)
         n_classes = len(labelled(bench.task).labels)
-        if min(self.shortlist, len(words)) < n_classes:
+        if len(words) < n_classes:
             raise UserError(
-                f"{self}: {n_classes} classes need as many different words, and {min(self.shortlist, len(words))} are "
-                f"there ({len(words)} whole words in the vocabulary). Type: label_words:shortlist=100"
+                f"{self}: {n_classes} classes need as many different words, and this vocabulary has {len(words)} whole "
+                "ones. Name them yourself: --words LABEL=WORD,..."
+            )
+        if self.shortlist < n_classes:
+            raise UserError(
+                f"{self}: {n_classes} classes need as many different words, and each shortlist has {self.shortlist}. "
+                f"Type: label_words:shortlist={n_classes}"
             )
         train, dev = (bench.encoded(part, bos=True, room=room(bench, 0)) for part in ("train", "dev"))
         if tuning:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tunescope.search.loop import Within, drive
+from tunescope.search.methods._swaps import best
 from tunescope.search.objective import Objective
 from tunescope.search.search import Found, Say, Search, check_positive
 from tunescope.trial.bench import Bench
@@ -18,6 +19,7 @@ from tunescope.trial.bench import Bench
 class RandomPrompts(Search):
     """Each step draws `candidates` prompts of allowed tokens and asks the same `batch` rows of them all.
 
+    Those that do not come back from their text as they are cost nothing and are dropped, as with every other search.
     ban: strings that no prompt may hold.
     """
 
@@ -34,10 +36,12 @@ class RandomPrompts(Search):
 
     def moves(self, goal: Objective, generator: torch.Generator, _passes: int) -> Iterator[Tensor]:
         rows = goal.batch(self.batch, generator)
-        best, least = None, float("inf")
+        kept, least = None, float("inf")
         while True:
             drawn = torch.randint(len(goal.table), (self.candidates, self.length), generator=generator)
-            losses = goal.losses(drawn, rows)
-            if best is None or float(losses.min()) < least:
-                best, least = drawn[int(losses.argmin())], float(losses.min())
-            yield best
+            found = best(goal, drawn, rows)
+            if found is None:  # the pass that it costs ends the search where no prompt ever comes back
+                goal.passes += 1
+            elif found[1] < least:
+                kept, least = found
+            yield drawn[0] if kept is None else kept

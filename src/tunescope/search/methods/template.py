@@ -62,7 +62,7 @@ class Template(Search):
 
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         self._check(bench)
-        tuning, n_dev = tuning_of("template", self.tune, self.finalists), len(bench.splits.dev)
+        tuning, n_dev = tuning_of("template", self.tune, self.finalists, ("beam", self.beam)), len(bench.splits.dev)
         if tuning:
             passes = tuning.left(bench, passes, n_dev)
         if passes < n_dev:
