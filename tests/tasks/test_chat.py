@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 import tunescope as ts
 from tunescope.data.read import read
+from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.prompts.chat import head_saying, turns
@@ -224,3 +225,25 @@ def test_what_the_system_says_in_the_rows_is_never_left_out(tmp_path: Path) -> N
         prepare([one, two], chat=True)
     prepare([one], chat=True, system="Be brief.")
     prepare([one, two], chat=True, template="{system}\n\n{input}")
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_choice_of_a_row_s_own_is_the_assistant_s_turn(name: str) -> None:
+    words = tokenizer(name)
+    rows = [{"input": row["text"], "choices": ["great", "terrible one"], "answer": at} for at, row in enumerate(ROWS)]
+    task = Choice(template="Pick.\n{input}", chat=True).prepare({"train": rows}, words, model_kind="decoder")
+    for row, one in zip(rows, task.encode(rows, words, model_kind="decoder"), strict=True):
+        for choice, tokens in zip(row["choices"], one.tokens, strict=True):
+            turn = [{"role": "user", "content": f"Pick.\n{row['input']}"}, {"role": "assistant", "content": choice}]
+            got = one.input_ids + tokens
+            assert rendered(words, turn)[: len(got)] == got
+    shown = task.begins + task.demonstrations(rows, 1, 0) + task.demonstrations(rows, 1, 0)
+    if name in ("chatml", "llama3", "phi"):
+        said = [one for _ in range(2) for one in solved_turn(rows, task.demonstrations(rows, 1, 0))]
+        assert words.apply_chat_template(said, tokenize=False).startswith(shown)
+
+
+def solved_turn(rows: list[dict[str, Any]], text: str) -> list[dict[str, str]]:
+    row = next(row for row in rows if row["input"] in text)
+    answer = row["choices"][row["answer"]]
+    return [{"role": "user", "content": f"Pick.\n{row['input']}"}, {"role": "assistant", "content": answer}]
