@@ -35,6 +35,8 @@ def test_a_letter_loses_its_mark_and_no_other_letter_does():
         ("R&D: 10 % din dl. Ionescu\u200b", "R & D : 10 % din dl. Ionescu"),
         ("Apă，da？", "Apa , da ?"),
         ("", ""),
+        ("„Nu vom semna acest acord.”", '" Nu vom semna acest acord " .'),  # as normalize-punctuation.perl has it
+        ("„Nu,” a spus.", '" Nu " , a spus .'),
     ],
 )
 def test_the_tokens_are_moses_without_marks(text, tokens):

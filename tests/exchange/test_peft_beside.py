@@ -9,6 +9,7 @@ import peftly
 import pytest
 import tiny
 import torch
+import transformers
 from safetensors.torch import load_file
 
 import tunescope as ts
@@ -463,3 +464,84 @@ def test_what_docs_say_of_peft_itself_is_so(tmp_path: Path) -> None:
     ).get_base_model()
     assert both.lm_head.weight is both.transformer.wte.original_module.weight
     assert not torch.equal(both.lm_head.weight, both.transformer.wte.modules_to_save["default"].weight)
+
+
+TIED = {"gpt2": ("wte", "c_attn"), "gemma2": ("embed_tokens", "q_proj"), "t5": ("shared", "q")}
+
+
+@pytest.mark.parametrize("family", TIED)
+def test_tokens_of_a_tied_embedding_are_added_once_and_of_one_place_alone_refused(family: str, tmp_path: Path) -> None:
+    model, (table, target) = tiny.make(family), TIED[family]
+    task = peftly.TASKS[ts.models.anatomy.kind(model)]
+    alone = peft.TrainableTokensConfig(task_type=task, token_indices=READ, target_modules=[table])
+    made = peftly.wrapped(model, alone)
+    found = convert.read(peftly.written(made, tmp_path / "alone"), form="peft", model=model)
+    given = tiny.batch(model, "none")
+    with ts.attach(model, *found.artifacts):
+        torch.testing.assert_close(peftly.outputs(model, given), peftly.outputs(made, given), rtol=0, atol=1e-11)
+    head = lora(model, target, trainable_token_indices={"lm_head": READ})
+    apart = peftly.written(peftly.wrapped(model, head), tmp_path / "apart")
+    with pytest.raises(ts.UserError, match="were trained apart from what it is tied to in this model"):
+        convert.read(apart, form="peft", model=model)
+
+
+def test_tokens_that_a_head_with_a_bias_reads_are_neither_read_nor_written(tmp_path: Path) -> None:
+    model = tiny.make("phi")
+    assert model.lm_head.bias is not None
+    config = lora(model, "q_proj", trainable_token_indices={"lm_head": READ})
+    with pytest.raises(ts.UserError, match="peft leaves out the bias of the head over them"):
+        convert.read(peftly.written(peftly.wrapped(model, config), tmp_path / "a"), form="peft", model=model)
+    model = transformers.BertForMaskedLM(tiny.make("bert").config).double().eval()
+    rows = ts.Full(only=("*.word_embeddings.weight",), rows=tuple(READ))
+    beside = [*tiny.away(model, "lora:rank=2"), *initialised(model, [rows], tiny.tokenizer(), 1)]
+    with pytest.raises(ts.UserError, match="rows that a head with a bias reads, and peft leaves that bias out"):
+        convert.export(tmp_path / "b", beside, to="peft", model=model)
+
+
+@pytest.mark.parametrize("start", ["pissa", "olora"])
+def test_a_start_is_taken_off_maps_that_are_no_site_too(start: str, tmp_path: Path) -> None:
+    """The pooler, and the head over words where it is not saved whole."""
+    bert, llama = (tiny.make(family, dtype=torch.float32) for family in ("bert", "llama"))
+    classes = transformers.BertForSequenceClassification(bert.config).eval()
+    config = peft.LoraConfig(
+        task_type="SEQ_CLS", r=3, lora_alpha=5, target_modules="all-linear", init_lora_weights=start
+    )
+    made = peftly.wrapped(classes, config)
+    for parameter in (p for name, p in made.named_parameters() if "lora_" in name):
+        parameter.data.mul_(0.2)
+    found = convert.read(peftly.written(made, tmp_path / "heads"), form="peft", model=classes.base_model)
+    ids = tiny.ids()
+    with ts.attach(classes.base_model, *found.artifacts), torch.no_grad():
+        got = classes.base_model(input_ids=ids).logits
+    with torch.no_grad():
+        torch.testing.assert_close(got, made(input_ids=ids).logits, rtol=1e-4, atol=1e-4)
+    config = peftly.lora(llama, r=3, lora_alpha=5, target_modules=["q_proj", "lm_head"], init_lora_weights=start)
+    made = peftly.wrapped(llama, config)
+    made.save_pretrained(tmp_path / "words", save_embedding_layers=False)
+    found = convert.read(tmp_path / "words", form="peft", model=llama)
+    with ts.attach(llama, *found.artifacts), torch.no_grad():
+        got = llama(input_ids=ids).logits
+    with torch.no_grad():
+        torch.testing.assert_close(got, made(input_ids=ids).logits, rtol=1e-3, atol=1e-3)
+
+
+def test_biases_that_are_tied_are_written_at_each_of_their_places(tmp_path: Path) -> None:
+    model = transformers.BertForMaskedLM(tiny.make("bert").config).double().eval()
+    artifacts = tiny.away(model, "lora:rank=2+bias", 1)
+    convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    theirs, ids = peftly.loaded(model, tmp_path / "out"), tiny.ids()
+    with ts.attach(model, *artifacts), torch.no_grad():
+        got = model(input_ids=ids).logits
+    with torch.no_grad():
+        torch.testing.assert_close(got, theirs(input_ids=ids).logits, rtol=0, atol=1e-10)
+
+
+def test_lora_of_a_decoder_without_its_head_is_loaded_by_peft_as_such(tmp_path: Path) -> None:
+    model = tiny.make("llama").model
+    artifacts = tiny.away(model, "lora:rank=2", 1)
+    convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    theirs, given = peftly.loaded(model, tmp_path / "out"), {"input_ids": tiny.ids()}
+    with ts.attach(model, *artifacts), torch.no_grad():
+        got = model(**given).last_hidden_state
+    with torch.no_grad():
+        torch.testing.assert_close(got, theirs(**given).last_hidden_state, rtol=0, atol=1e-11)

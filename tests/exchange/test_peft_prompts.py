@@ -269,3 +269,14 @@ def test_where_scores_are_biased_by_distance_a_prefix_is_neither_read_nor_writte
 def test_the_window_of_gpt_neo_s_local_layers_is_told() -> None:
     told = prompts_file.window_note(zoo("gpt_neo"), 2)
     assert len(told) == 1 and "the two are the same for texts of up to" in told[0]
+
+
+@pytest.mark.parametrize("family", ["modernbert", "eurobert", "gemma3n_text", "doge", "qwen3_next", "jamba", "bamba"])
+def test_a_family_that_makes_something_else_of_past_keys_has_no_prefix_of_peft_s(family: str, tmp_path: Path) -> None:
+    """Without effect, at other positions, with shared keys or a mask of its own; or it cannot go on from keys alone."""
+    model = zoo(family)
+    (artifact,) = tiny.away(model, "prefix:length=2,positions=after")
+    message = "takes none: there it has no effect|cannot go on from keys and values alone|something else of past keys"
+    with pytest.raises(ts.UserError, match=message):
+        convert.export(tmp_path / "out", artifact, to="peft", model=model)
+    assert not (tmp_path / "out").exists()

@@ -26,7 +26,7 @@ def export(model: Any, arm: str, folder: Path) -> Any:
 def test_a_prefix_for_a_model_that_takes_no_past_keys_is_refused(tmp_path: Path) -> None:
     model = tiny.make("distilbert")
     assert "past_key_values" not in type(model).forward.__code__.co_varnames
-    with pytest.raises(ts.UserError, match="DistilBertModel takes none: there it would have no effect"):
+    with pytest.raises(ts.UserError, match="DistilBertModel takes none: there it has no effect"):
         export(model, "prefix:length=3,positions=after", tmp_path / "out")
 
 

@@ -6,6 +6,7 @@ them ran): many texts of the training data spell the letters without marks or wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -37,9 +38,13 @@ def score(sums: Floats, rows: Floats) -> Floats:
 def tokens(texts: Sequence[str]) -> list[str]:
     """Each text with spaces between its tokens."""
     normal, splitter = _moses()
-    return [
-        str(splitter.tokenize(normal.normalize(text).translate(PLAIN), escape=False, return_str=True)) for text in texts
-    ]
+    plain = (_quoted(normal.normalize(text)).translate(PLAIN) for text in texts)
+    return [str(splitter.tokenize(text, escape=False, return_str=True)) for text in plain]
+
+
+def _quoted(text: str) -> str:
+    """Quotation marks before commas and full stops, as normalize-punctuation.perl has them and sacremoses has not."""
+    return re.sub(r'(\.+)"(\s*[^<]|$)', r'"\1\2', text.replace(',"', '",'))
 
 
 def check() -> None:

@@ -69,6 +69,8 @@ def _class(model: PreTrainedModel, fields: Mapping[str, Any]) -> dict[str, Any]:
     """The task whose class of transformers has the names that are written, or the class itself where no task has it."""
     if "task_type" in fields:
         return {}
+    if anatomy(model).kind == "decoder" and model.get_output_embeddings() is None:
+        return {"task_type": "FEATURE_EXTRACTION"}  # it writes nothing, which peft's other classes want it to
     if anatomy(model).kind != "encoder" or model.base_model is model or fields["peft_type"] != "LORA":
         return {"task_type": TASKS[anatomy(model).kind]}
     own = type(model)

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from tunescope.attachment.sites.choice import parts_of_maps
 from tunescope.errors import UserError
-from tunescope.exchange.peft.config import MERGE, TENSORS
+from tunescope.exchange.peft.config import CONVERT, KNOWN_STARTS, MERGE, TENSORS
 from tunescope.exchange.peft.lora_fields import check_shapes, check_target, is_target, scale_of
 from tunescope.exchange.peft.modules import find, find_anywhere, paths
 from tunescope.exchange.peft.patches import Patches, oriented
+from tunescope.exchange.peft.starts import without_start
 from tunescope.models.sites import is_map, weight_shape
 
 if TYPE_CHECKING:
@@ -120,6 +121,11 @@ def _add_embedding(config: Mapping[str, Any], path: str, parts: Mapping[str, Ten
             f"{TENSORS}: {path!r} has {', '.join(sorted(parts))}, where an embedding has {FIRST} and {SECOND}; DoRA on "
             f"an embedding has no place here. {MERGE}"
         )
+    if config.get("init_lora_weights") in KNOWN_STARTS:
+        raise UserError(
+            f"{TENSORS}: {path!r} is an embedding, and init_lora_weights={config['init_lora_weights']!r} takes a "
+            f"product out of maps. {CONVERT}"
+        )
     a, b = parts[FIRST].to(weight), parts[SECOND].to(weight)
     check_shapes(config, path, (weight.shape[1], weight.shape[0]), a, b)
     patches.add(path, "weight", scale_of(config, path, len(a)) * (b @ a).T)
@@ -138,7 +144,10 @@ def _add_map(config: Mapping[str, Any], path: str, parts: Mapping[str, Tensor], 
     weight = patches.base(path, "weight")
     a, b = parts[A].to(weight), parts[B].to(weight)
     check_shapes(config, path, weight_shape(module), a, b)
-    patches.add(path, "weight", oriented(module, scale_of(config, path, len(a)) * (b @ a)))
+    scale = scale_of(config, path, len(a))
+    if config.get("init_lora_weights") in KNOWN_STARTS:
+        a, b = without_start(config, module, scale, a, b)
+    patches.add(path, "weight", oriented(module, scale * (b @ a)))
 
 
 def _map(model: PreTrainedModel, path: str) -> nn.Module:

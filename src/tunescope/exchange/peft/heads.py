@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from tunescope.attachment.head_layout import HeadLayout, find_layout
 from tunescope.errors import UserError
-from tunescope.exchange.peft.config import TENSORS
+from tunescope.exchange.peft.config import KNOWN_STARTS, TENSORS
 from tunescope.exchange.peft.lora_fields import check_shapes, check_target, scale_of
+from tunescope.exchange.peft.starts import without_start
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.head import Head
 from tunescope.models.anatomy import anatomy
@@ -113,7 +114,10 @@ def _pooler_made_whole(
     a, b = (tensors[factors[name]].to(torch.promote_types(weight.dtype, torch.float32)) for name in "AB")
     check_target(config, path)
     check_shapes(config, path, weight_shape(module), a, b)
-    whole = weight + scale_of(config, path, len(a)) * (b @ a)
+    scale = scale_of(config, path, len(a))
+    if config.get("init_lora_weights") in KNOWN_STARTS:
+        a, b = without_start(config, module, scale, a, b)
+    whole = weight + scale * (b @ a)
     rest = {key: value for key, value in tensors.items() if key not in factors.values()}
     return rest | {f"base_model.model.{path}.weight": whole}
 

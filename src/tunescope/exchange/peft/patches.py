@@ -86,9 +86,15 @@ class Patches:
             )
         self.add(path, attribute, values[0].to(base) - base)
 
-    def replace_rows(self, path: str, rows: tuple[int, ...], values: Tensor) -> None:
-        """Rows of an embedding, wherever it is tied to, that have these values now."""
+    def replace_rows(self, said: Sequence[tuple[str, tuple[int, ...], Tensor]]) -> None:
+        """Rows of one embedding that have these values now, said for one of its places or for several of a tied one.
+
+        Raises UserError where these differ, or are not of the input's embedding, to which peft ties the others; where
+        a head over the rows has a bias, which peft then leaves out; and for rows that the model does not have.
+        """
+        path, rows, values = said[0]
         name = self.name(path, "weight")
+        self._check_rows(name, said)
         base = self.base(path, "weight", places=ALL)
         if values.shape != (len(rows), base.shape[1]) or not all(0 <= row < len(base) for row in rows):
             raise UserError(
@@ -97,6 +103,21 @@ class Patches:
             )
         change = values.to(base) - base[list(rows)]
         self._rows.append(Artifact(Full(only=(name,), rows=rows), {name: change}))
+
+    def _check_rows(self, name: str, said: Sequence[tuple[str, tuple[int, ...], Tensor]]) -> None:
+        places, (path, rows, values) = [module for module, _ in self._places[name]], said[0]
+        is_input = any(find_anywhere(self.model, one) is self.model.get_input_embeddings() for one, _, _ in said)
+        apart = any(more != rows or not torch.equal(value, values) for _, more, value in said)
+        if len(places) > 1 and (apart or not is_input):
+            raise UserError(
+                f"{TENSORS}: tokens of {path!r} were trained apart from what it is tied to in this model, and a change "
+                "here is of both: keep them in peft."
+            )
+        if any(isinstance(one, nn.Linear) and one.bias is not None for one in places):
+            raise UserError(
+                f"{TENSORS}: tokens of {path!r} were trained, and peft leaves out the bias of the head over them, so "
+                "its outputs are not the model's own anywhere: keep them in peft."
+            )
 
     def is_empty(self) -> bool:
         return not (self._changes or self._rows)

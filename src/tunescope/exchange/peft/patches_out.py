@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.attachment.weights import changed, named_parameters
 from tunescope.errors import UserError
@@ -34,14 +34,16 @@ def write(
     fields: dict[str, Any] = {}
     if all(name.endswith(".bias") for name in values) and not any(_rows(one) for one in artifacts):
         for name, value in values.items():
-            path = f"base_model.model.{names[places[name][0][0]]}"
-            tensors[f"{path}.base_layer.bias" if path in tuned else f"{path}.bias"] = value
+            for module, _ in places[name]:
+                path = f"base_model.model.{names[module]}"
+                tensors[f"{path}.base_layer.bias" if path in tuned else f"{path}.bias"] = value.clone()
         return {"bias": "all"}, tensors, []
     for artifact in artifacts:
         for name in artifact.tensors:
             module = places[name][0][0]
             path, rows = names[module], _rows(artifact)
             if rows:
+                _check_heads(artifact, [one for one, _ in places[name]])
                 tensors[f"base_model.model.{path}.token_adapter.trainable_tokens_delta"] = values[name][list(rows)]
                 fields.setdefault("trainable_token_indices", {})[path] = list(rows)
                 continue
@@ -65,6 +67,13 @@ def _values(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[str, 
 
 def _rows(artifact: Artifact) -> tuple[int, ...]:
     return artifact.spec.rows if isinstance(artifact.spec, PatchDelta) else ()
+
+
+def _check_heads(artifact: Artifact, places: Sequence[nn.Module]) -> None:
+    if any(isinstance(one, nn.Linear) and one.bias is not None for one in places):
+        raise UserError(
+            f"{artifact.spec} changes rows that a head with a bias reads, and peft leaves that bias out: {MERGED}."
+        )
 
 
 def _check_apart(artifact: Artifact, name: str, n_places: int, has_lora: bool) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import CONFIG, TENSORS, number
+from tunescope.exchange.peft.prefix_trial import check_prefix, window
 from tunescope.methods.artifact import Artifact, LayerShape
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
@@ -63,7 +64,9 @@ def read_prefix(
         params[f"{place.name}.key"] = entries[2 * i]
         params[f"{place.name}.value"] = entries[2 * i + 1]
     notes = [f"the text's positions begin at {n}, as in peft: positions='after'", *window_note(model, n)]
-    return [Artifact(Prefix(length=n, positions="after"), _as_trained(params, model))], notes
+    made = Artifact(Prefix(length=n, positions="after"), _as_trained(params, model))
+    check_prefix(made, model)
+    return [made], notes
 
 
 def read_prompt(
@@ -96,13 +99,11 @@ def refuse_alibi(model: PreTrainedModel) -> None:
 
 def window_note(model: PreTrainedModel, n: int) -> list[str]:
     """What to know of a model whose layers see a window: in peft its prefix leaves it, here it does not."""
-    is_local = "local" in getattr(model.config, "attention_layers", ())  # GPT-Neo's word for it
-    window = model.config.window_size if is_local else getattr(model.config, "sliding_window", None)
-    if not window or not getattr(model.config, "use_sliding_window", True):
+    if (seen := window(model)) is None:
         return []
     return [
-        f"this model's layers see {window} positions: in peft a prefix passes out of sight there, here it never does; "
-        f"the two are the same for texts of up to {max(window - n, 0)} tokens"
+        f"this model's layers see {seen} positions: in peft a prefix passes out of sight there, here it never does; "
+        f"the two are the same for texts of up to {max(seen - n, 0)} tokens"
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,10 +11,11 @@ from torch import Tensor
 
 from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
+from tunescope.exchange.peft.prefix_trial import check_prefix
 from tunescope.exchange.peft.prompts import EMBEDDINGS, refuse_alibi, window_note
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
-from tunescope.models.anatomy import anatomy, argument_names
+from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
 from tunescope.models.positions import is_rotary
 
@@ -39,11 +41,6 @@ def write_prefix(artifact: Artifact, model: PreTrainedModel) -> tuple[dict[str, 
             "peft's prefix of an encoder-decoder has one set of keys for two decoder layers and none for the encoder: "
             "this prefix cannot be said in it. Keep tunescope's own folder (tunescope.save)."
         )
-    if "past_key_values" not in argument_names(model.base_model):
-        raise UserError(
-            f"peft hands a prefix over as past_key_values, and {type(model.base_model).__name__} takes none: there it "
-            "would have no effect. Keep tunescope's own folder (tunescope.save)."
-        )
     shapes = {place.shape for place in places}
     first = places[0].shape
     if len(shapes) > 1 or first.d_key != first.d_value:
@@ -54,6 +51,8 @@ def write_prefix(artifact: Artifact, model: PreTrainedModel) -> tuple[dict[str, 
     entries = []
     for place in places:
         entries += [turn(artifact.tensors[f"{place.name}.key"]), artifact.tensors[f"{place.name}.value"]]
+    kept = {name: turn(one) if name.endswith(".key") else one for name, one in artifact.tensors.items()}
+    check_prefix(Artifact(replace(spec, positions="after"), kept), model)
     flat = torch.stack(entries).permute(2, 0, 1, 3).reshape(spec.length, -1)
     fields = {
         "peft_type": "PREFIX_TUNING",

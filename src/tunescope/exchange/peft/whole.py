@@ -35,13 +35,17 @@ def split(
     """
     rest: dict[str, Tensor] = {}
     wholes: dict[str, list[tuple[str, str, Tensor]]] = {}
+    trained: dict[str, list[tuple[str, tuple[int, ...], Tensor]]] = {}
     for key, value in tensors.items():
         if tokens := TOKENS.fullmatch(key):
-            patches.replace_rows(tokens[1], _indices(config, tokens[1]), value)
+            place = (tokens[1], _indices(config, tokens[1]), value)
+            trained.setdefault(patches.name(tokens[1], "weight"), []).append(place)
         elif whole := WHOLE.fullmatch(key):
             wholes.setdefault(patches.name(whole[1], whole[2]), []).append((whole[1], whole[2], value))
         else:
             rest[key] = value
+    for said in trained.values():
+        patches.replace_rows(said)
     told = []
     for places in wholes.values():
         path, attribute, value = places[0]
