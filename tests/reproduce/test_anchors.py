@@ -12,7 +12,7 @@ from tunescope.probes.anchors import study
 from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.reproduce.recipe import Ask, check, find
 from tunescope.reproduce.recipes import anchors
-from tunescope.reproduce.run import reproduce
+from tunescope.reproduce.run import reproduce, so_far
 from tunescope.trial.plan import Plan
 
 
@@ -38,6 +38,15 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     assert rows["label loyalty, random words cut in the last layer"]["values"][0] == cuts[1]["label_loyalty"]
     assert rows["label loyalty, labels kept"]["values"][1] == outcomes[1]["compress"]["ways"]["labels"]["label_loyalty"]
     json.dumps(result, allow_nan=False)
+    one, *others = sorted((tmp_path / "run" / "units").glob("*.json"))
+    one.unlink()
+    part = so_far(ask, tmp_path / "run", lambda line: None)["table"]
+    assert part["rows"][0]["cells"][0]["seeds"] == 1
+    assert part["notes"][0].startswith("7 of 8 pieces") and part["notes"][-1] == "Whole draws: 1."
+    for other in others[1:]:
+        other.unlink()
+    with pytest.raises(ts.UserError, match="No draw of anchors has all of its sections yet"):
+        so_far(ask, tmp_path / "run", lambda line: None)
 
 
 def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_path, in_process):

@@ -36,6 +36,7 @@ OF_DATA = ("template", "words", "k", "test")
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
 SOURCE = "Wang et al. 2023 (arXiv:2305.14160), sections 2 to 4"
 TAKES = ("quick", "seeds", "model", "data", *OF_DATA)
+GROWS = True  # by whole draws
 
 CUT = 5  # layers, as published
 SECTIONS = ("flow", "isolate", "auc", "compress")
@@ -129,6 +130,9 @@ def table(settings: Settings, found: Found) -> Table:
     draws: dict[tuple[int, int], dict[str, Any]] = {}
     for unit, outcome in found:
         draws.setdefault((unit.get("layers", 0), unit["seed"]), {}).update(outcome)
+    draws = {which: one for which, one in draws.items() if one.keys() >= set(SECTIONS)}
+    if not draws:
+        raise UserError("No draw of anchors has all of its sections yet; leave out --so-far to go on.")
     groups = sorted({group for group, _ in draws})
     columns = [[one for (of, _), one in draws.items() if of == group] for group in groups]
     names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
@@ -137,6 +141,8 @@ def table(settings: Settings, found: Found) -> Table:
         for name, paper, read in _story(draws.values(), at_home="model" not in settings)
     ]
     notes = NOTES if "model" in settings else [*NOTES, HOME]
+    if len(draws) < settings["seeds"] * len(groups):
+        notes = [*notes, f"Whole draws: {len(draws)}."]
     return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
 
 
