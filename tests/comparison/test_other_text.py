@@ -128,7 +128,7 @@ def test_results_table_and_page_have_the_column_and_say_what_it_is(done):
     told = done.results["forgetting"]
     assert (told["path"], told["windows"], told["tokens"]) == ("bundled English prose", 16, 64)
     shown = f"{arm(done, 'lora:rank=1')['forgetting']['change']:+.3f}".replace("-", "−")
-    (row,) = [line for line in terminal.table(done.results).splitlines() if line.strip().startswith("lora:rank=1")]
+    row, *_ = [line for line in terminal.table(done.results).splitlines() if line.strip().startswith("lora:rank=1")]
     assert shown in row and "forgets" in terminal.table(done.results)
     assert "16 windows of 64 tokens of bundled English prose" in " ".join(terminal.table(done.results).split())
     page = (done.folder / "report.html").read_text()
