@@ -34,7 +34,7 @@ class Bench:
 def bench(monkeypatch):
     task = SimpleNamespace(is_labelled=True, label_of=lambda row, index: row["label"])
     monkeypatch.setattr(start, "labelled", lambda task: task)
-    monkeypatch.setattr(start.draw, "text", lambda bench, task, rows: "".join(shown(ROWS[row]) for row in rows))
+    monkeypatch.setattr(start.draw, "solved", lambda bench, task, rows: "".join(shown(ROWS[row]) for row in rows))
     return Bench(task=task)
 
 

@@ -22,8 +22,8 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     lost = [one for one in found if one["status"] != "done"]
     if lost:
         fail(standing, lost[0])
-    told = [] if lost else [*filter(None, [entry.unmoved]), *rate_remarks(standing.trials)]
-    standing.remarks = [*told, *remarks(standing.runs)]
+    of_rates, of_trials = ([], []) if lost else (rate_remarks(standing.trials), [entry.unmoved] * bool(entry.unmoved))
+    standing.remarks = [*of_rates, *remarks(standing.runs), *of_trials]
     prompts = dict.fromkeys(one["shown"] for one in found if one.get("found"))
     if prompts:
         standing.remarks.append(f"found: {' | '.join(prompts)}")
