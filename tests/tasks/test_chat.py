@@ -11,6 +11,8 @@ from transformers import PreTrainedTokenizerFast
 
 import tunescope as ts
 from tunescope.data.read import read
+from tunescope.data.row import value
+from tunescope.tasks.answers.calibration import contentless
 from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
@@ -42,7 +44,25 @@ THINKING = (  # the last answer alone has its thoughts, none
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}<think>\n\n"
     "{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-TEMPLATES = {"chatml": CHATML, "llama3": LLAMA3, "mistral": MISTRAL, "phi": PHI, "thinking": THINKING}
+PHI4 = (  # an answer directly behind a mark
+    "{% for m in messages %}<|start|>{{ m.role }}<think>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant<think>{% endif %}"
+)
+NEMO = (  # the system stands in the last turn, if that is the user's
+    "<s>{% if messages[0].role == 'system' %}{% set sys = messages[0].content + '\n\n' %}"
+    "{% set messages = messages[1:] %}{% else %}{% set sys = '' %}{% endif %}"
+    "{% for m in messages %}{% if m.role == 'user' %}[INST]{{ sys if loop.last else '' }}{{ m.content }}[/INST]"
+    "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"
+)
+TEMPLATES = {
+    "chatml": CHATML,
+    "llama3": LLAMA3,
+    "mistral": MISTRAL,
+    "phi": PHI,
+    "thinking": THINKING,
+    "phi4": PHI4,
+    "nemo": NEMO,
+}
 ROWS = [{"text": "A gorgeous, witty {film}.", "label": "pos"}, {"text": "Dull </x>\nand long", "label": "neg"}]
 WORDS = {"pos": "great", "neg": "terrible"}
 ASKED = "Is this good?\n{text}"
@@ -75,6 +95,10 @@ def prepared(words: PreTrainedTokenizerFast, **fields: Any) -> Any:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_row_and_its_answer_are_what_the_chat_template_writes(name: str, system: str) -> None:
     words = tokenizer(name)
+    if name == "nemo" and system:
+        with pytest.raises(ts.UserError, match="has no place for what a system says, in front of an answer"):
+            prepared(words, system=system)
+        return
     task = prepared(words, system=system)
     head = [{"role": "system", "content": system}] if system else []
     for row, one in zip(ROWS, task.encode(ROWS, words, model_kind="decoder"), strict=True):
@@ -100,6 +124,8 @@ def test_a_written_answer_ends_where_its_turn_does(name: str) -> None:
 @pytest.mark.parametrize("system", ["", "Be brief."])
 def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
     words = tokenizer(name)
+    if name == "nemo" and system:
+        return
     task = prepared(words, system=system)
     if name == "mistral" and system:  # it stands in the first turn alone
         assert task.turns.single.startswith("its chat template writes a later turn otherwise")
@@ -206,8 +232,9 @@ def test_a_row_of_messages_is_asked_and_answered_as_the_chat_template_has_it(tmp
     ],
 )
 def test_a_conversation_of_another_form_is_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    (row,) = written(tmp_path, *rows)  # its other fields can be asked for
     with pytest.raises(ts.UserError, match=message):
-        written(tmp_path, *rows)
+        value(row, "input", 0)
 
 
 def test_what_the_system_says_in_the_rows_is_never_left_out(tmp_path: Path) -> None:
@@ -224,6 +251,17 @@ def test_what_the_system_says_in_the_rows_is_never_left_out(tmp_path: Path) -> N
     with pytest.raises(ts.UserError, match="The system says 2 different things in these conversations"):
         prepare([one, two], chat=True)
     prepare([one], chat=True, system="Be brief.")
+    (silent, lines) = written(tmp_path, conversation(), conversation("Be\nbrief's."))
+    prepare([silent], chat=True, system="Be brief.")
+    with pytest.raises(ts.UserError) as caught:
+        prepare([lines], chat=True)
+    assert str(caught.value).endswith(r"Type: --system $'Be\nbrief\'s.'")
+    labelled = [{**one, "label": label} for label in ("neg", "pos")]
+    for chat in (False, True):
+        with pytest.raises(ts.UserError, match=r"would be asked as plain text|says otherwise"):
+            Classification(template="{input}", words=WORDS, chat=chat).prepare(
+                {"train": labelled}, tokenizer("chatml"), model_kind="decoder"
+            )
     prepare([one, two], chat=True, template="{system}\n\n{input}")
 
 
@@ -247,3 +285,43 @@ def solved_turn(rows: list[dict[str, Any]], text: str) -> list[dict[str, str]]:
     row = next(row for row in rows if row["input"] in text)
     answer = row["choices"][row["answer"]]
     return [{"role": "user", "content": f"Pick.\n{row['input']}"}, {"role": "assistant", "content": answer}]
+
+
+def test_white_space_around_what_the_user_says_goes_where_the_chat_template_takes_it() -> None:
+    row = {"text": " a film \n", "label": "pos"}
+    for name in ("llama3", "chatml"):
+        words = tokenizer(name)
+        task = Classification(template="{text}", words=WORDS, chat=True)
+        task = task.prepare({"train": [row, ROWS[1]]}, words, model_kind="decoder")
+        (one,) = task.encode([row], words, model_kind="decoder")
+        whole = rendered(words, [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": "great"}])
+        assert whole[: len(one.input_ids)] == one.input_ids and task.turns.trims == (name == "llama3")
+
+
+def test_a_chat_template_that_begins_what_is_to_be_written_otherwise_is_told() -> None:
+    assert turns(tokenizer("chatml")).note == turns(tokenizer("mistral")).note == turns(tokenizer("phi4")).note == ""
+    (note, *_) = prepared(tokenizer("thinking")).describe()["notes"]
+    assert note.startswith("The chat template begins an answer that is still to be written otherwise")
+    switched = tokenizer("thinking")
+    switched.chat_template = THINKING.replace(
+        "<|im_start|>assistant\n{% endif %}",
+        "<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n{% endif %}{% endif %}",
+    )
+    assert turns(switched).note.endswith("Ask it with enable_thinking=false.")
+
+
+def test_what_ends_an_answer_may_stand_behind_white_space_and_never_in_words() -> None:
+    words = tokenizer("chatml")
+    words.chat_template = CHATML.replace("<|im_end|>\n{% endfor %}", "\n<|eot|>\n{% endfor %}")
+    assert words.convert_ids_to_tokens(turns(words).stop) == "<|eot|>"
+    words.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n\n{% endfor %}"
+    assert turns(words).stop is None
+    words.chat_template = MISTRAL.replace("{% set sys = messages[0].content + '\n\n' %}", "{{ raise_exception('no') }}")
+    with pytest.raises(ts.UserError, match="has no place for what a system says"):
+        turns(words, "Be brief.")
+
+
+def test_a_turn_is_never_empty_for_calibration() -> None:
+    words, task = tokenizer("chatml"), Classification(template="{text}", words=WORDS, chat=True)
+    task = task.prepare({"train": ROWS}, words, model_kind="decoder")
+    assert len(contentless(task, words, model_kind="decoder", bos=True, room=None)) == 3

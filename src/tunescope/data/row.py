@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.data.conversations import FIELDS, is_conversation, why_not
 from tunescope.errors import UserError
 
 LONGEST = 1_000_000  # characters of a field: a book has fewer
@@ -50,6 +51,8 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
     Raises:
         UserError: the field is missing, null, a list or an object.
     """
+    if field not in row and field in FIELDS and is_conversation(row):
+        raise UserError(f"{place(row, index)}: {why_not(row)}")
     if field not in row:
         close = difflib.get_close_matches(field, map(str, row), n=1)
         raise MissingField(

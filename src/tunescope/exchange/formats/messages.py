@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,6 +21,7 @@ from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.contexts.text import Text
 from tunescope.system import files
 from tunescope.tasks.prompts import templates
+from tunescope.tasks.prompts.chat import Turns
 
 ABOUT = "a hard prompt or demonstrations as chat messages and as plain text"
 SERVES = (
@@ -42,12 +45,12 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     joint = _joint(given)
     files.write(folder / MESSAGES, json.dumps(made, indent=1, ensure_ascii=False).encode())
     files.write(folder / PREFIX, (_text(given) + (joint or "")).encode())
-    checkpoint.describe(given, "messages", folder, query=task.get("template"), prompt={"ids": list(_context(given))})
+    checkpoint.describe(given, "messages", folder, query=_query(task), prompt={"ids": list(_context(given))})
     turns = len(made) // 2
     said = f"{turns} demonstration{'s' * (turns != 1)} as turns" if turns else "one system message"
-    marks = (
-        "as in tuning" if task.get("chat") else "the model also reads its template's marks, which it did not in tuning"
-    )
+    marks = "the model also reads its template's marks, which it did not in tuning"
+    if task.get("chat"):
+        marks = task["chat"].get("note") or "as in tuning"
     notes = [f"messages.json: {said}; in a chat {marks}"]
     if task.get("template"):
         notes.append(f"what the user then says is the filled template: {task['template']!r}")
@@ -73,6 +76,11 @@ def check(given: Outgoing, folder: Path) -> float | None:
                 expected = given.model(input_ids=whole[:, n_context:]).logits
         worst = max(worst, difference(got, expected))
     return worst
+
+
+def _query(task: Mapping[str, Any]) -> str | None:
+    """What stands behind the prefix on a completions route: the template, in a chat as its turn."""
+    return Turns(**task["chat"]).asked(task["template"]) if task.get("chat") else task.get("template")
 
 
 def _text(given: Outgoing) -> str:

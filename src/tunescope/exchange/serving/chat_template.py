@@ -41,7 +41,7 @@ def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     while rest.startswith(turns.before) and turns.before:
         said, _, rest = rest.removeprefix(turns.before).partition(turns.shown)
         answer, _, rest = rest.partition(turns.end)
-        found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer.removeprefix(" ")}]
+        found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer.removeprefix(turns.space)}]
     if rest or not found or str(tokenizer.apply_chat_template(found, tokenize=False)).rstrip() != text.rstrip():
         raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")
     return found

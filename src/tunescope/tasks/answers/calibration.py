@@ -60,7 +60,8 @@ def contentless(
     if not task.in_words:
         raise UserError("calibrate=true divides probabilities of label words, and this task is answered by a head.")
     has_mark = mask.halves(task.template) is not None and model_kind != "decoder"
-    if not has_mark and not templates.ids(tokenizer, [_empty(task)])[0]:
+    is_turn = getattr(task, "turns", None) is not None  # which has marks of its own
+    if not has_mark and not is_turn and not templates.ids(tokenizer, [_empty(task)])[0]:
         raise UserError(
             f"calibrate=true asks with empty fields, and template {task.template!r} is then empty. "
             "Put words around the field, as in --template '{text} It was'"

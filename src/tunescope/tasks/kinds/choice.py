@@ -11,8 +11,8 @@ from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, SYSTEM, TEMPLATE
+from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import templates
-from tunescope.tasks.prompts.chat import Turns, asked, check_chat, described, in_turns
 from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
@@ -53,7 +53,7 @@ class Choice(Task):
     chat: Annotated[bool, CHAT] = False
     system: Annotated[str, SYSTEM] = ""
     chance: float | None = None  # filled in by `prepare`, as are turns and notes
-    turns: Turns | None = None
+    turns: chats.Turns | None = None
     notes: tuple[str, ...] = ()
 
     about: ClassVar[str] = "one of the choices that a row brings along"
@@ -63,7 +63,7 @@ class Choice(Task):
     max_new_tokens = None
 
     def __post_init__(self) -> None:
-        check_chat(self)
+        chats.check_chat(self)
         for name in (self.choices, self.answer):
             if name in self.fields():
                 raise UserError(f"Template {self.template!r} contains the field {{{name}}}: the choice follows it.")
@@ -78,7 +78,7 @@ class Choice(Task):
 
     @property
     def begins(self) -> str:
-        return self.turns.head if self.turns else ""
+        return chats.head_of(self) or ""
 
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
@@ -86,13 +86,14 @@ class Choice(Task):
     def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Choice:
         """With what guessing gets, in all parts together, and how many rows have equal choices."""
         _check_kind(model_kind)
-        task = replace(self, turns=in_turns(self, tokenizer, model_kind))
+        task = replace(self, turns=chats.in_turns(self, tokenizer, model_kind))
+        chats.check_said(self, [row for rows in splits.values() for row in rows])
         read = [self._read(row, index)[0] for rows in splits.values() for index, row in enumerate(rows)]
         places = [place(row, index) for rows in splits.values() for index, row in enumerate(rows)]
         alike = sum(len(set(own)) < len(own) for own in task._tokens(tokenizer, read, model_kind, places))
         told = f"{alike:,} of {len(read):,} rows have two choices of the same tokens, of which the first is taken."
         chance = sum(1 / len(texts) for texts in read) / len(read)
-        return replace(task, chance=chance, notes=(told,) if alike else ())
+        return replace(task, chance=chance, notes=(*chats.notes_of(task.turns), *([told] if alike else [])))
 
     def encode(
         self,
@@ -107,12 +108,14 @@ class Choice(Task):
         """One item a row, also where inputs are equal: their choices need not be."""
         _check_kind(model_kind)
         read = [self._read(row, index) for index, row in enumerate(rows)]
-        values = [{name: value(row, name, index) for name in self.fields()} for index, row in enumerate(rows)]
+        values = [
+            chats.values_of(self, {n: value(row, n, index) for n in self.fields()}) for index, row in enumerate(rows)
+        ]
         places = [place(row, index) for index, row in enumerate(rows)]
         tokens = self._tokens(tokenizer, [texts for texts, _ in read], model_kind, places)
         fed = [max(map(len, own)) - 1 if model_kind == "decoder" else 0 for own in tokens]
         rooms = [None if room is None else room - one for one in fed]
-        layout = templates.Layout(asked(self), self.input, model_kind, bos, self.turns.head if self.turns else None)
+        layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
         filled = layout.encode(tokenizer, values, rooms, places)
         return [
             Posed(
@@ -176,7 +179,7 @@ class Choice(Task):
             "choices": self.choices,
             "answer": self.answer,
             "template": self.template,
-            **described(self),
+            **chats.described(self),
             "compared": "the most probable of the row's choices with the right one",
             "notes": list(self.notes),
         }
@@ -214,7 +217,7 @@ class Choice(Task):
         """Of each row's choices, as they go on from the template, or begin the decoder's text."""
         flat = [one for own in texts for one in own]
         if model_kind == "decoder":
-            made = iter(templates.continuations(tokenizer, asked(self), flat))
+            made = iter(templates.continuations(tokenizer, chats.asked(self), flat, chats.space_of(self)))
         else:
             made = iter(templates.ids(tokenizer, flat, target=True))
         found = [tuple(next(made) for _ in own) for own in texts]
@@ -225,9 +228,10 @@ class Choice(Task):
 
     def _solved(self, row: Mapping[str, Any], index: int) -> str:
         texts, right = self._read(row, index)
-        values = {name: value(row, name, index) for name in self.fields()}
+        values = chats.values_of(self, {name: value(row, name, index) for name in self.fields()})
         template, end = (self.turns.solved(self.template), self.turns.end) if self.turns else (self.template, END)
-        return templates.fill(template, values) + templates.separator(template) + texts[right] + end
+        space = self.turns.space if self.turns else templates.separator(template)
+        return templates.fill(template, values) + space + texts[right] + end
 
 
 def _check_kind(model_kind: str) -> None:

@@ -13,8 +13,8 @@ from tunescope.system.option import Option
 from tunescope.tasks.answers.shares import highest
 from tunescope.tasks.demonstration_rows import balanced
 from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE
+from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import mask, templates
-from tunescope.tasks.prompts.chat import Turns, asked, check_chat, described, in_turns
 from tunescope.tasks.prompts.demonstrations import END, Demonstration, joined, solved
 from tunescope.tasks.prompts.label_words import notes as word_notes
 from tunescope.tasks.prompts.label_words import word_tokens
@@ -51,13 +51,13 @@ class Classification(Labelled):
         str, Option("how an encoder answers: head (a new one, the default), or words at the template's {mask}.")
     ] = "words"
     prior: Mapping[str, float] = field(default_factory=dict)
-    turns: Turns | None = None  # filled in by `prepare`, as are notes
+    turns: chats.Turns | None = None  # filled in by `prepare`, as are notes
     notes: tuple[str, ...] = ()
 
     metric = "accuracy"
 
     def __post_init__(self) -> None:
-        check_chat(self)
+        chats.check_chat(self)
         if self.by not in ("words", "head"):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
         if self.by == "head" and mask.halves(self.template) is not None:
@@ -104,7 +104,7 @@ class Classification(Labelled):
 
     @property
     def begins(self) -> str:
-        return self.turns.head if self.turns else ""
+        return chats.head_of(self) or ""
 
     def fields(self) -> tuple[str, ...]:
         return mask.fields(self.template)
@@ -127,7 +127,8 @@ class Classification(Labelled):
                         f"{where}: label '{label}' of the {name} rows does not occur in the training rows, "
                         f"which have {_some(sorted(train))}. Add training rows of it, or take it out."
                     )
-        turns = in_turns(self, tokenizer, model_kind)
+        turns = chats.in_turns(self, tokenizer, model_kind)
+        chats.check_said(self, [row for rows in splits.values() for row in rows])
         task = replace(self, turns=turns, words=self.words or {label: label for label in sorted(train)})
         for label, where in train.items():
             task._index(label, where)
@@ -135,7 +136,7 @@ class Classification(Labelled):
         template = self.template
         if model_kind == "decoder" and turns is None:
             template = self._place(tokenizer, model_kind).template
-        return replace(task, template=template, notes=tuple(word_notes(tokens)))
+        return replace(task, template=template, notes=(*chats.notes_of(turns), *word_notes(tokens)))
 
     def encode(
         self,
@@ -150,9 +151,9 @@ class Classification(Labelled):
         self._check_kind(model_kind)
         targets, at = list(self.word_ids(tokenizer, model_kind).values()), self._place(tokenizer, model_kind)
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
-        values = [{name: value(row, name, i) for name in self.fields()} for i, row in enumerate(rows)]
+        values = [chats.values_of(self, {n: value(row, n, i) for n in self.fields()}) for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
-        layout = templates.Layout(at.template, self.text, model_kind, bos, self.turns.head if self.turns else None)
+        layout = templates.Layout(at.template, self.text, model_kind, bos, chats.head_of(self))
         filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
         masked = model_kind == "encoder" and bool(targets)
         slots = mask.slots(at, self.text, values, filled, tokenizer) if masked else None
@@ -237,7 +238,7 @@ class Classification(Labelled):
             "fields": list(self.fields()),
             "label": self.label,
             "template": self.template,
-            **described(self),
+            **chats.described(self),
             "notes": list(self.notes),
         }
 
@@ -263,7 +264,8 @@ class Classification(Labelled):
         """Label -> token ids of its word, in the labels' order; {} where a head answers."""
         if self.by == "head":
             return {}
-        return word_tokens(tokenizer, asked(self), {label: self.words[label] for label in self.labels}, model_kind)
+        words = {label: self.words[label] for label in self.labels}
+        return word_tokens(tokenizer, chats.asked(self), words, model_kind, chats.space_of(self))
 
     def _words_of(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[templates.Ids]:
         from tunescope.models.anatomy import anatomy
@@ -273,12 +275,12 @@ class Classification(Labelled):
     def _place(self, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> mask.Place:
         if self.by == "head":
             return mask.Place(self.template, self.template)
-        return mask.place(asked(self), tokenizer, model_kind)
+        return mask.place(chats.asked(self), tokenizer, model_kind)
 
     def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:
-        values = {name: value(row, name, 0) for name in self.fields()}
+        values = chats.values_of(self, {name: value(row, name, 0) for name in self.fields()})
         template, end = (self.turns.solved(self.template), self.turns.end) if self.turns else (self.template, END)
-        return solved(template, values, label, self.words.get(label, label), end)
+        return solved(template, values, label, self.words.get(label, label), end, chats.space_of(self))
 
     def _index(self, label: str, where: str) -> int:
         if label not in (self.words or self.labels):

@@ -16,8 +16,8 @@ from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.metric_names import check_metrics
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
+from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import languages, templates
-from tunescope.tasks.prompts.chat import Turns, asked, check_chat, check_said, described, in_turns
 from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
@@ -78,13 +78,13 @@ class Generation(Task):
         Option("for {kinds} by a model whose tokenizer marks languages (mBART), of the inputs: en_XX, or en."),
     ] = ""
     target_language: Annotated[str, Option("the same, of the answers.")] = ""
-    turns: Turns | None = None  # filled in by `prepare`, as are notes
+    turns: chats.Turns | None = None  # filled in by `prepare`, as are notes
     notes: tuple[str, ...] = ()
 
     writes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_chat(self)
+        chats.check_chat(self)
         check_metrics(self.metric, self.also, self.lowercase)
         self.beam_search()
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
@@ -110,7 +110,7 @@ class Generation(Task):
 
     @property
     def begins(self) -> str:
-        return self.turns.head if self.turns else ""
+        return chats.head_of(self) or ""
 
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
@@ -122,8 +122,8 @@ class Generation(Task):
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._texts(row, index)
-        train, turns = splits["train"], in_turns(self, tokenizer, model_kind)
-        check_said(self, [row for rows in splits.values() for row in rows])
+        train, turns = splits["train"], chats.in_turns(self, tokenizer, model_kind)
+        chats.check_said(self, [row for rows in splits.values() for row in rows])
         longest = self.max_new_tokens
         if longest is None:
             texts = [self._texts(row, index) for index, row in enumerate(train)]
@@ -132,7 +132,7 @@ class Generation(Task):
             longest = usual + max(4, usual // 10)
         has_end = tokenizer.eos_token_id is not None or bool(turns and turns.stop is not None)
         self.beam_search().check(longest, has_end)
-        notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self)]
+        notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self), *chats.notes_of(turns)]
         blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
         if blank and self.blank_ends and turns is None:
             notes.append(
@@ -167,9 +167,9 @@ class Generation(Task):
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
         targets = self._targets(tokenizer, chosen, model_kind)
-        layout = templates.Layout(asked(self), self.input, model_kind, bos, self.turns.head if self.turns else None)
+        layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
         rooms = self._rooms(targets, room, model_kind, train)
-        filled = layout.encode(tokenizer, chosen, rooms, places)
+        filled = layout.encode(tokenizer, [chats.values_of(self, one) for one in chosen], rooms, places)
         return [
             Encoded(
                 row=line_of(rows[index], index),
@@ -225,8 +225,8 @@ class Generation(Task):
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
         template = self.turns.solved(self.template) if self.turns else self.template
-        space, end = templates.separator(template), self.turns.end if self.turns else END
-        solved = [self._texts(rows[index], index) for index in uniform(len(rows), k, seed)]
+        space, end = (self.turns.space, self.turns.end) if self.turns else (templates.separator(template), END)
+        solved = [chats.values_of(self, self._texts(rows[index], index)) for index in uniform(len(rows), k, seed)]
         return "".join(templates.fill(template, texts) + space + texts[self.target].strip() + end for texts in solved)
 
     def describe(self) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class Generation(Task):
             "fields": list(self.fields()),
             "target": self.target,
             "template": self.template,
-            **described(self),
+            **chats.described(self),
             "max_new_tokens": self.max_new_tokens,
             "blank_ends": self.blank_ends,
             **asdict(self.beam_search()),
@@ -273,7 +273,9 @@ class Generation(Task):
             front, back = templates.edges(tokenizer, target=True)
             back = back if set(end) <= set(back) else back + end
             return [front + one + back for one in templates.ids(tokenizer, answers, target=True)]
-        return [one + end for one in templates.continuations(tokenizer, asked(self), answers)]
+        return [
+            one + end for one in templates.continuations(tokenizer, chats.asked(self), answers, chats.space_of(self))
+        ]
 
     def _rooms(
         self, targets: Sequence[templates.Ids], room: int | None, model_kind: str, train: bool

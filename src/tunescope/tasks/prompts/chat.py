@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 USER, ASSISTANT = "uQ7xu{}uxQ7u", "aQ7xa{}axQ7a"  # no chat template changes these
+DIFFERS = "The chat template begins an answer that is still to be written otherwise than one that is there."
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,10 @@ class Turns:
     """What a chat template writes, as it stands.
 
     head: before the first turn, the system's with it. before: in front of the user's words. lead: from these to an
-    answer. shown: the same of an answer that further turns follow. end: from an answer to the next turn. stop: the
-    token that ends an answer; None, the tokenizer's own end token. single: why a chat has one turn alone; "", if more.
+    answer. shown: the same of an answer that further turns follow. space: what an answer brings along in front. end:
+    from an answer to the next turn. stop: the token that ends an answer; None, the tokenizer's own end token. trims:
+    whether white space around the user's words goes. single: why a chat has one turn alone; "", if more. note: how what
+    a server begins an answer with is another, if it is.
     """
 
     head: str
@@ -36,16 +39,35 @@ class Turns:
     lead: str
     shown: str
     end: str
+    space: str = ""
     stop: int | None = None
+    trims: bool = False
     single: str = ""
+    note: str = ""
 
     def asked(self, template: str) -> str:
         """The template as the last turn, which is to be answered."""
-        return templates.escaped(self.before) + template.strip() + templates.escaped(self.lead)
+        return templates.escaped(self.before) + self._said(template) + templates.escaped(self.lead)
 
     def solved(self, template: str) -> str:
         """The template as a turn that was answered, with others behind."""
-        return templates.escaped(self.before) + template.strip() + templates.escaped(self.shown)
+        return templates.escaped(self.before) + self._said(template) + templates.escaped(self.shown)
+
+    def values(self, template: str, values: Mapping[str, str]) -> Mapping[str, str]:
+        """The fields of a row as the chat template leaves them at the edges of what the user says."""
+        if not self.trims:
+            return values
+        pieces = templates.pieces(template.strip())
+        (front, first, _, _), (_, last, _, _) = pieces[0], pieces[-1]
+        found = dict(values)
+        if first is not None and not front:
+            found[first] = found[first].lstrip()
+        if last is not None:
+            found[last] = found[last].rstrip()
+        return found
+
+    def _said(self, template: str) -> str:
+        return template.strip() if self.trims else template
 
 
 def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
@@ -54,13 +76,15 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
     system: what the system says; "" leaves it to the chat template, which may have words of its own for that.
 
     Raises UserError for a tokenizer without a chat template, and for one that writes the words of a turn otherwise than
-    they are given, or takes no system.
+    they are given, or leaves out what the system says.
     """
     if not tokenizer.chat_template:
         raise UserError(
             "--chat asks in the turns of the tokenizer's chat template, and this one has none. Leave it out, or take "
             "the model that was tuned for chats."
         )
+    if system:
+        _check_system(tokenizer)
     first, lead, behind = _cut(tokenizer, system, 1)
     start, shown, between, last, _ = _cut(tokenizer, system, 2)
     end = _end(behind, between, tokenizer)
@@ -70,9 +94,17 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
         single = "its chat template writes a later turn otherwise than a first one"
     elif _is_begun(tokenizer) and not first.startswith(str(tokenizer.bos_token)):
         single = "its chat template leaves out the start token, which stands in front of other texts"
-    head = first.removesuffix(before) if not single else ""
-    parts = (head, before, _open(lead), _open(shown), end) if not single else ("", first, _open(lead), "", end)
-    return Turns(*parts, stop=_stop(tokenizer, end), single=single)
+    parts = ("", first, _open(lead), "", end)
+    if not single:
+        parts = (first.removesuffix(before), before, _open(lead), _open(shown), end)
+    return Turns(
+        *parts,
+        space=lead.removeprefix(_open(lead)),
+        stop=_stop(tokenizer, end),
+        trims=_trims(tokenizer),
+        single=single,
+        note=_note(tokenizer, system, first, lead),
+    )
 
 
 class Asks(Protocol):
@@ -96,18 +128,27 @@ def check_chat(task: Asks) -> None:
 
 def check_said(task: Asks, rows: Sequence[Mapping[str, Any]]) -> None:
     """Raises UserError for rows that are conversations, where what their system says would be left out."""
-    said = {str(row.get(SYSTEM, "")) for row in rows if is_conversation(row)}
-    if not said or SYSTEM in templates.fields(task.template):
+    fields = mask.fields(task.template)
+    said = {str(row.get(SYSTEM, "")) for row in rows if "input" in fields and is_conversation(row)}
+    if not said or SYSTEM in fields or (task.chat and said == {""}):
         return
     if not task.chat:
         raise UserError("The rows are conversations, and would be asked as plain text. Type: --chat")
     if len(said) > 1:
         raise UserError(
             f"The system says {len(said):,} different things in these conversations, and a chat begins with one. Say "
-            "it in the user's words: --template '{system}\n\n{input}'"
+            "it in the user's words: --template $'{system}\\n\\n{input}'"
         )
     if said != {task.system}:
-        raise UserError(f"The system of these conversations says otherwise. Type: --system {shlex.quote(said.pop())}")
+        raise UserError(f"The system of these conversations says otherwise. Type: --system {_quoted(said.pop())}")
+
+
+def _quoted(text: str) -> str:
+    """As a shell takes it, on one line."""
+    if "\n" not in text:
+        return shlex.quote(text)
+    plain = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"$'{plain}'"
 
 
 def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Turns | None:
@@ -141,6 +182,25 @@ def described(task: Asks) -> dict[str, Any]:
     return {"chat": asdict(task.turns), "system": task.system} if task.turns else {}
 
 
+def head_of(task: Asks) -> str | None:
+    """What a chat begins with; None where there is none."""
+    return task.turns.head if task.turns else None
+
+
+def space_of(task: Asks) -> str | None:
+    """What stands between the template and an answer, as the chat template has it; None where there is no chat."""
+    return task.turns.space if task.turns else None
+
+
+def values_of(task: Asks, values: Mapping[str, str]) -> Mapping[str, str]:
+    """The fields of a row as they are put to the model."""
+    return task.turns.values(task.template, values) if task.turns else values
+
+
+def notes_of(turns: Turns | None) -> list[str]:
+    return [turns.note] if turns and turns.note else []
+
+
 def head_saying(tokenizer: PreTrainedTokenizerBase, system: str) -> str:
     """What stands before the first turn where the system says that. Raises UserError as `turns`."""
     found = turns(tokenizer, system)
@@ -163,13 +223,50 @@ def _cut(tokenizer: PreTrainedTokenizerBase, system: str, count: int) -> list[st
     return [*parts, text]
 
 
+def _check_system(tokenizer: PreTrainedTokenizerBase) -> None:
+    """UserError for a chat template that has no place for a system, or none where an answer follows."""
+    mark, asks = "sQ7xsxQ7s", {"role": "user", "content": "a"}
+    said = [{"role": "system", "content": mark}, asks, {"role": "assistant", "content": "b"}]
+    has = mark in _tried(tokenizer, said)[0]
+    if not has:
+        raise UserError(
+            "--chat: this chat template has no place for what a system says, in front of an answer. Leave it out, or "
+            "say it in the user's words: --template"
+        )
+
+
+def _trims(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether white space around what the user says is gone."""
+    word = f" {USER.format(0)} "
+    return word not in _rendered(tokenizer, [{"role": "user", "content": word}, {"role": "assistant", "content": "b"}])
+
+
+def _note(tokenizer: PreTrainedTokenizerBase, system: str, first: str, lead: str) -> str:
+    """How an answer that is to be written begins otherwise than one that is there; "" where it does not."""
+    word, head = USER.format(0), [{"role": "system", "content": system}] if system else []
+    asked, ours = [*head, {"role": "user", "content": word}], (first + word + lead).rstrip(" ")
+    for more in ({}, {"enable_thinking": False}):
+        text, _ = _tried(tokenizer, asked, add_generation_prompt=True, **more)
+        if text.rstrip(" ") == ours:
+            return "" if not more else f"{DIFFERS} Ask it with enable_thinking=false."
+    return f"{DIFFERS} What was tuned is what stands before an answer in a chat that has one."
+
+
 def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:
+    text, problem = _tried(tokenizer, messages)
+    if problem:
+        raise UserError(f"--chat: the tokenizer's chat template refuses a plain conversation: {problem}")
+    return text
+
+
+def _tried(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **more: bool) -> tuple[str, str]:
+    """What the chat template makes of them, or why it makes nothing."""
     from jinja2 import TemplateError
 
     try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False))
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, **more)), ""
     except (TemplateError, TypeError, ValueError) as problem:
-        raise UserError(f"--chat: the tokenizer's chat template refuses a plain conversation: {problem}") from None
+        return "", str(problem) or type(problem).__name__
 
 
 def _end(behind: str, between: str, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -188,6 +285,10 @@ def _is_begun(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def _stop(tokenizer: PreTrainedTokenizerBase, end: str) -> int | None:
-    """The first token of what ends an answer, if it is one of its own and no words."""
-    ids = templates.ids(tokenizer, [end])[0] if end else ()
-    return ids[0] if ids and ids[0] in tokenizer.added_tokens_decoder else None
+    """The token of its own that ends an answer, behind white space at most; None where words do."""
+    for token in templates.ids(tokenizer, [end])[0] if end else ():
+        if token in tokenizer.added_tokens_decoder:
+            return token
+        if tokenizer.decode([token]).strip():
+            return None
+    return None

@@ -31,7 +31,9 @@ class Demonstration:
         return "".join(getattr(self, part) for part in PARTS)
 
 
-def solved(template: str, values: Mapping[str, str], name: str, word: str, end: str = END) -> Demonstration:
+def solved(
+    template: str, values: Mapping[str, str], name: str, word: str, end: str = END, space: str | None = None
+) -> Demonstration:
     """The template filled with `values`, with the word of the label of that name at its {mask}, or else behind it."""
     parts = mask.halves(template)
     front, rest = parts if parts is not None else (template, "")
@@ -45,7 +47,8 @@ def solved(template: str, values: Mapping[str, str], name: str, word: str, end: 
         for index, (literal, field, _, _) in enumerate(pieces)
         if first <= index <= last
     )
-    separator = templates.tail(front) + (templates.separator(front) if parts is None else "")
+    own = templates.separator(front) if space is None else space
+    separator = templates.tail(front) + (own if parts is None else "")
     return Demonstration(name, pieces[first][0], text, separator, word, templates.fill(rest, values) + end)
 
 

@@ -15,33 +15,40 @@ if TYPE_CHECKING:
 
 
 def word_tokens(
-    tokenizer: PreTrainedTokenizerBase, template: str, words: Mapping[str, str], model_kind: str
+    tokenizer: PreTrainedTokenizerBase,
+    template: str,
+    words: Mapping[str, str],
+    model_kind: str,
+    space: str | None = None,
 ) -> dict[str, Ids]:
     """Label -> token ids of its word.
 
     Decoder: the word as it continues the end of the template, behind a space unless there is white space
     already. Where the tokenizer merges the two, the word is encoded alone. Encoder-decoder: the word as the
     beginning of the decoder's text, or what follows T5's sentinel there. Encoder: the word at the mask, one token.
+    space: what stands in front of a decoder's word, where it is not to be seen by the template.
 
     Raises:
         UserError: a word without tokens, two labels with the same tokens, or one that begins another; at a mask, a word
             of several tokens; or a template that has no place for an answer.
     """
     texts, at = list(words.values()), place(template, tokenizer, model_kind)
-    tokens = dict(zip(words, encoded(tokenizer, at, texts, model_kind), strict=True))
+    tokens = dict(zip(words, encoded(tokenizer, at, texts, model_kind, space), strict=True))
     _check(tokens, words)
     if model_kind == "encoder":
         _check_single(tokens, words, tokenizer)
     return tokens
 
 
-def encoded(tokenizer: PreTrainedTokenizerBase, at: Place, texts: Sequence[str], model_kind: str) -> list[Ids]:
+def encoded(
+    tokenizer: PreTrainedTokenizerBase, at: Place, texts: Sequence[str], model_kind: str, space: str | None = None
+) -> list[Ids]:
     """Token ids of each text as the answer at that place; nothing is checked."""
     if model_kind == "encoder":
         return answers(tokenizer, at, texts)
     if model_kind == "encoder-decoder":
         return ids(tokenizer, texts, target=True)
-    return continuations(tokenizer, at.template, texts)
+    return continuations(tokenizer, at.template, texts, space)
 
 
 def shared_first_tokens(tokens: Mapping[str, Ids]) -> list[tuple[str, ...]]:

@@ -80,9 +80,11 @@ def edges(tokenizer: PreTrainedTokenizerBase, *, target: bool = False) -> tuple[
     return (), ()
 
 
-def continuations(tokenizer: PreTrainedTokenizerBase, template: str, answers: Sequence[str]) -> list[Ids]:
-    """Token ids of each answer as it goes on from the filled template."""
-    return ids_behind(tokenizer, tail(template), separator(template), answers)
+def continuations(
+    tokenizer: PreTrainedTokenizerBase, template: str, answers: Sequence[str], space: str | None = None
+) -> list[Ids]:
+    """Token ids of each answer as it goes on from the filled template, behind the space; None: its `separator`."""
+    return ids_behind(tokenizer, tail(template), separator(template) if space is None else space, answers)
 
 
 def ids_behind(tokenizer: PreTrainedTokenizerBase, end: str, space: str, answers: Sequence[str]) -> list[Ids]:
