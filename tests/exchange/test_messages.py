@@ -80,7 +80,7 @@ def test_demonstrations_become_turns_that_say_the_same_text(tmp_path: Path) -> N
 def test_written_answers_become_turns_too() -> None:
     task = Generation(input="text", target="line", template="Review: {text}\nIn a word:")
     text = task.demonstrations(ROWS, 2, 0)
-    said = messages(text, task.describe())
+    said = messages(text, task.describe(), tiny.tokenizer())
     assert [one["role"] for one in said] == ["user", "assistant"] * 2
     assert all(one["content"].startswith("Review: ") for one in said[::2])
     assert "".join(one["content"] + (" " if one["role"] == "user" else "\n\n") for one in said) == text
@@ -105,7 +105,7 @@ LABELS = {"template": "{text}\nLabel:", "words": {"g": "good", "b": "bad"}}
     ],
 )
 def test_what_cannot_be_told_apart_for_certain_is_one_message(text: str, task: dict[str, Any]) -> None:
-    assert messages(text, task) == [{"role": "system", "content": text.strip()}]
+    assert messages(text, task, tiny.tokenizer()) == [{"role": "system", "content": text.strip()}]
 
 
 def test_several_chat_templates_without_a_default_are_told_and_no_error(tmp_path: Path) -> None:
