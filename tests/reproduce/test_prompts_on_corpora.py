@@ -92,12 +92,15 @@ def test_how_likely_a_prompt_is_is_torchs_cross_entropy_of_its_tokens_behind_one
 
 def test_a_model_that_the_prompts_cannot_be_read_on_is_told_in_its_column(tmp_path):
     recipe = find("pez")
-    outcomes = [{"scores": {"accuracy": [0.5]}, "carried": ["no such token"], "nats": None, "prompt": "a"}]
+    outcomes = [
+        {"scores": {"accuracy": [0.5]}, "carried": ["no such token"], "nats": None, "prompt": "a", "passes": 1234}
+    ]
     cells = recipe._cells(outcomes, ["gpt2-xl"], {"gpt2-large": ".9", "gpt2-xl": ".8"}, "a")
     assert [(cell.values, cell.paper, cell.text) for cell in cells] == [
         ((0.5,), ".9", ""),
         ((), "", ""),
         ((), ".8", "no such token"),
+        ((), "", "1,234"),
         ((), "", "a"),
     ]
 
