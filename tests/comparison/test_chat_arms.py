@@ -155,3 +155,13 @@ def test_words_in_front_are_the_messages_that_they_were_made_of(material: Any, s
     ]
     with pytest.raises(ts.UserError, match="cannot be told apart again"):
         messages("film good", bench.task.describe(), bench.tokenizer)
+
+
+def test_turns_are_messages_again_where_the_chat_template_takes_no_system(material: Any) -> None:
+    bench = bench_of(material)
+    bench.tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TEMPLATE
+    )
+    row = bench.splits.train[0]
+    text = bench.task.begins + bench.task.demonstrations([row], 1, 0)
+    assert messages(text, bench.task.describe(), bench.tokenizer) == turn(row, TASK["words"][row["label"]])

@@ -232,6 +232,8 @@ def test_a_row_of_messages_is_asked_and_answered_as_the_chat_template_has_it(tmp
     ],
 )
 def test_a_conversation_of_another_form_is_refused(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ts.UserError, match="has no field 'input'"):
+        value(conversation(), "input", 0)  # of a row that was not read from a file
     (row,) = written(tmp_path, *rows)  # its other fields can be asked for
     with pytest.raises(ts.UserError, match=message):
         value(row, "input", 0)

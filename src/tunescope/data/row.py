@@ -51,8 +51,8 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
     Raises:
         UserError: the field is missing, null, a list or an object.
     """
-    if field not in row and field in FIELDS and is_conversation(row):
-        raise UserError(f"{place(row, index)}: {why_not(row)}")
+    if field not in row and field in FIELDS and is_conversation(row) and (reason := why_not(row)):
+        raise UserError(f"{place(row, index)}: {reason}")
     if field not in row:
         close = difflib.get_close_matches(field, map(str, row), n=1)
         raise MissingField(

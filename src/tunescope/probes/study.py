@@ -146,7 +146,7 @@ def _texts(
         )
     source = {own: given or own}
     filled = ({name: value(row, source.get(name, name), i) for name in fields} for i, row in enumerate(rows))
-    return [templates.fill(template, one) for one in filled]
+    return [templates.fill(template, turns.values(task["template"], one) if turns else one) for one in filled]
 
 
 def _batch(

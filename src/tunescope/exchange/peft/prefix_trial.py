@@ -43,6 +43,8 @@ def check_prefix(artifact: Artifact, model: PreTrainedModel) -> None:
     given = {name: value[:, :room] for name, value in sample(model, spec.length).items()}
     try:
         found = _behind_past_keys(artifact, model, given)
+    except torch.OutOfMemoryError:
+        raise
     except (AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, TypeError, ValueError) as problem:
         raise UserError(
             f"Family {family!r} cannot go on from keys and values alone, as peft's prefix is: {problem}"

@@ -33,9 +33,9 @@ def messages(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerB
 def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[Message]:
     """Of a text that was written by the chat template, what it was written of: both render to the same."""
     turns, system = Turns(**task["chat"]), str(task.get("system") or "")
-    front, marked, behind = head_saying(tokenizer, MARK).partition(MARK)
     rest = text.removeprefix(turns.head)
-    if marked and not (text.startswith(turns.head) and (not rest or rest.startswith(turns.before))):
+    if not (text.startswith(turns.head) and (not rest or rest.startswith(turns.before))):
+        front, _, behind = head_saying(tokenizer, MARK).partition(MARK)  # a hard prompt is what the system says
         system, rest = text.removeprefix(front).removesuffix(behind), ""
     found: list[Message] = [{"role": "system", "content": system}] if system else []
     while rest.startswith(turns.before) and turns.before:
