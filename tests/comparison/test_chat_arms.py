@@ -1,6 +1,7 @@
 """Arms whose rows are turns of a chat: what the model reads is the chat, whatever stands in front."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import tunescope as ts
 from tunescope.comparison import arms
 from tunescope.comparison.comparison import compare
 from tunescope.exchange.serving.chat_template import messages
+from tunescope.probes import study
 from tunescope.probes.study import ProbeRequest, run
 from tunescope.tasks.kinds.classification import Classification
+from tunescope.tasks.prompts.chat import Turns
 from tunescope.trial import questions
 from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw
@@ -139,6 +142,11 @@ def test_a_whole_comparison_and_what_it_leaves(material: Any, tmp_path: Path) ->
         ProbeRequest("pattern", material[0], str(artifact), (), material[1]["test"], 2, "", str(tmp_path / "p"), "")
     )
     assert "&lt;u&gt;" in Path(page).read_text()
+    (tmp_path / "edges.jsonl").write_text(json.dumps({"text": "  film \n"}) + "\n")
+    request = ProbeRequest("pattern", material[0], str(artifact), (), str(tmp_path / "edges.jsonl"), 1, "", "", "")
+    for trims, said in ((False, "<u>   film \n Label: <a>"), (True, "<u> film \n Label: <a>")):
+        turns = replace(Turns(**task["chat"]), trims=trims)
+        assert study._texts(request, tokenizer, "decoder", turns, is_begun=True) == [said]
 
 
 @pytest.mark.parametrize("system", ["", "dull film"])
