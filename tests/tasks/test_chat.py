@@ -223,9 +223,11 @@ def test_a_row_of_messages_is_asked_and_answered_as_the_chat_template_has_it(tmp
     ("rows", "message"),
     [
         (
-            [{"messages": said(ROWS[0], "a") * 2}],
-            r"line 1: a conversation of user, assistant, user, assistant\.",
+            [{"messages": [*said(ROWS[0], "a"), *said(ROWS[0])]}],
+            r"line 1: a conversation of user, assistant, user\. A row is a question and its answer, or several",
         ),
+        ([{"messages": [{"role": "user", "content": [{"type": "image"}]}]}], "with text alone"),
+        ([{"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 2}]}], "with text alone"),
         ([{"messages": []}], r"a conversation of no messages\."),
         ([{"messages": [{"role": "user", "content": ["a"]}]}], "with text alone. Correct it, or leave the row out"),
         ([{"messages": ["a"]}], "a message is 'a', and is to be"),

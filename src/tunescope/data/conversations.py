@@ -1,8 +1,8 @@
 """Rows that are conversations, as chat models are tuned on: {"messages": [{"role": "user", "content": "..."}, ...]}.
 
-A row of one question and its answer, behind what the system says or not, gets the fields input, target and system; so
-does one whose prompt and completion are lists of such messages. What it has of its own stays as it is. A row of another
-form stays as it is too, and why it has none of these fields is told where one is asked for.
+A row of questions and answers in turn, behind what the system says or not, gets the fields input and target, of its
+last turn, and system; so does one whose prompt and completion are lists of such messages. What it has of its own stays
+as it is. A row of another form stays as it is too, and why it has none of these fields is told where one is asked for.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MESSAGES, SYSTEM = "messages", "system"
-FIELDS = (SYSTEM, "input", "target")
+ASKED = "input"  # what the user says last
+FIELDS = (SYSTEM, ASKED, "target")
 SPLIT = ("prompt", "completion")
-ROLES = (["user", "assistant"], [SYSTEM, "user", "assistant"])
+TURN = ["user", "assistant"]
 SPOKEN = {"developer": SYSTEM}  # another name of the same
 
 
@@ -29,22 +30,31 @@ def unfold(rows: Sequence[dict[str, Any]]) -> None:
             row |= {name: text for name, text in zip(FIELDS, _texts(row), strict=True) if name not in row}
 
 
+def earlier(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What the user said and what was answered in each turn before the one whose input and target a row has, if any."""
+    if not is_conversation(row) or why_not(row) or _texts(row)[1] != row.get(ASKED):
+        return []
+    texts = [_words(one) for one in _said(row) if _role(one) != SYSTEM][: -len(TURN)]
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
 def why_not(row: Mapping[str, Any]) -> str:
     """Why a conversation has no such fields; "" where it has."""
     said = _said(row)
     for one in said:
-        if not isinstance(one, Mapping) or not all(isinstance(one.get(key), str) for key in ("role", "content")):
+        if not isinstance(one, Mapping) or not isinstance(one.get("role"), str) or _text(one.get("content")) is None:
             return (
                 f'a message is {str(one)[:60]!r}, and is to be {{"role": "user", "content": "TEXT"}}, with text alone. '
                 "Correct it, or leave the row out."
             )
         if one.get("tool_calls"):
             return "a message calls tools, which have no place here. Leave the row out."
-    roles = [SPOKEN.get(one["role"], one["role"]) for one in said]
-    if roles not in ROLES:
+    roles = list(map(_role, said))
+    turns = roles[1:] if roles[:1] == [SYSTEM] else roles
+    if not turns or turns != TURN * (len(turns) // len(TURN)):
         return (
-            f"a conversation of {', '.join(roles) or 'no messages'}. A row is one question and its answer: system (or "
-            "none), user, assistant. Make each later turn a row of its own, or leave it out."
+            f"a conversation of {', '.join(roles) or 'no messages'}. A row is a question and its answer, or several in "
+            "turn: system (or none), user, assistant, user, assistant. Correct it, or leave the row out."
         )
     return ""
 
@@ -53,6 +63,22 @@ def _said(row: Mapping[str, Any]) -> list[Any]:
     return list(row[MESSAGES]) if isinstance(row.get(MESSAGES), list) else [*row[SPLIT[0]], *row[SPLIT[1]]]
 
 
+def _role(one: Mapping[str, Any]) -> str:
+    return SPOKEN.get(one["role"], str(one["role"]))
+
+
+def _text(content: Any) -> str | None:
+    """What a message says, a text or a list of one {"type": "text", "text": ...}; None where it says it otherwise."""
+    one = content[0] if isinstance(content, list) and len(content) == 1 else None
+    found = one.get("text") if isinstance(one, Mapping) and one.get("type") == "text" else content
+    return found if isinstance(found, str) else None
+
+
+def _words(one: Mapping[str, Any]) -> str:
+    return _text(one["content"]) or ""
+
+
 def _texts(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    *head, asked, answered = (str(one["content"]) for one in _said(row))
-    return "".join(head), asked, answered
+    said = _said(row)
+    system = _words(said[0]) if _role(said[0]) == SYSTEM else ""
+    return system, _words(said[-2]), _words(said[-1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from tunescope.data.conversations import ASKED, earlier
 from tunescope.data.row import line_of
 from tunescope.data.shares import LabelOf, by_label, labels_of
 from tunescope.errors import UserError
@@ -110,8 +111,13 @@ def shared(train: Rows, other: Rows, by: Sequence[str] | None = None) -> list[in
 
 
 def key_of(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = None) -> str:
-    """A hash of the row's content in the fields `by` (all where None); by another seed another order of the rows."""
+    """A hash of the row's content in the fields `by` (all where None); by another seed another order of the rows.
+
+    What a conversation's user says last is with the turns before it.
+    """
     values = dict(row) if by is None else {field: row.get(field) for field in by}
+    if by is not None and ASKED in by and (before := earlier(row)):
+        values["earlier"] = before
     content = json.dumps([seed, values], sort_keys=True, ensure_ascii=True, default=str)
     return blake2b(content.encode(), digest_size=16).hexdigest()
 

@@ -12,8 +12,7 @@ from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, SYSTEM, TEMPLATE
 from tunescope.tasks.prompts import chat as chats
-from tunescope.tasks.prompts import templates
-from tunescope.tasks.prompts.demonstrations import END
+from tunescope.tasks.prompts import history, templates
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -87,13 +86,13 @@ class Choice(Task):
         """With what guessing gets, in all parts together, and how many rows have equal choices."""
         _check_kind(model_kind)
         task = replace(self, turns=chats.in_turns(self, tokenizer, model_kind))
-        chats.check_said(self, [row for rows in splits.values() for row in rows])
+        told = history.checked(task, splits, tokenizer)
         read = [self._read(row, index)[0] for rows in splits.values() for index, row in enumerate(rows)]
         places = [place(row, index) for rows in splits.values() for index, row in enumerate(rows)]
         alike = sum(len(set(own)) < len(own) for own in task._tokens(tokenizer, read, model_kind, places))
-        told = f"{alike:,} of {len(read):,} rows have two choices of the same tokens, of which the first is taken."
+        same = f"{alike:,} of {len(read):,} rows have two choices of the same tokens, of which the first is taken."
         chance = sum(1 / len(texts) for texts in read) / len(read)
-        return replace(task, chance=chance, notes=(*chats.notes_of(task.turns), *([told] if alike else [])))
+        return replace(task, chance=chance, notes=(*chats.notes_of(task.turns), *told, *([same] if alike else [])))
 
     def encode(
         self,
@@ -116,7 +115,8 @@ class Choice(Task):
         fed = [max(map(len, own)) - 1 if model_kind == "decoder" else 0 for own in tokens]
         rooms = [None if room is None else room - one for one in fed]
         layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
-        filled = layout.encode(tokenizer, values, rooms, places)
+        before = history.earlier(self, rows)
+        filled = layout.encode(tokenizer, values, rooms, places, before)
         return [
             Posed(
                 row=line_of(row, index),
@@ -124,7 +124,7 @@ class Choice(Task):
                 target_ids=tokens[index][right],
                 label=right,
                 references=(texts[right],),
-                source="\t".join(values[index].values()),
+                source="\t".join([*before[index], *values[index].values()]),
                 cut=cut,
                 texts=texts,
                 tokens=tokens[index],
@@ -228,10 +228,8 @@ class Choice(Task):
 
     def _solved(self, row: Mapping[str, Any], index: int) -> str:
         texts, right = self._read(row, index)
-        values = chats.values_of(self, {name: value(row, name, index) for name in self.fields()})
-        template, end = (self.turns.solved(self.template), self.turns.end) if self.turns else (self.template, END)
-        space = self.turns.space if self.turns else templates.separator(template)
-        return templates.fill(template, values) + space + texts[right] + end
+        values = {name: value(row, name, index) for name in self.fields()}
+        return str(history.solved(self, row, values, texts[right]))
 
 
 def _check_kind(model_kind: str) -> None:

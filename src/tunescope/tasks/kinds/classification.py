@@ -14,8 +14,8 @@ from tunescope.tasks.answers.shares import highest
 from tunescope.tasks.demonstration_rows import balanced
 from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE
 from tunescope.tasks.prompts import chat as chats
-from tunescope.tasks.prompts import mask, templates
-from tunescope.tasks.prompts.demonstrations import END, Demonstration, joined, solved
+from tunescope.tasks.prompts import history, mask, templates
+from tunescope.tasks.prompts.demonstrations import Demonstration, joined
 from tunescope.tasks.prompts.label_words import notes as word_notes
 from tunescope.tasks.prompts.label_words import word_tokens
 from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
@@ -128,7 +128,7 @@ class Classification(Labelled):
                         f"which have {_some(sorted(train))}. Add training rows of it, or take it out."
                     )
         turns = chats.in_turns(self, tokenizer, model_kind)
-        chats.check_said(self, [row for rows in splits.values() for row in rows])
+        told = history.checked(replace(self, turns=turns), splits, tokenizer)
         task = replace(self, turns=turns, words=self.words or {label: label for label in sorted(train)})
         for label, where in train.items():
             task._index(label, where)
@@ -136,7 +136,7 @@ class Classification(Labelled):
         template = self.template
         if model_kind == "decoder" and turns is None:
             template = self._place(tokenizer, model_kind).template
-        return replace(task, template=template, notes=(*chats.notes_of(turns), *word_notes(tokens)))
+        return replace(task, template=template, notes=(*chats.notes_of(turns), *told, *word_notes(tokens)))
 
     def encode(
         self,
@@ -154,7 +154,8 @@ class Classification(Labelled):
         values = [chats.values_of(self, {n: value(row, n, i) for n in self.fields()}) for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
         layout = templates.Layout(at.template, self.text, model_kind, bos, chats.head_of(self))
-        filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places)
+        before = history.earlier(self, rows)
+        filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places, before)
         masked = model_kind == "encoder" and bool(targets)
         slots = mask.slots(at, self.text, values, filled, tokenizer) if masked else None
         encoded = []
@@ -167,7 +168,7 @@ class Classification(Labelled):
                     target_ids=targets[label] if targets else (),
                     label=label,
                     references=(name,),
-                    source="\t".join(values[index].values()),
+                    source="\t".join([*before[index], *values[index].values()]),
                     cut=cut,
                     slot=None if slots is None else slots[index],
                     lead=at.lead,
@@ -278,9 +279,8 @@ class Classification(Labelled):
         return mask.place(chats.asked(self), tokenizer, model_kind)
 
     def _solved(self, row: Mapping[str, Any], label: str) -> Demonstration:
-        values = chats.values_of(self, {name: value(row, name, 0) for name in self.fields()})
-        template, end = (self.turns.solved(self.template), self.turns.end) if self.turns else (self.template, END)
-        return solved(template, values, label, self.words.get(label, label), end, chats.space_of(self))
+        values = {name: value(row, name, 0) for name in self.fields()}
+        return history.solved(self, row, values, self.words.get(label, label), label)
 
     def _index(self, label: str, where: str) -> int:
         if label not in (self.words or self.labels):

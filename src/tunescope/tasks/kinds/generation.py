@@ -17,8 +17,7 @@ from tunescope.tasks.answers.metric_names import check_metrics
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
 from tunescope.tasks.prompts import chat as chats
-from tunescope.tasks.prompts import languages, templates
-from tunescope.tasks.prompts.demonstrations import END
+from tunescope.tasks.prompts import history, languages, templates
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ class Generation(Task):
             for index, row in enumerate(rows):
                 self._texts(row, index)
         train, turns = splits["train"], chats.in_turns(self, tokenizer, model_kind)
-        chats.check_said(self, [row for rows in splits.values() for row in rows])
+        told = history.checked(replace(self, turns=turns), splits, tokenizer)
         longest = self.max_new_tokens
         if longest is None:
             texts = [self._texts(row, index) for index, row in enumerate(train)]
@@ -132,7 +131,7 @@ class Generation(Task):
             longest = usual + max(4, usual // 10)
         has_end = tokenizer.eos_token_id is not None or bool(turns and turns.stop is not None)
         self.beam_search().check(longest, has_end)
-        notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self), *chats.notes_of(turns)]
+        notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self), *chats.notes_of(turns), *told]
         blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
         if blank and self.blank_ends and turns is None:
             notes.append(
@@ -159,28 +158,31 @@ class Generation(Task):
     ) -> list[Encoded]:
         _check_kind(model_kind)
         texts = [self._texts(row, index) for index, row in enumerate(rows)]
+        before = history.earlier(self, rows)
+        sources = [self._source(turns, values) for turns, values in zip(before, texts, strict=True)]
         references: dict[str, list[str]] = {}
-        for values in texts:
-            references.setdefault(self._source(values), []).append(values[self.target].strip())
-        firsts = {self._source(values): index for index, values in reversed(list(enumerate(texts)))}
+        for source, values in zip(sources, texts, strict=True):
+            references.setdefault(source, []).append(values[self.target].strip())
+        firsts = {source: index for index, source in reversed(list(enumerate(sources)))}
         kept = range(len(rows)) if train else sorted(firsts.values())
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
         targets = self._targets(tokenizer, chosen, model_kind)
         layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
         rooms = self._rooms(targets, room, model_kind, train)
-        filled = layout.encode(tokenizer, [chats.values_of(self, one) for one in chosen], rooms, places)
+        put = [chats.values_of(self, one) for one in chosen]
+        filled = layout.encode(tokenizer, put, rooms, places, [before[index] for index in kept])
         return [
             Encoded(
                 row=line_of(rows[index], index),
                 input_ids=ids,
                 target_ids=target,
                 label=None,
-                references=tuple(references[self._source(values)]),
-                source=self._source(values),
+                references=tuple(references[sources[index]]),
+                source=sources[index],
                 cut=cut,
             )
-            for index, values, target, (ids, cut) in zip(kept, chosen, targets, filled, strict=True)
+            for index, target, (ids, cut) in zip(kept, targets, filled, strict=True)
         ]
 
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
@@ -224,10 +226,8 @@ class Generation(Task):
 
     def demonstrations(self, rows: Rows, k: int, seed: int) -> str:
         """``k`` random rows, each the filled template and its target."""
-        template = self.turns.solved(self.template) if self.turns else self.template
-        space, end = (self.turns.space, self.turns.end) if self.turns else (templates.separator(template), END)
-        solved = [chats.values_of(self, self._texts(rows[index], index)) for index in uniform(len(rows), k, seed)]
-        return "".join(templates.fill(template, texts) + space + texts[self.target].strip() + end for texts in solved)
+        chosen = [(rows[index], self._texts(rows[index], index)) for index in uniform(len(rows), k, seed)]
+        return "".join(str(history.solved(self, row, own, own[self.target].strip())) for row, own in chosen)
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -259,8 +259,8 @@ class Generation(Task):
             raise UserError(f"{place(row, index)}: '{self.target}' is empty. Fill it in or delete the row.")
         return texts
 
-    def _source(self, texts: Mapping[str, str]) -> str:
-        return "\t".join(texts[name] for name in self.fields())
+    def _source(self, turns: Sequence[str], texts: Mapping[str, str]) -> str:
+        return "\t".join([*turns, *(texts[name] for name in self.fields())])
 
     def _targets(
         self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Mapping[str, str]], model_kind: str

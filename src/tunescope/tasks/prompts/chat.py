@@ -7,12 +7,10 @@ token is there where the chat template writes it, and nowhere else.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tunescope.data.conversations import SYSTEM, is_conversation
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import mask, templates
 
@@ -65,6 +63,11 @@ class Turns:
         if last is not None:
             found[last] = found[last].rstrip()
         return found
+
+    def turn(self, said: str, answer: str) -> str:
+        """A turn that was answered, in these words."""
+        said, answer = (said.strip(), answer.strip()) if self.trims else (said, answer)
+        return self.before + said + self.shown + self.space + answer + self.end
 
     def _said(self, template: str) -> str:
         return template.strip() if self.trims else template
@@ -124,31 +127,6 @@ def check_chat(task: Asks) -> None:
     """Raises UserError for what the system says where there is no chat."""
     if task.system and not task.chat:
         raise UserError(f"--system {task.system[:40]!r} is what the system of a chat says. Type: --chat --system TEXT")
-
-
-def check_said(task: Asks, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Raises UserError for rows that are conversations, where what their system says would be left out."""
-    fields = mask.fields(task.template)
-    said = {str(row.get(SYSTEM, "")) for row in rows if "input" in fields and is_conversation(row)}
-    if not said or SYSTEM in fields or (task.chat and said == {""}):
-        return
-    if not task.chat:
-        raise UserError("The rows are conversations, and would be asked as plain text. Type: --chat")
-    if len(said) > 1:
-        raise UserError(
-            f"The system says {len(said):,} different things in these conversations, and a chat begins with one. Say "
-            "it in the user's words: --template $'{system}\\n\\n{input}'"
-        )
-    if said != {task.system}:
-        raise UserError(f"The system of these conversations says otherwise. Type: --system {_quoted(said.pop())}")
-
-
-def _quoted(text: str) -> str:
-    """As a shell takes it, on one line."""
-    if "\n" not in text:
-        return shlex.quote(text)
-    plain = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"$'{plain}'"
 
 
 def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Turns | None:
@@ -213,7 +191,7 @@ def _cut(tokenizer: PreTrainedTokenizerBase, system: str, count: int) -> list[st
     """What stands before, between and behind the words of `count` turns and their answers."""
     words = [one.format(number) for number in range(count) for one in (USER, ASSISTANT)]
     said = [{"role": "user" if at % 2 == 0 else "assistant", "content": word} for at, word in enumerate(words)]
-    text = _rendered(tokenizer, [*([{"role": "system", "content": system}] if system else []), *said])
+    text = rendered(tokenizer, [*([{"role": "system", "content": system}] if system else []), *said])
     parts = []
     for word in words:
         part, found, text = text.partition(word)
@@ -238,7 +216,7 @@ def _check_system(tokenizer: PreTrainedTokenizerBase) -> None:
 def _trims(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether white space around what the user says is gone."""
     word = f" {USER.format(0)} "
-    return word not in _rendered(tokenizer, [{"role": "user", "content": word}, {"role": "assistant", "content": "b"}])
+    return word not in rendered(tokenizer, [{"role": "user", "content": word}, {"role": "assistant", "content": "b"}])
 
 
 def _note(tokenizer: PreTrainedTokenizerBase, system: str, first: str, lead: str) -> str:
@@ -252,7 +230,7 @@ def _note(tokenizer: PreTrainedTokenizerBase, system: str, first: str, lead: str
     return f"{DIFFERS} What was tuned is what stands before an answer in a chat that has one."
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:
+def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:
     text, problem = _tried(tokenizer, messages)
     if problem:
         raise UserError(f"--chat: the tokenizer's chat template refuses a plain conversation: {problem}")

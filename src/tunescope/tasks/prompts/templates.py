@@ -153,11 +153,13 @@ class Layout:
         rows: Sequence[Mapping[str, str]],
         rooms: Sequence[int | None],
         places: Sequence[str],
+        earlier: Sequence[Sequence[str]] = (),
     ) -> list[tuple[Ids, int]]:
         """(ids with the special tokens around them, characters cut) of every row.
 
         Args:
             rooms: ids allowed for each row's input, None for no limit.
+            earlier: the turns of a chat in front of each row, which go first where the room is too small, oldest first.
 
         Raises:
             UserError: a row's template does not fit even without its input, or comes to no token at all.
@@ -166,13 +168,14 @@ class Layout:
         front = front if self.bos and self.head is None else ()
         back = () if self.model_kind == "decoder" else back  # an end there would cut the answer off
         edge, found = len(front) + len(back), []
-        template = self.template if not self.head or not self.bos else escaped(self.head) + self.template
-        whole = ids(tokenizer, [fill(template, row) for row in rows])
-        for row, tokens, room, place in zip(rows, whole, rooms, places, strict=True):
+        head = self.head if self.head and self.bos else ""
+        turns = earlier or [()] * len(rows)
+        texts = [head + "".join(own) + fill(self.template, row) for own, row in zip(turns, rows, strict=True)]
+        whole = ids(tokenizer, texts)
+        for row, own, tokens, room, place in zip(rows, turns, whole, rooms, places, strict=True):
             fit: tuple[Ids, int] | None = (tokens, 0)
             if room is not None and len(tokens) + edge > room:
-                field = cut_field(template, self.cut, row)
-                fit = fitted(tokenizer, template, row, field, room - edge)
+                fit = self._shortened(tokenizer, row, head, own, room - edge)
             if fit is None:
                 raise UserError(
                     f"{place}: there is room for {max(room or 0, 0)} tokens before the answer, and the "
@@ -185,3 +188,20 @@ class Layout:
                 )
             found.append((front + fit[0] + back, fit[1]))
         return found
+
+    def _shortened(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        row: Mapping[str, str],
+        head: str,
+        turns: Sequence[str],
+        room: int,
+    ) -> tuple[Ids, int] | None:
+        """As `fitted`, without the oldest turns; where the last one alone is too long it is cut too."""
+        for gone in range(1, len(turns) + 1):
+            tokens = ids(tokenizer, [head + "".join(turns[gone:]) + fill(self.template, row)])[0]
+            if len(tokens) <= room:
+                return tokens, sum(map(len, turns[:gone]))
+        template = escaped(head) + self.template
+        fit = fitted(tokenizer, template, row, cut_field(template, self.cut, row), room)
+        return fit and (fit[0], fit[1] + sum(map(len, turns)))
