@@ -33,9 +33,13 @@ def greedy(
     tokenizer: PreTrainedTokenizerBase,
     max_new_tokens: int,
     batch_size: int,
+    stop: int | None = None,
 ) -> list[str]:
-    """One text a row, in the order given: up to the end-of-sequence token or the length, stripped."""
-    return written(model, rows, tokenizer, BeamSearch(), max_new_tokens, batch_size)
+    """One text a row, in the order given: up to the end-of-sequence token or the length, stripped.
+
+    stop: a token that ends a text, too.
+    """
+    return written(model, rows, tokenizer, BeamSearch(), max_new_tokens, batch_size, stop)
 
 
 def written(
@@ -47,10 +51,8 @@ def written(
     batch_size: int,
     stop: int | None = None,
 ) -> list[str]:
-    """The same, as `search` says: of beams, the text of the best one. stop: a token that ends a text, too."""
-    how = search.keywords() | {"max_new_tokens": max_new_tokens}
-    if stop is not None:
-        how["eos_token_id"] = list({stop, tokenizer.eos_token_id} - {None})
+    """The same, as `search` says: of beams, the text of the best one."""
+    how = search.keywords() | {"max_new_tokens": max_new_tokens} | _ends(tokenizer, stop)
     return _texts(model, rows, tokenizer, how, batch_size, search.no_repeat_ngram)
 
 
@@ -61,6 +63,7 @@ def sampled(
     max_new_tokens: int,
     batch_size: int,
     sampling: Sampling,
+    stop: int | None = None,
 ) -> list[str]:
     """The same, sampled from the whole distribution at the temperature: no top-k, no top-p. The seed fixes them all.
 
@@ -68,12 +71,16 @@ def sampled(
     """
     import torch
 
-    how = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": sampling.temperature}
-    how |= {"top_k": 0, "top_p": 1.0}
+    how: dict[str, Any] = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": sampling.temperature}
+    how |= {"top_k": 0, "top_p": 1.0} | _ends(tokenizer, stop)
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         torch.manual_seed(sampling.seed)
         return _texts(model, rows, tokenizer, how, batch_size)
+
+
+def _ends(tokenizer: PreTrainedTokenizerBase, stop: int | None) -> dict[str, list[int]]:
+    return {} if stop is None else {"eos_token_id": list({stop, tokenizer.eos_token_id} - {None})}
 
 
 def _texts(

@@ -13,7 +13,7 @@ NUMBER = r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is read is what stands behind the last `marker` (in any case), in the text before the first `stop`.
+    """What is read is what stands behind the last `marker` (in any case), in the text before the first `stop`, if any.
 
     read: "line", from there to the end of the line, without white space around it and one full stop at its end;
         "number", the first number there, without commas and in its shortest form (18.00 is 18); or choices, as
@@ -39,13 +39,13 @@ class Extraction:
 
     def answer(self, text: str) -> str | None:
         """The answer in a text that may hold the marker, or None."""
-        text = text.split(self.stop)[0]
+        text = text.split(self.stop)[0] if self.stop else text
         found = [*re.finditer(re.escape(self.marker), text, flags=re.IGNORECASE)]  # in lower case it may be longer
         return self._read(text, text[found[-1].end() :] if found else None)
 
     def answer_behind(self, text: str) -> str | None:
         """The answer in what was written behind a prompt that ends in the marker; a later marker in it is not one."""
-        text = text.split(self.stop)[0]
+        text = text.split(self.stop)[0] if self.stop else text
         return self._read(text, text)
 
     def _read(self, text: str, behind: str | None) -> str | None:

@@ -12,10 +12,10 @@ from tunescope.system.option import Option
 from tunescope.tasks.answers.extract import Extraction, vote
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.kinds.generation import Generation
-from tunescope.tasks.options import INPUT, LOWERCASE, MAX_NEW_TOKENS, TARGET, TEMPLATE
-from tunescope.tasks.prompts import templates
+from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
+from tunescope.tasks.prompts import chat as chats
+from tunescope.tasks.prompts import history, templates
 from tunescope.tasks.prompts.chain import Chain
-from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ class Reasoning(Task):
 
     Without a ``chain`` the answer is asked for at once: ``lead`` is put behind the template, and the answer follows.
     With one the model writes steps first. In both cases `Extraction` reads the answer, the target as well as the
-    model's; where it finds none, the row counts as wrong, and is counted.
+    model's; where it finds none, the row counts as wrong, and is counted. In a chat the words that ask for the answer
+    or its steps are what the assistant's turn begins with.
     """
 
     input: Annotated[str, INPUT] = "input"
@@ -41,6 +42,8 @@ class Reasoning(Task):
         Option("for {kinds}, the field that says how one comes to the answer (default: steps).", ("--steps-field",)),
     ] = "steps"
     template: Annotated[str, TEMPLATE] = "Q: {input}\nA:"
+    chat: Annotated[bool, CHAT] = False
+    system: Annotated[str, SYSTEM] = ""
     lead: Annotated[str, Option("for {kinds}, the words in front of an answer (default: The answer is).")] = (
         "The answer is"
     )
@@ -54,7 +57,8 @@ class Reasoning(Task):
     chain: Chain | None = None
     shown: bool = False  # demonstrations show the steps
     seed: int = 0  # of the samples
-    notes: tuple[str, ...] = ()  # filled in by `prepare`
+    turns: chats.Turns | None = None  # filled in by `prepare`, as are notes
+    notes: tuple[str, ...] = ()
 
     about: ClassVar[str] = "an answer that is read out of what the model writes"
     writes: ClassVar[bool] = True
@@ -63,6 +67,7 @@ class Reasoning(Task):
     metric = "exact_match"
 
     def __post_init__(self) -> None:
+        chats.check_chat(self)
         self._rule()
         for name in (self.target, self.steps):
             if name in templates.fields(self.template):
@@ -70,11 +75,16 @@ class Reasoning(Task):
 
     @classmethod
     def usual(cls, given: Mapping[str, Any], model_kind: str) -> dict[str, Any]:
-        return {"template": f"Q: {{{given.get('input', 'input')}}}\nA:"}
+        field = f"{{{given.get('input', 'input')}}}"
+        return {"template": field if given.get("chat") else f"Q: {field}\nA:"}
 
     @property
     def needs_head(self) -> int | None:
         return None
+
+    @property
+    def begins(self) -> str:
+        return chats.head_of(self) or ""
 
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
@@ -83,11 +93,12 @@ class Reasoning(Task):
         for rows in splits.values():
             for index, row in enumerate(rows):
                 self._gold(row, index)
-        ready = self._generation(self._template_asked()).prepare(splits, tokenizer, model_kind=model_kind)
+        ready = self._generation().prepare(splits, tokenizer, model_kind=model_kind)
         shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
         longest = max(map(len, templates.ids(tokenizer, shown)), default=STEPS)
         notes = (*ready.notes, f"{len(shown)} of {len(splits['train'])} training rows show their steps.")
-        return replace(self, max_new_tokens=ready.max_new_tokens, step_tokens=longest, notes=notes)
+        made = replace(self, max_new_tokens=ready.max_new_tokens, step_tokens=longest, turns=ready.turns)
+        return replace(made, notes=notes)
 
     def encode(
         self,
@@ -99,7 +110,7 @@ class Reasoning(Task):
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
-        asked = self._generation(self._template_asked(), sum(self._lengths(tokenizer)))
+        asked = self._generation(sum(self._lengths(tokenizer)))
         items = asked.encode(rows, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
         rule = self._rule()
         return [replace(one, references=tuple(rule.answer_behind(a) or "" for a in one.references)) for one in items]
@@ -154,6 +165,7 @@ class Reasoning(Task):
             "target": self.target,
             "steps": self.steps,
             "template": self.template,
+            **chats.described(self),
             "lead": self.lead,
             "read": self.read,
             "max_new_tokens": self.max_new_tokens,
@@ -177,13 +189,13 @@ class Reasoning(Task):
         rule, chain, (first, _) = self._rule(), self.chain, self._lengths(tokenizer)
         if chain and chain.temperature:
             drawn = Sampling(chain.temperature, self.seed * chain.samples + sample)
-            texts = sampled(model, rows, tokenizer, first, batch_size, drawn)
+            texts = sampled(model, rows, tokenizer, first, batch_size, drawn, self._stop())
         else:
-            texts = greedy(model, rows, tokenizer, first, batch_size)
+            texts = greedy(model, rows, tokenizer, first, batch_size, self._stop())
         if chain is None or self.shown:
             return [rule.answer(text) if chain else rule.answer_behind(text) for text in texts]
         asked = self._asked_again(rows, texts, tokenizer)
-        last = greedy(model, asked, tokenizer, self.max_new_tokens or 0, batch_size)
+        last = greedy(model, asked, tokenizer, self.max_new_tokens or 0, batch_size, self._stop())
         return [rule.answer_behind(text) for text in last]
 
     def _asked_again(
@@ -191,7 +203,8 @@ class Reasoning(Task):
     ) -> list[Encoded]:
         """The prompts, the steps that were written behind them, and the words that ask for the answer."""
         assert self.chain is not None
-        steps = templates.continuations(tokenizer, self._template_asked(), texts)
+        asked = self._generation()
+        steps = templates.continuations(tokenizer, chats.asked(asked), texts, chats.space_of(asked))
         (words,) = templates.continuations(tokenizer, "{x}.", [self.chain.then])
         pairs = zip(rows, steps, strict=True)
         return [replace(row, input_ids=row.input_ids + ids[: self._step_tokens()] + words) for row, ids in pairs]
@@ -211,24 +224,28 @@ class Reasoning(Task):
     def _step_tokens(self) -> int:
         return (self.chain.tokens if self.chain else None) or self.step_tokens or STEPS
 
-    def _template_asked(self) -> str:
-        """The template, with what is put behind it."""
-        if self.chain and self.shown:
-            return self.template
-        words = self.chain.think if self.chain else self.lead
-        return self.template + templates.separator(self.template) + words.replace("{", "{{").replace("}", "}}")
-
-    def _generation(self, template: str, longest: int | None = None) -> Generation:
+    def _generation(self, longest: int | None = None) -> Generation:
+        """The answer, as it is written behind the words that ask for it or for its steps."""
+        words = "" if self.chain and self.shown else self.chain.think if self.chain else self.lead
+        template = self.template
+        if words and not self.chat:
+            template += templates.separator(template) + templates.escaped(words)
         return Generation(
             input=self.input,
             target=self.target,
             template=template,
+            chat=self.chat,
+            system=self.system,
+            turns=replace(self.turns, opening=words) if self.turns else None,
             max_new_tokens=longest or self.max_new_tokens,
             blank_ends=False,
         )
 
+    def _stop(self) -> int | None:
+        return self.turns.stop if self.turns else None
+
     def _rule(self) -> Extraction:
-        return Extraction(self.read, self.lead)
+        return Extraction(self.read, self.lead, **({"stop": ""} if self.chat else {}))  # where a turn has its own end
 
     def _gold(self, row: Mapping[str, Any], index: int) -> None:
         """UserError for a target that the rule itself cannot read."""
@@ -242,5 +259,4 @@ class Reasoning(Task):
         names = (*self.fields(), self.target, *((self.steps,) if self.chain else ()))
         texts = {name: value(row, name, index).strip() for name in names}
         steps = f"{texts[self.steps]} " if self.chain else ""
-        filled = templates.fill(self.template, texts) + templates.separator(self.template)
-        return f"{filled}{steps}{self.lead} {texts[self.target]}{END}"
+        return str(history.solved(self, row, texts, f"{steps}{self.lead} {texts[self.target]}"))

@@ -42,10 +42,17 @@ class Turns:
     trims: bool = False
     single: str = ""
     note: str = ""
+    opening: str = ""
 
     def asked(self, template: str) -> str:
         """The template as the last turn, which is to be answered."""
-        return templates.escaped(self.before) + self._said(template) + templates.escaped(self.lead)
+        begun = self.space + self.opening if self.opening else ""
+        return templates.escaped(self.before) + self._said(template) + templates.escaped(self.lead + begun)
+
+    @property
+    def gap(self) -> str:
+        """What stands between `asked` and what is answered."""
+        return templates.separator(templates.escaped(self.opening)) if self.opening else self.space
 
     def solved(self, template: str) -> str:
         """The template as a turn that was answered, with others behind."""
@@ -167,7 +174,7 @@ def head_of(task: Asks) -> str | None:
 
 def space_of(task: Asks) -> str | None:
     """What stands between the template and an answer, as the chat template has it; None where there is no chat."""
-    return task.turns.space if task.turns else None
+    return task.turns.gap if task.turns else None
 
 
 def values_of(task: Asks, values: Mapping[str, str]) -> Mapping[str, str]:
