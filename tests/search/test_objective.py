@@ -58,7 +58,7 @@ def test_many_prompts_in_several_passes_are_as_one(monkeypatch):
     with opened(given) as goal:
         some = prompts(goal, 9)
         whole = goal.losses(some, goal.rows)
-        monkeypatch.setattr("tunescope.search.objective.AT_ONCE", 15)  # two prompts of seven rows
+        monkeypatch.setattr("tunescope.search.objective.AT_ONCE", (10, 10))
         close(goal.losses(some, goal.rows), whole)
 
 

@@ -20,11 +20,11 @@ from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.soft import Soft
 from tunescope.models.anatomy import anatomy
 from tunescope.search.vocabulary import Vocabulary
-from tunescope.tasks.answers.batches import evaluating, exact
+from tunescope.tasks.answers.batches import exact, in_batches
 from tunescope.tasks.task import Encoded, with_front
 from tunescope.trial.bench import Bench, room
 
-AT_ONCE = 128  # rows in one forward pass of several candidates
+AT_ONCE = (32, 128)  # rows of several candidates in one forward pass, on a CPU and elsewhere
 GRADIENT = 3  # passes of one row forward and backward, in passes of one row forward
 
 
@@ -78,23 +78,22 @@ class Objective:
         return Slope(float(loss.detach()), leaf.grad[start:].clone())
 
     def losses(self, prompts: Tensor, batch: Sequence[Encoded]) -> Tensor:
-        """(n,) losses of prompts (n, length) on the same rows, several prompts in a forward pass.
+        """(n,) losses of prompts (n, length) on the same rows, rows of like length in a forward pass.
 
         The prompt's tokens stand in front of each row, which is what attaching the text does, as one sequence.
         """
         assert not self.fluency
-        fronts = [self.front(prompt) for prompt in prompts]
-        labelled = sum(max(1, len(row.target_ids)) for row in batch)
-        at_once = max(1, AT_ONCE // len(batch))
-        found = []
-        with self.tuned.paused(), evaluating(self.bench.model):
-            for first in range(0, len(fronts), at_once):
-                some = fronts[first : first + at_once]
-                rows = [with_front(front, row) for front in some for row in batch]
-                each = self.bench.task.row_losses(self.bench.model, rows, self.bench.tokenizer)
-                found.append(each.view(len(some), len(batch)).sum(-1) / labelled)
-        self.passes += len(prompts) * len(batch)
-        return torch.cat(found)
+        rows = [with_front(self.front(prompt), row) for prompt in prompts for row in batch]
+        model, tokenizer = self.bench.model, self.bench.tokenizer
+
+        def work(some: list[int]) -> Tensor:
+            return self.bench.task.row_losses(model, [rows[index] for index in some], tokenizer)
+
+        with self.tuned.paused():
+            lengths = [len(row.input_ids) for row in rows]
+            each = torch.stack(in_batches(model, lengths, AT_ONCE[model.device.type != "cpu"], work, deal=False))
+        self.passes += len(rows)
+        return each.view(len(prompts), len(batch)).sum(-1) / sum(max(1, len(row.target_ids)) for row in batch)
 
     def ids(self, prompt: Tensor) -> list[int]:
         """The tokens of a prompt, without the start token."""
