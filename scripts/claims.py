@@ -1,7 +1,9 @@
 """What the papers claim and what our result files say of it, a line a claim: decided by intervals, not by hand.
 
-A claim is that one number is above another. It holds where the intervals over seeds do not meet, in that order; where
-they meet it cannot be told; of one seed there is no interval, and the means alone are told.
+A claim is that one number is above another. It holds where the interval of their difference lies above zero, taken
+seed by seed (subset by subset, draw by draw) where both are of the same three or more, and from a comparison's own pair
+where it has that; else where their intervals do not meet. Elsewhere it cannot be told; of one or two seeds there is no
+interval, and the means alone are told.
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from scripts.numbers import Number, number
 from scripts.numbers import read as results
+from tunescope.report.cells import Cell
 
 HERE = Path(__file__).resolve().parent
+PAIRS = 3  # of seeds, at least
 HOLDS, OTHER_WAY, UNTOLD, MEANS = "**holds**", "the other way round", "cannot be told", "in the mean"
 
 
@@ -76,10 +81,10 @@ def _lines() -> Iterator[str]:
     for one in read():
         above, below = number(one.file, *one.above), number(one.file, *one.below)
         said = f"*{one.paper}.* {one.says}" if one.paper != paper else one.says
-        here = f"{above.shown} to {below.shown} (`{one.file}`)"
+        here = f"{above.shown} to {below.shown}{_told(one)} (`{one.file}`)"
         command = f"`{typed(one)}`" if one.typed else ""
         shown = "as above" if command and command == last else command
-        cells = (said, _published(one, above, below), here, outcome(above, below), one.model, shown)
+        cells = (said, _published(one, above, below), here, outcome(one), one.model, shown)
         yield f"| {' | '.join(cells)} |"
         paper, last = one.paper, command
 
@@ -87,13 +92,12 @@ def _lines() -> Iterator[str]:
 def bullet(one: Claim) -> str:
     """The claim, what came of it, and the two numbers, as an item of a list."""
     above, below = number(one.file, *one.above), number(one.file, *one.below)
-    told = outcome(above, below)
+    told = outcome(one)
     told = f"{told} at this size" if told == UNTOLD else told
     theirs = _published(one, above, below)
     theirs = f"; published: {theirs}" if theirs and not theirs.startswith("in a ") else ""
-    return (
-        f"- {one.says}: {told if '*' in told else f'**{told}**'}, {above.shown} to {below.shown} ({one.model}){theirs}."
-    )
+    here = f"{above.shown} to {below.shown}{_told(one)}"
+    return f"- {one.says}: {told if '*' in told else f'**{told}**'}, {here} ({one.model}){theirs}."
 
 
 def typed(one: Claim) -> str:
@@ -104,7 +108,7 @@ def typed(one: Claim) -> str:
 
 def counts() -> str:
     """How many claims there are, and what came of them, in a sentence."""
-    told = [outcome(number(one.file, *one.above), number(one.file, *one.below)) for one in read()]
+    told = [outcome(one) for one in read()]
     certain, means = told.count(HOLDS), told.count(f"{HOLDS} {MEANS}")
     other = sum(one.startswith(OTHER_WAY) for one in told)
     return (
@@ -113,13 +117,49 @@ def counts() -> str:
     )
 
 
-def outcome(above: Number, below: Number) -> str:
-    """What the two intervals say of the claim."""
+def outcome(one: Claim) -> str:
+    """What came of the claim."""
+    above, below = number(one.file, *one.above), number(one.file, *one.below)
+    return decided(above, below, difference(one, above, below))
+
+
+def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]] | None) -> str:
+    """What two numbers say of a claim. less: their difference with its interval, where they are pairs."""
+    if less is not None:
+        low, high = less[1]
+        return HOLDS if low > 0 else OTHER_WAY if high < 0 else UNTOLD
     if above.interval is None or below.interval is None:
         return f"{HOLDS if above.mean > below.mean else OTHER_WAY} {MEANS}"
     if above.interval[0] > below.interval[1]:
         return HOLDS
     return OTHER_WAY if above.interval[1] < below.interval[0] else UNTOLD
+
+
+def difference(one: Claim, above: Number, below: Number) -> tuple[float, tuple[float, float]] | None:
+    """How far `above` is above `below`, and the 95 % interval of that; None where they are no pairs."""
+    if len(above.values) == len(below.values) >= PAIRS:
+        less = tuple(more - other for more, other in zip(above.values, below.values, strict=True))
+        interval = Cell(less).interval
+        return (fmean(less), interval) if interval else None
+    names = (one.above[0], one.below[0])
+    for pair in results(one.file).get("comparisons", ()) if one.above[1] == one.below[1] else ():
+        low, high = pair["interval"] or (0.0, 0.0)
+        if pair["interval"] and (pair["a"], pair["b"]) == names:
+            return pair["difference"], (low, high)
+        if pair["interval"] and (pair["b"], pair["a"]) == names:
+            return -pair["difference"], (-high, -low)
+    return None
+
+
+def _told(one: Claim) -> str:
+    """The difference in words; "" where there is none."""
+    above, below = number(one.file, *one.above), number(one.file, *one.below)
+    found = difference(one, above, below)
+    if found is None:
+        return ""
+    digits = 1 if max(abs(above.mean), abs(below.mean)) >= 2 else 3
+    mean, low, high = (f"{value:+.{digits}f}".replace("-", "\u2212") for value in (found[0], *found[1]))
+    return f", by {mean} [{low}, {high}]"
 
 
 def _published(one: Claim, above: Number, below: Number) -> str:

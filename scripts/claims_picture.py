@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scripts.claims import HOLDS, MEANS, OTHER_WAY, UNTOLD, Claim, outcome
 from scripts.finding_pictures import figure
-from scripts.numbers import number
 from tunescope.report import svg
 from tunescope.report.drawing import label
 
@@ -23,7 +22,7 @@ def outcomes(claims: list[Claim]) -> str:
             y += step * (0.3 if not paper else 0.7)
             parts.append(svg.label(8, y + 4, one.paper, "side", "start"))
             y, paper = y + step, one.paper
-        told = outcome(number(one.file, *one.above), number(one.file, *one.below))
+        told = outcome(one)
         place = next(index for index, which in enumerate(COLUMNS) if told.startswith(which))
         _, group = list(COLUMNS.values())[place]
         x = left + wide * (place + 0.5)

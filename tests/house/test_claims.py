@@ -5,22 +5,53 @@ import re
 import pytest
 
 from scripts import claims
-from scripts.numbers import Number, number
+from scripts.numbers import Number, number, read
 from tunescope.reproduce.recipe import recipes
 
 
 @pytest.mark.parametrize(
-    ("above", "below", "told"),
+    ("above", "below", "less", "told"),
     [
-        (Number(2.0, (1.5, 2.5)), Number(1.0, (0.5, 1.4)), claims.HOLDS),
-        (Number(2.0, (1.5, 2.5)), Number(1.0, (0.5, 1.6)), claims.UNTOLD),
-        (Number(1.0, (0.5, 1.4)), Number(2.0, (1.5, 2.5)), claims.OTHER_WAY),
-        (Number(2.0, None), Number(1.0, (0.5, 1.4)), "**holds** in the mean"),
-        (Number(1.0, None), Number(2.0, None), "the other way round in the mean"),
+        (Number(2.0, (1.5, 2.5)), Number(1.0, (0.5, 1.4)), None, claims.HOLDS),
+        (Number(2.0, (1.5, 2.5)), Number(1.0, (0.5, 1.6)), None, claims.UNTOLD),
+        (Number(1.0, (0.5, 1.4)), Number(2.0, (1.5, 2.5)), None, claims.OTHER_WAY),
+        (Number(2.0, None), Number(1.0, (0.5, 1.4)), None, "**holds** in the mean"),
+        (Number(1.0, None), Number(2.0, None), None, "the other way round in the mean"),
+        (Number(2.0, (1.5, 2.5)), Number(1.0, (0.5, 1.6)), (1.0, (0.1, 1.9)), claims.HOLDS),
+        (Number(2.0, (1.5, 2.5)), Number(1.0, (0.5, 1.4)), (1.0, (-0.1, 2.1)), claims.UNTOLD),
+        (Number(1.0, None), Number(2.0, None), (-1.0, (-1.9, -0.1)), claims.OTHER_WAY),
     ],
 )
-def test_a_claim_holds_where_the_intervals_do_not_meet(above: Number, below: Number, told: str) -> None:
-    assert claims.outcome(above, below) == told
+def test_a_claim_holds_where_the_difference_is_above_zero_or_the_intervals_do_not_meet(
+    above: Number, below: Number, less: tuple[float, tuple[float, float]] | None, told: str
+) -> None:
+    assert claims.decided(above, below, less) == told
+
+
+def claim(file: str, above: tuple[str, str], below: tuple[str, str]) -> claims.Claim:
+    return claims.Claim("P", "A is above B", file, above, below, "M")
+
+
+def test_a_difference_is_of_the_same_seeds() -> None:
+    one = claim("anchors-smollm2", ("a", "c"), ("b", "c"))
+    more = Number(3.0, None, values=(2.0, 3.0, 4.0))
+    less, (low, high) = claims.difference(one, more, Number(1.0, None, values=(1.0, 1.0, 1.0))) or (0, (0, 0))
+    half = 4.302652729749464 / 3**0.5  # Student's quantile of two degrees of freedom; the differences are 1, 2 and 3
+    assert (less, low, high) == (2.0, pytest.approx(2 - half), pytest.approx(2 + half))
+    assert claims.difference(one, more, Number(1.0, None, values=(1.0, 1.0))) is None
+    two = Number(1.0, None, values=(1.0, 2.0))
+    assert claims.difference(one, two, two) is None  # too few for an interval
+
+
+def test_a_difference_of_a_comparison_is_its_own_pair_in_either_order() -> None:
+    (pair,) = [one for one in read("trec-methods")["comparisons"] if one["a"] == "lora"]
+    arms = (pair["a"], "accuracy"), (pair["b"], "accuracy")
+    none = Number(0.0, None)
+    assert claims.difference(claim("trec-methods", *arms), none, none) == (pair["difference"], tuple(pair["interval"]))
+    low, high = pair["interval"]
+    assert claims.difference(claim("trec-methods", *arms[::-1]), none, none) == (-pair["difference"], (-high, -low))
+    other = (pair["a"], "accuracy"), ("adapter", "accuracy")
+    assert claims.difference(claim("trec-methods", *other), none, none) is None
 
 
 def test_every_claim_is_of_cells_that_there_are_and_its_command_of_a_recipe() -> None:
@@ -37,7 +68,10 @@ def test_a_claim_tells_the_command_of_its_published_size_and_its_two_numbers() -
         "P", "A is above B", "prefix-main", ("full tuning", "bleu"), ("LoRA, 2 %", "bleu"), "M", typed="--model X"
     )
     assert claims.typed(one) == "tunescope reproduce prefix-main --model X"
-    assert claims.bullet(one) == "- A is above B: **holds**, 46.7 [39.2, 54.3] to 28.7 [25.3, 32.2] (M)."
+    assert (
+        claims.bullet(one)
+        == "- A is above B: **holds**, 46.7 [39.2, 54.3] to 28.7 [25.3, 32.2], by +18.0 [+13.1, +22.9] (M)."
+    )
 
 
 def test_the_counts_are_of_all_claims() -> None:
