@@ -76,6 +76,21 @@ def test_a_given_decoder_is_prompted_and_tuned_and_gains_are_by_seed(tmp_path, i
         find("chain-of-thought-model").settings(Ask("chain-of-thought-model"))
 
 
+def test_it_is_tuned_in_the_precision_that_was_asked_for(tmp_path, in_process, monkeypatch):
+    from tunescope.comparison import comparison
+
+    whole, taken = comparison.compare, set()
+
+    def compare(*given, settings, **more):
+        taken.add(settings.precision)
+        return whole(*given, settings=settings, **more)
+
+    monkeypatch.setattr(comparison, "compare", compare)
+    ask = Ask("chain-of-thought-model", quick=True, model=tiny_decoder(tmp_path / "model"), precision="bfloat16")
+    result = reproduce(ask, tmp_path / "run", workers=1, say=lambda line: None)
+    assert taken == {"bfloat16"} and any("in bfloat16" in note for note in result["table"]["notes"])
+
+
 def tiny_decoder(folder):
     """A GPT-2 that reads bytes."""
     import transformers

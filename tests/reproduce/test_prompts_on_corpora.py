@@ -233,6 +233,8 @@ def test_a_decoder_answers_by_words_at_the_end_and_templates_are_left_to_one_who
     training = find("lm-bff")._training(made["course"])
     assert (training.steps, training.batch_size, training.eval_every, training.warmup) == (1000, 8, 100, 0.0)
     assert made["course"]["rates"] == (1e-5, 2e-5, 5e-5)
+    half = find("lm-bff").settings(replace(ask, precision="bfloat16"))["course"]
+    assert (training.precision, find("lm-bff")._training(half).precision) == ("float32", "bfloat16")
     units = find("lm-bff").units(made)
     assert [unit["seed"] for unit in units[::2]] == [13, 21, 42, 87, 100]
     t5 = kept("t5", tmp_path / "t5")

@@ -22,7 +22,7 @@ from tunescope.trial.train.settings import Settings as Training
 
 TITLE = "Three steps of a procedure in words, on a given decoder: the answer at once or with its steps"
 SOURCE = "our own, after Wei et al. 2022 (arXiv:2201.11903); `chain-of-thought` has the same trained from scratch"
-TAKES = ("quick", "seeds", "model", "steps")
+TAKES = ("quick", "seeds", "model", "steps", "precision")
 KEEPS = True
 
 ASKED = {
@@ -39,6 +39,8 @@ LORA = "lora"
 
 
 def settings(ask: Ask) -> Settings:
+    from tunescope.system.machine import default_device, precision_on
+
     if ask.model is None:
         raise UserError(f"{ask.name} needs --model MODEL, a decoder. Without one: tunescope reproduce chain-of-thought")
     whole = {"train": 1000, "dev": 50, "test": 100}
@@ -48,6 +50,7 @@ def settings(ask: Ask) -> Settings:
         "rows": {"train": 40, "dev": 6, "test": 8} if ask.quick else whole,
         "steps": ask.steps or (2 if ask.quick else 100),
         "batch_size": 8,
+        "precision": precision_on(default_device(), ask.precision),
         "trials": 1 if ask.quick else 3,
     }
 
@@ -101,7 +104,8 @@ def _compared(
     from tunescope.comparison.comparison import compare
 
     steps = settings["steps"] * times
-    how = Training(steps=steps, batch_size=settings["batch_size"], eval_every=max(1, steps // 5), patience=5)
+    asked = {key: settings[key] for key in ("batch_size", "precision")}
+    how = Training(steps=steps, eval_every=max(1, steps // 5), patience=5, **asked)
     done = compare(
         settings["model"],
         data,
@@ -152,7 +156,7 @@ def _notes(settings: Settings) -> list[str]:
     return [
         f"Model: {settings['parameters']:,} parameters. Answers right of at most {count['test']} questions; intervals "
         f"are over {settings['seeds']} seeds of demonstrations or of training.",
-        f"Tuned: LoRA on at most {count['train']:,} questions, {steps} steps of {settings['batch_size']} ({3 * steps} "
-        f"for as many tokens), the best of {settings['trials']} rates on {count['dev']} others. Gain: steps less at "
-        "once, tuned ones less at once with as many learned tokens, seed by seed.",
+        f"Tuned: LoRA on at most {count['train']:,} questions, {steps} steps of {settings['batch_size']} "
+        f"({3 * steps} for as many tokens) in {settings['precision']}, the best of {settings['trials']} rates on "
+        f"{count['dev']} others. Gain: steps less at once, tuned ones less at once with as many tokens, seed by seed.",
     ]

@@ -27,7 +27,7 @@ from tunescope.trial.train.settings import Settings as Training
 
 TITLE = "Sixteen rows a label: tuning by words, with words and templates found and demonstrations shown"
 SOURCE = "Gao et al. 2021 (arXiv:2012.15723), tables 3 to 5 (RoBERTa-large)"
-TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "lines", "template", "words")
+TAKES = ("protocol", "quick", "seeds", "models", "data", "steps", "precision", "lines", "template", "words")
 KEEPS = True
 
 COURSES = {"tuned": Course(steps=60, batch_size=8), "quick": Course(steps=4, batch_size=4, trials=1)}
