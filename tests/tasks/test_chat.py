@@ -293,13 +293,15 @@ def solved_turn(rows: list[dict[str, Any]], text: str) -> list[dict[str, str]]:
 
 def test_white_space_around_what_the_user_says_goes_where_the_chat_template_takes_it() -> None:
     row = {"text": " a film \n", "label": "pos"}
-    for name in ("llama3", "chatml"):
+    stripped = MISTRAL.replace("{{ m.content }} [/INST]", "{{ m.content | trim }} [/INST]")  # between spaces of its own
+    for name in ("llama3", "chatml", "mistral"):
         words = tokenizer(name)
+        words.chat_template = stripped if name == "mistral" else words.chat_template
         task = Classification(template="{text}", words=WORDS, chat=True)
         task = task.prepare({"train": [row, ROWS[1]]}, words, model_kind="decoder")
         (one,) = task.encode([row], words, model_kind="decoder")
         whole = rendered(words, [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": "great"}])
-        assert whole[: len(one.input_ids)] == one.input_ids and task.turns.trims == (name == "llama3")
+        assert whole[: len(one.input_ids)] == one.input_ids and task.turns.trims == (name != "chatml")
 
 
 def test_a_chat_template_that_begins_what_is_to_be_written_otherwise_is_told() -> None:

@@ -10,6 +10,7 @@ from tunescope.methods.deltas.full import Full
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.text_form import explicit, made, parse, show
 from tunescope.search import names
+from tunescope.search.frame import check_frame
 from tunescope.search.objective import check_answers
 from tunescope.search.search import Search
 from tunescope.system import plugins
@@ -18,7 +19,7 @@ from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, Ready
 from tunescope.trial.budget import count, sized
-from tunescope.trial.chats import check_no_chat, in_chat
+from tunescope.trial.chats import in_chat
 from tunescope.trial.demos import check, draw, start
 from tunescope.trial.demos import per_query as own_demos
 from tunescope.trial.demos import spec as demonstrations
@@ -162,8 +163,7 @@ def _search(text: str) -> Any:
 def _ready_to_search(arm: Arm, search: Search, bench: "Bench") -> Ready:
     """Words are found by tuning, as a soft prompt is, and so count as a context; they store no parameters."""
     check_answers(bench)
-    check_no_chat(bench, f"{names.show(search)} looks for words in front of a row, or for its own,")
-
+    check_frame(search, bench, names.show(search))
     note, counts = f"words, no parameters; found within {passes(bench):,} passes of a row", dict.fromkeys(COUNTS, 0)
     return Ready(arm, (), (), None, None, "context", note, counts, names.show(search), search)
 

@@ -16,6 +16,7 @@ from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
 from tunescope.tasks.task import Task, changed
 from tunescope.trial.bench import Bench, room
+from tunescope.trial.chats import said
 
 if TYPE_CHECKING:
     from tunescope.attachment.attached import Attached
@@ -40,7 +41,7 @@ def with_found(bench: Bench, found: Found) -> Bench:
 
 
 def made(bench: Bench, text: str) -> Artifact | None:
-    """The text as an artifact for the bench's model; None for no text.
+    """The text in front of the bench's rows as an artifact for its model; None for no text.
 
     Raises:
         UserError: the tokenizer has no token for a part of it.
@@ -48,7 +49,7 @@ def made(bench: Bench, text: str) -> Artifact | None:
     if not text:
         return None
 
-    (artifact,) = initialised(bench.model, [Text(text=text)], bench.tokenizer, 0)
+    (artifact,) = initialised(bench.model, [Text(text=said(bench, text))], bench.tokenizer, 0)
     unknown = bench.tokenizer.unk_token_id
     if unknown is not None and unknown in artifact.tensors["ids"].tolist():
         raise UserError(f"the tokenizer has no token for a part of the prompt {text!r}.")

@@ -12,6 +12,11 @@ from tunescope.report.text import score, span
 
 Json = Mapping[str, Any]
 NONE = "no prompt"
+IN_FRONT = (
+    "Between the prompt's last token and the row's first nothing is put; a server that joins strings may read the two "
+    "as other tokens where they meet."
+)
+IN_CHAT = "A server says it by the chat template that it has, which is to be the tokenizer's own."
 
 
 def findings(results: Json) -> dict[str, Finding]:
@@ -74,15 +79,18 @@ def _prompts(results: Json) -> Finding:
             rows.append((one["name"], str(run["seed"]), run["shown"], dev, test, kept, changed))
     return Finding(
         heading="The prompts",
-        says="What each search found at each seed, in quotes: the text stands in front of every row. It is what was "
+        says=f"What each search found at each seed, in quotes: the text {_stands(results)}. It is what was "
         "scored: its text comes back to the same tokens. Dev is the score on the development rows that it was "
         "chosen by, which is too good as a measure of it.",
-        not_said="Between the prompt's last token and the row's first nothing is put; a server that joins strings may "
-        "read the two as other tokens where they meet.",
+        not_said=IN_CHAT if results["task"].get("chat") else IN_FRONT,
         columns=("search", "seed", "prompt", "dev", "test", "kept in", "on the way"),
         rows=rows,
         numbers={"arms": [run["arm"] for one in results["searches"] for run in one["runs"]]},
     )
+
+
+def _stands(results: Json) -> str:
+    return "is what the system of the chat says" if results["task"].get("chat") else "stands in front of every row"
 
 
 def _transfer(results: Json) -> Finding:

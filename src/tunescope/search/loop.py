@@ -23,6 +23,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
+from tunescope.search.frame import frame
 from tunescope.search.objective import Objective, objective
 from tunescope.search.search import Found, Point, Say
 from tunescope.search.vocabulary import vocabulary
@@ -71,7 +72,7 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
         UserError: see `objective` and `vocabulary`; the passes do not suffice for a step and a look; no prompt could
             be written as text.
     """
-    words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), within.ban)
+    words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), within.ban, frame(bench))
     with objective(bench, words, within.length, within.fluency) as goal:
         looks = _Looks(goal, rows := _dev_rows(bench, passes), say, passes)
         cost, longest, before, due = EACH * len(rows), 0, 0, passes / LOOKS
@@ -125,7 +126,7 @@ class _Looks:
             self.counts[DROPPED] += 1
             return
         text, front = settled
-        self.counts[CHANGED] += front[len(goal.words.start) :] != tuple(ids)
+        self.counts[CHANGED] += front != goal.words.whole(ids)
         if text not in self.known:
             with goal.tuned.paused():
                 self.known[text] = scored(goal.bench, text, front, self.rows)

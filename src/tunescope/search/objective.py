@@ -64,9 +64,9 @@ class Objective:
 
     def slope(self, prompt: Tensor, batch: Sequence[Encoded]) -> Slope:
         """At the prompt (length,); one pass over the prompt for the whole batch in a decoder."""
-        start, (leaf,) = len(self.words.start), self.tuned.parameters()
+        own, (leaf,) = self._own(), self.tuned.parameters()
         with torch.no_grad():
-            leaf[start:] = self.table[prompt]
+            leaf[own] = self.table[prompt]
         leaf.grad = None
         loss = self.bench.task.loss(self.bench.model, batch, self.bench.tokenizer)
         self.passes += GRADIENT * len(batch)
@@ -75,7 +75,7 @@ class Objective:
             self.passes += GRADIENT
         loss.backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
-        return Slope(float(loss.detach()), leaf.grad[start:].clone())
+        return Slope(float(loss.detach()), leaf.grad[own].clone())
 
     def losses(self, prompts: Tensor, batch: Sequence[Encoded]) -> Tensor:
         """(n,) losses of prompts (n, length) on the same rows, rows of like length in a forward pass.
@@ -100,14 +100,18 @@ class Objective:
         return [self.words.ids[int(place)] for place in prompt]
 
     def front(self, prompt: Tensor) -> tuple[int, ...]:
-        return (*self.words.start, *self.ids(prompt))
+        return self.words.whole(self.ids(prompt))
+
+    def _own(self) -> slice:
+        """The places of the prompt among all that stands in front of a row."""
+        return slice(len(self.words.start), len(self.words.start) + self.length)
 
     def _told_by_itself(self, leaf: Tensor, prompt: Tensor) -> Tensor:
         """The mean cross-entropy of the prompt's tokens 2 to M, on a model with nothing in front of them."""
         model = self.bench.model
         with self.tuned.paused(), frozen(model):
-            rows = leaf.to(anatomy(model).table.weight.dtype)[None, :-1]
-            logits = model(inputs_embeds=rows, use_cache=False).logits[0, len(self.words.start) :]
+            rows = leaf.to(anatomy(model).table.weight.dtype)[None, : self._own().stop - 1]
+            logits = model(inputs_embeds=rows, use_cache=False).logits[0, self._own().start :]
         return F.cross_entropy(exact(logits), torch.tensor(self.ids(prompt)[1:], device=logits.device))
 
 
@@ -121,10 +125,11 @@ def objective(bench: Bench, words: Vocabulary, length: int, fluency: float = 0.0
     """
     _check(bench, length, fluency)
     embed, device = embedder(bench.model), anatomy(bench.model).device
-    taken = len(words.start) + length
+    taken = len(words.whole(())) + length
     rows = bench.encoded("train", bos=False, room=room(bench, taken))
     table = embed(torch.tensor(words.ids))
-    leaf = torch.cat([embed(torch.tensor(words.start, dtype=torch.long)), table[:1].expand(length, -1)])
+    start, end = (embed(torch.tensor(ids, dtype=torch.long)) for ids in (words.start, words.end))
+    leaf = torch.cat([start, table[:1].expand(length, -1), end])
     leaf = leaf.to(device, torch.promote_types(leaf.dtype, torch.float32)).clone()
     prompt = Artifact(Soft(length=taken), {"embeddings": leaf})
     with attach(bench.model, prompt, tokenizer=bench.tokenizer) as tuned:

@@ -46,6 +46,7 @@ class Search(ABC):
     """A frozen dataclass of settings: what the user types, as in pez:length=10,rate=0.1."""
 
     names_labels: ClassVar[bool] = False  # whether it looks for the label words, so that none need be known before
+    in_front: ClassVar[bool] = True  # whether it looks for a text in front of all rows
 
     @abstractmethod
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:

@@ -16,11 +16,13 @@ from tunescope.methods.text_form import name_of
 from tunescope.methods.text_form import show as shown_arm
 from tunescope.report.text import clean
 from tunescope.search.apply import made, shown, stats_of, with_found
+from tunescope.search.frame import check_frame
 from tunescope.search.names import show
 from tunescope.search.search import Found, Say, Search
 from tunescope.search.without_words import open_unworded
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.trial.bench import Bench
+from tunescope.trial.chats import said
 from tunescope.trial.identity import asked_with
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -65,11 +67,12 @@ def identity(bench: Bench, one: Seed) -> str:
 def kept(bench: Bench, one: Seed, folder: Path) -> Json | None:
     """What was found before, if it and its prompt lie in the folder whole."""
     before = run_folder.kept(folder, _path(bench, one, folder))
-    return before if before is not None and _prompt_is_kept(before, folder) else None
+    return before if before is not None and _prompt_is_kept(bench, before, folder) else None
 
 
 def find(bench: Bench, one: Seed, folder: Path, say: Say) -> Json:
     """What the search finds, which is kept in the folder. Raises UserError where it refuses."""
+    check_frame(one.search, bench, named(one.search))
     found = one.search.search(bench, one.passes, one.seed, lambda line: say(f"  {one}: {line}"))
     run = _run(bench, one, found, folder / "prompts" / f"{name_of(type(one.search))}-{one.place}")
     path = _path(bench, one, folder)
@@ -91,7 +94,7 @@ def _path(bench: Bench, one: Seed, folder: Path) -> Path:
     return folder / "seeds" / f"{identity(bench, one)}.json"
 
 
-def _prompt_is_kept(run: Json, folder: Path) -> bool:
+def _prompt_is_kept(bench: Bench, run: Json, folder: Path) -> bool:
     """Whether the prompt that a run names lies there whole; a run without one needs none."""
     if run["artifact"] is None:
         return True
@@ -99,7 +102,7 @@ def _prompt_is_kept(run: Json, folder: Path) -> bool:
         (prompt,) = load(folder / run["artifact"])
     except UserError:
         return False
-    return bool(getattr(prompt.spec, "text", None) == run["found"]["text"])
+    return bool(getattr(prompt.spec, "text", None) == said(bench, run["found"]["text"]))
 
 
 def _run(bench: Bench, one: Seed, found: Found, place: Path) -> Json:

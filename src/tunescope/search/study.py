@@ -25,7 +25,6 @@ from tunescope.system.executors.local import Local
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
 from tunescope.trial.bench import Bench
-from tunescope.trial.chats import check_no_chat
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_json import to_json as plan_json
 from tunescope.trial.provenance import data_of, inputs_of, model_of
@@ -72,7 +71,6 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
     with machine.threads(request.plan.threads):
         bench, stand_in = seeds.opened(request.plan, chosen)
         check_answers(bench)
-        check_no_chat(bench, "search looks for words in front of a row, or for its own,")
         source = Source(bench.task, stand_in)
         for target in request.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import token_ids
+from tunescope.search.frame import BARE, Frame
 from tunescope.tasks.prompts.label_words import encoded
 from tunescope.tasks.prompts.mask import place
 from tunescope.tasks.prompts.templates import Ids
@@ -28,8 +29,9 @@ class Vocabulary:
     Where a word and its continuation are different tokens, as in sentencepiece and WordPiece, that leaves whole words.
     Tokens that are allowed can still merge where they meet, so a prompt as a whole is asked with `comes_back`.
 
-    ids: the allowed tokens, ascending. start: what the tokenizer puts in front of a text. left_out: why -> how many.
-    special: tokens that no prompt may come to.
+    ids: the allowed tokens, ascending. start: what the tokenizer puts in front of a text, or the tokens of what stands
+    there in the frame; end: of what stands behind. left_out: why -> how many. special: tokens that no prompt may come
+    to.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -38,41 +40,61 @@ class Vocabulary:
     left_out: Mapping[str, int]
     ban: tuple[str, ...] = ()
     special: frozenset[int] = frozenset()
+    frame: Frame = BARE
+    end: Ids = ()
 
     def text(self, ids: Sequence[int]) -> str:
         return decoded(self.tokenizer, ids)
 
+    def whole(self, ids: Sequence[int]) -> Ids:
+        """The prompt with all that stands around it."""
+        return (*self.start, *ids, *self.end)
+
     def comes_back(self, ids: Sequence[int]) -> bool:
         """Whether the prompt is what its own text encodes to, start token aside, and holds no banned string."""
-        text = self.text(ids)
-        return (*self.start, *ids) == tuple(token_ids(self.tokenizer, text)) and not _banned(text, self.ban)
+        return self.all_come_back([ids])[0]
 
     def all_come_back(self, prompts: Sequence[Sequence[int]]) -> list[bool]:
         """`comes_back` of each, encoded together."""
         texts = [self.text(ids) for ids in prompts]
-        again = self.tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
         return [
-            tuple(one) == tuple(ids) and not _banned(text, self.ban)
-            for one, ids, text in zip(again, prompts, texts, strict=True)
+            one == tuple(ids) and not _banned(text, self.ban)
+            for one, ids, text in zip(self._again(texts), prompts, texts, strict=True)
         ]
 
     def settled(self, ids: Sequence[int]) -> tuple[str, Ids] | None:
-        """(text, its tokens with the start token) of a prompt, in the form that comes back to itself.
+        """(text, its tokens with what stands around them) of a prompt, in the form that comes back to itself.
 
         None where encoding and decoding never settle, nothing is left, or a token or string is not allowed.
         """
         for _ in range(AGAIN):
             text = self.text(ids)
-            again = tuple(token_ids(self.tokenizer, text))[len(self.start) :]
+            (again,) = self._again([text])
+            if again is None:
+                return None
             if again == tuple(ids):
                 is_special = not self.special.isdisjoint(again)  # the unknown token is one
                 is_allowed = again and not is_special and UNDECODED not in text and not _banned(text, self.ban)
-                return (text, (*self.start, *again)) if is_allowed else None
+                return (text, self.whole(again)) if is_allowed else None
             ids = again
         return None
 
+    def _again(self, texts: Sequence[str]) -> list[Ids | None]:
+        """Each text's tokens where it stands; None where they are one with those around, or it does not stand there."""
+        whole = [self.frame.around(text) for text in texts]
+        again = self.tokenizer(whole, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+        front = self.start if self.frame.before else ()  # else the tokenizer's own, which is not added here
+        found: list[Ids | None] = []
+        for text, one in zip(texts, map(tuple, again), strict=True):
+            own = one[len(front) : len(one) - len(self.end)]
+            stands = (*front, *own, *self.end) == one and self.frame.takes(text)
+            found.append(own if stands else None)
+        return found
 
-def vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ...] = ()) -> Vocabulary:
+
+def vocabulary(
+    tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ...] = (), frame: Frame = BARE
+) -> Vocabulary:
     """The tokens that a prompt may be made of.
 
     Left out, each token for the first reason that holds: rows of the embedding table that the tokenizer has no token
@@ -81,6 +103,7 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ..
 
     Args:
         rows: of the model's embedding table.
+        frame: what stands around a prompt.
 
     Raises:
         UserError: a banned string is empty, or nothing is left.
@@ -93,10 +116,13 @@ def vocabulary(tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ..
     if not allowed:
         told = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
         raise UserError(f"No token is left to make a prompt of: of {rows}, {told}. Ban less.")
+    special = _special(tokenizer)
+    if frame.before:
+        start, end = (tuple(token_ids(tokenizer, text)) for text in (frame.before, frame.behind))
+        return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, special, frame, end)
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = token_ids(tokenizer, "a")
-    start = tuple(whole[: len(whole) - len(plain)])
-    return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, _special(tokenizer))
+    return Vocabulary(tokenizer, allowed, tuple(whole[: len(whole) - len(plain)]), dict(left_out), ban, special)
 
 
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:

@@ -38,6 +38,18 @@ def in_chat(specs: Sequence[Any], bench: Bench, *, shown: bool) -> tuple[Any, ..
     )
 
 
+def said(bench: Bench, text: str) -> str:
+    """A text as it stands in front of all rows: in a chat within its head, as what the system says.
+
+    Raises UserError for a chat that has no place for it.
+    """
+    if turns_of(bench) is None:
+        return text
+    if bench.task.system:  # type: ignore[attr-defined]
+        raise UserError("In a chat a text is what the system says: leave --system out, or the text.")
+    return head_saying(bench.tokenizer, text)
+
+
 def check_turns(bench: Bench, what: str) -> None:
     """UserError where the chat template has no place for demonstrations."""
     turns = turns_of(bench)

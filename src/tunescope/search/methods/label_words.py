@@ -50,6 +50,7 @@ class LabelWords(Search):
     """
 
     names_labels: ClassVar[bool] = True
+    in_front: ClassVar[bool] = False
 
     shortlist: int = 100
     keep: int = 20

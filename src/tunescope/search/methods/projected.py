@@ -14,6 +14,7 @@ from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.soft import Soft
 from tunescope.models.anatomy import anatomy
 from tunescope.search.apply import stats_behind, stats_of
+from tunescope.search.frame import frame
 from tunescope.search.loop import CHANGED
 from tunescope.search.methods._nearest import By, nearest
 from tunescope.search.objective import check_answers
@@ -43,7 +44,7 @@ class Projected(Search):
         count = len(bench.encoded("dev", bos=True, room=None))
         if passes < 2 * count:
             raise UserError(f"{passes} passes are too few: it scores {count} development rows twice.")
-        words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), self.ban)
+        words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), self.ban, frame(bench))
         own = _metric(bench, stats_behind(bench, soft, "dev"))
         table, rows = embedder(bench.model)(torch.tensor(words.ids)), soft.tensors["embeddings"]
         places = nearest(table.to(rows.dtype), self.nearest)(rows.to(table.device))
@@ -55,7 +56,7 @@ class Projected(Search):
         dev = _metric(bench, stats_of(bench, text, "dev"))
         say(f"the soft prompt itself {own:.3f}, its nearest tokens {dev:.3f}: {text}")
         trace = (Point(count, f"{soft.spec} itself", own), Point(2 * count, text, dev))
-        counts = {CHANGED: 1} if front[len(words.start) :] != ids else {}
+        counts = {CHANGED: 1} if front != words.whole(ids) else {}
         return Found(
             text, getattr(bench.task, "template", ""), getattr(bench.task, "words", {}), dev, 2 * count, trace, counts
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
@@ -51,6 +51,8 @@ class Template(Search):
     the model that is asked: one a development row and template, and those of tuning (see `finalists`). The writing
     model's own are not counted.
     """
+
+    in_front: ClassVar[bool] = False
 
     generator: str = ""
     beam: int = 20

@@ -222,7 +222,7 @@ def _check_system(tokenizer: PreTrainedTokenizerBase) -> None:
 
 def _trims(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether white space around what the user says is gone."""
-    word = f" {USER.format(0)} "
+    word = f"\t{USER.format(0)}\t"  # with a space a template's own would be taken for it
     return word not in rendered(tokenizer, [{"role": "user", "content": word}, {"role": "assistant", "content": "b"}])
 
 
