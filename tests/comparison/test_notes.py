@@ -29,7 +29,7 @@ TOLD = (
     "18 of 20 test rows repeat an earlier row exactly (lines 2, 3, 4, 5, 6, ...).",
     "19 of 20 test rows have an input that is also in train (lines 1, 2, 3, 4, 5, ...).",
     "19 of 20 test rows have an input that is also in dev (lines 1, 2, 3, 4, 5, ...).",
-    "1 of 20 test rows are longer than the model's 64 positions; the ends of their inputs will be cut (lines 20).",
+    "1 of 20 test rows are longer than the model's 64 positions; what is too much of them will be cut (lines 20).",
     "19 of 20 test rows have an input that stands with another label too (lines 1, 2, 3, 4, 5, ...).",
     "The labels 'Pos', 'pos' differ by case or blanks only, and count as different ones.",
     "No dev row has 2 of the 3 labels: Pos, neg.",

@@ -37,7 +37,7 @@ def test_the_facts_are_those_counted_by_hand():
     assert facts.positions == 64
     assert "".join(facts.words["neg"]) == "Ġbad"
     for note in (
-        "1 of 5 train rows are longer than the model's 64 positions; the ends of their inputs will be cut (lines 6).",
+        "1 of 5 train rows are longer than the model's 64 positions; what is too much of them will be cut (lines 6).",
         "1 of 5 train rows repeat an earlier row exactly (lines 4).",
         "1 of 5 train rows have an empty input field (lines 5).",
         "1 of 3 test rows are also in train, exactly (lines 2).",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from test_chat import CHATML, TEMPLATES, rendered, tokenizer
+from tokenizers.processors import TemplateProcessing
 
 import tunescope as ts
 from tunescope.data.conversations import earlier
@@ -14,6 +15,7 @@ from tunescope.data.splits import key_of
 from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.templates import ids
 
 TALK = ["Is it {good}?", "great", "Dull\nfilm?", "Long </x>", "And witty?", "terrible"]
@@ -104,29 +106,113 @@ def test_a_message_may_be_a_list_of_one_text(tmp_path: Path) -> None:
     assert earlier(own) == []  # it is not what the user of the conversation says
 
 
-def test_turns_that_would_be_read_otherwise_are_refused(tmp_path: Path) -> None:
-    def prepare(*rows: dict[str, Any], name: str = "chatml", **fields: Any) -> Any:
-        given = {"chat": True, "template": "{input}", **fields}
-        return Generation(**given).prepare({"train": written(tmp_path, *rows)}, tokenizer(name), model_kind="decoder")
+def prepare(folder: Path, *rows: dict[str, Any], name: str = "chatml", written_by: str = "", **fields: Any) -> Any:
+    words = tokenizer(name)
+    words.chat_template = written_by or words.chat_template
+    given = {"chat": True, "template": "{input}", **fields}
+    return Generation(**given).prepare({"train": [], "dev": written(folder, *rows)}, words, model_kind="decoder")
 
-    row = {"messages": talk(*TALK)}
-    with pytest.raises(ts.UserError, match=r"would be asked as plain text\. Type: --chat"):
-        prepare({"messages": talk(*TALK, system="Be.")}, chat=False, template="{system}\n{input}")
-    with pytest.raises(
-        ts.UserError, match="line 2: a conversation of several turns, and its chat template writes a later"
-    ):
-        prepare(
-            *[{"messages": talk(*texts, system="Be brief.")} for texts in (TALK[:2], TALK)],
-            name="mistral",
-            system="Be brief.",
-        )
-    prepare(row, name="llama3")
-    prepare({"messages": talk(" a ", " b ", "c", "d")}, name="llama3")  # which takes white space everywhere
-    thoughts = CHATML.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
+
+def refused(folder: Path, *rows: dict[str, Any], **fields: Any) -> str:
+    with pytest.raises(ts.UserError) as caught:
+        prepare(folder, *rows, max_new_tokens=4, **fields)
+    return str(caught.value)
+
+
+def test_conversations_are_not_asked_as_plain_text(tmp_path: Path) -> None:
+    told = {"messages": talk(*TALK, system="Be.")}
+    for row, template in ((told, "{system}\n{input}"), (told, "{input}"), ({"messages": talk("a", "b")}, "{input}")):
+        assert refused(tmp_path, row, chat=False, template=template).endswith("as plain text. Type: --chat")
+    prepare(
+        tmp_path, {"messages": talk("a", "b", system="c")}, chat=False, template="{system} {input}", max_new_tokens=4
+    )
+
+
+def test_a_chat_template_without_later_turns_has_one_turn_alone(tmp_path: Path) -> None:
+    rows = [{"messages": talk(*texts, system="Be brief.")} for texts in (TALK[:2], TALK)]
+    said = refused(tmp_path, *rows, name="mistral", system="Be brief.")
+    assert "line 2: a conversation of several turns, and its chat template writes a later turn otherwise" in said
+    prepare(tmp_path, rows[0], name="mistral", system="Be brief.", max_new_tokens=4)
+
+
+THINKS = CHATML.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
+REASONS = CHATML.replace("{{ m.content }}", "{{ m.reasoning_content or '' }}{{ m.content }}")
+
+
+@pytest.mark.parametrize(
+    ("messages", "template"),
+    [
+        (talk("a", "<think>hm</think>b", "c", "d"), THINKS),
+        (talk("a", "b", "c", "<think>hm</think>d"), THINKS),
+        (talk("a", "<think>hm</think>b"), THINKS),
+        ([talk("a")[0], {"role": "assistant", "content": "b", "reasoning_content": "hm"}], REASONS),
+        ([{"role": "system", "content": ""}, *talk("a", "b")], CHATML),  # which else says something of its own
+        (
+            talk("a", "b", " c", "d"),
+            CHATML.replace("m.content }}", "m.content | trim if loop.index == 3 else m.content }}"),
+        ),
+    ],
+)
+def test_a_conversation_that_the_chat_template_writes_otherwise_is_refused(
+    tmp_path: Path, messages: list[dict[str, Any]], template: str
+) -> None:
+    first = {"messages": talk("a", "b")}
+    assert "line 2: the chat template writes this conversation otherwise" in refused(
+        tmp_path, first, {"messages": messages}, written_by=template
+    )
+
+
+def test_what_the_chat_template_takes_is_no_difference(tmp_path: Path) -> None:
+    prepare(tmp_path, {"messages": talk(" a ", " b ", "c", " d ")}, name="llama3", max_new_tokens=4)
+    prepare(tmp_path, {"messages": talk("a", "b", " c", " d\n")}, max_new_tokens=4)  # an answer's own edges are cut off
+    developer = [{"role": "developer", "content": "Be."}, *talk("a", "b")]
+    prepare(tmp_path, {"messages": developer}, system="Be.", max_new_tokens=4)
+
+
+def test_what_the_system_says_is_that_of_the_messages(tmp_path: Path) -> None:
+    for own in ({"system": ""}, {"system": None}, {}):
+        said = refused(tmp_path, {"messages": talk("a", "b", system="Be."), **own})
+        assert said.endswith("Type: --system Be.")
+    rows = [{"messages": talk("a", "b", system=system)} for system in ("", "Be.")]
+    assert "says 2 different things" in refused(tmp_path, *rows)
+
+
+def test_messages_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    rows = [{"messages": talk("a", "b")}, {"messages": talk("a", "b", "c", "d"), "input": "mine"}]
+    assert "1 of 2 rows have messages that are not read" in str(prepare(tmp_path, *rows, max_new_tokens=4).notes)
+    asked = prepare(tmp_path, {"messages": talk("a", "b"), "text": "x"}, template="{text}", max_new_tokens=4)
+    assert "1 of 1 rows have messages that are not read" in str(asked.notes)
+
+
+def test_a_start_token_that_the_chat_template_leaves_out_hinders_demonstrations_alone(tmp_path: Path) -> None:
+    words = tokenizer("chatml", bos_token="<s>")
+    words.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    words.add_special_tokens({"bos_token": "<s>"})
+    (row,) = written(tmp_path, {"messages": talk(*TALK)})
+    task = Generation(chat=True, template="{input}").prepare({"train": [row]}, words, model_kind="decoder")
+    assert task.turns.single.startswith("its chat template leaves out the start token")
+    (one,) = task.encode([row], words, model_kind="decoder", train=True)
+    got = one.input_ids + one.target_ids
+    assert rendered(words, talk(*TALK))[: len(got)] == got
+
+
+def test_many_turns_are_cut_in_few_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = tokenizer("chatml")
-    words.chat_template = thoughts
-    rows = written(tmp_path, {"messages": talk("a", "<think>hm</think>b", "c", "d")})
-    with pytest.raises(
-        ts.UserError, match="line 1: the chat template writes earlier turns of this conversation otherwise"
-    ):
-        Generation(chat=True, template="{input}").prepare({"train": rows}, words, model_kind="decoder")
+    (row,) = written(tmp_path, {"messages": talk(*(f"word {at}" for at in range(258)))})
+    task = Generation(chat=True, template="{input}", max_new_tokens=1)
+    task = task.prepare({"train": [row]}, words, model_kind="decoder")
+    tries, whole = [], templates.ids
+    monkeypatch.setattr(templates, "ids", lambda *given, **more: tries.append(1) or whole(*given, **more))
+    (one,) = task.encode([row], words, model_kind="decoder", room=60)
+    assert 30 < len(one.input_ids) <= 60 and len(tries) < 16
+
+
+@pytest.mark.parametrize("said", ["a\0", "\ud800"])
+def test_what_is_no_character_is_found_in_messages(tmp_path: Path, said: str) -> None:
+    with pytest.raises(ts.UserError, match=r"line 1: 'messages' holds (a NUL character|half of a surrogate)"):
+        written(tmp_path, {"messages": talk(said, "b", "c", "d")})
+
+
+def test_a_message_of_a_book_is_too_long(tmp_path: Path) -> None:
+    with pytest.raises(ts.UserError, match="line 1: 'messages' has 1,000,001 characters"):
+        written(tmp_path, {"messages": talk("a" * 1_000_001, "b", "c", "d")})

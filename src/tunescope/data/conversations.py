@@ -30,12 +30,29 @@ def unfold(rows: Sequence[dict[str, Any]]) -> None:
             row |= {name: text for name, text in zip(FIELDS, _texts(row), strict=True) if name not in row}
 
 
+def is_asked(row: Mapping[str, Any]) -> bool:
+    """Whether a row's input is what the user of its conversation says last, and not a text of its own."""
+    return is_conversation(row) and not why_not(row) and _texts(row)[1] == row.get(ASKED)
+
+
 def earlier(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the user said and what was answered in each turn before the one whose input and target a row has, if any."""
-    if not is_conversation(row) or why_not(row) or _texts(row)[1] != row.get(ASKED):
+    if not is_asked(row):
         return []
     texts = [_words(one) for one in _said(row) if _role(one) != SYSTEM][: -len(TURN)]
     return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def system(row: Mapping[str, Any]) -> str:
+    """What the system says in a conversation, whatever the row itself has under that name."""
+    return _texts(row)[0]
+
+
+def messages(row: Mapping[str, Any], asked: str) -> list[dict[str, Any]]:
+    """A conversation's messages with all that they have, each content a text; last the user says `asked`."""
+    found = [{**one, "role": _role(one), "content": _words(one)} for one in _said(row)]
+    found[-2]["content"] = asked
+    return found
 
 
 def why_not(row: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,30 +85,40 @@ def _separated(row: Mapping[str, Any]) -> str:
 def check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
     """NUL and halves of surrogate pairs come through JSON escapes and break tokenizers: refuse them here."""
     for field, found in values.items():
-        for text in (field, found):
-            if isinstance(text, str) and HALVES.search(text):
+        for text in (field, *_texts(found)):
+            if HALVES.search(text):
                 raise UserError(
                     f"{path} line {line}: {field!a} holds half of a surrogate pair (\\ud800 to \\udfff), "
                     "which is no character. Remove it from the row."
                 )
-            if isinstance(text, str) and "\0" in text:
+            if "\0" in text:
                 raise UserError(f"{path} line {line}: {field!a} holds a NUL character. Remove it from the row.")
+
+
+def _texts(found: Any) -> Iterator[str]:
+    """All texts in a field's value: of a list or an object, those in it."""
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, list | Mapping):
+        for one in (*found, *found.values()) if isinstance(found, Mapping) else found:
+            yield from _texts(one)
 
 
 def check_lengths(rows: Sequence[Mapping[str, Any]], longest: int | None) -> None:
     """UserError for fields of more than `longest` characters (None: LONGEST), which take minutes to be made tokens."""
     most = longest or LONGEST
-    found = [
+    long = [
         (len(text), field, index)
         for index, row in enumerate(rows)
-        for field, text in row.items()
-        if isinstance(text, str) and len(text) > most
+        for field, found in row.items()
+        for text in _texts(found)
+        if len(text) > most
     ]
-    if not found:
+    if not long:
         return
-    length, field, index = found[0]
-    others = f" ({len(found)} such fields in all)" if len(found) > 1 else ""
+    length, field, index = long[0]
+    others = f" ({len(long)} such texts in all)" if len(long) > 1 else ""
     raise UserError(
         f"{place(rows[index], index)}: {str(field)[:80]!r} has {length:,} characters, where at most {most:,} are read"
-        f"{others}. Shorten the text or leave the row out; or type: --longest-field {max(found)[0]}"
+        f"{others}. Shorten the text or leave the row out; or type: --longest-field {max(long)[0]}"
     )

@@ -174,7 +174,7 @@ def _found(lines: Iterable[int]) -> Found:
 
 def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
     texts = {
-        "too_long": f"are longer than the model's {limit} positions; the ends of their inputs will be cut",
+        "too_long": f"are longer than the model's {limit} positions; what is too much of them will be cut",
         "repeated": "repeat an earlier row exactly",
         "in_train": "are also in train, exactly",
         "input_in_train": "have an input that is also in train",

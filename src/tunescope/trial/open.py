@@ -90,6 +90,8 @@ def _opened(
     splits = draws[plan.seeds[0]] if draws else cut()
     splits, draws = _with_notes(splits, parts), {seed: _with_notes(drawn, parts) for seed, drawn in draws.items()}
     tokenizer = languages.with_languages(tokenizer, task)
+    for seed in plan.seeds[1:] if draws else ():  # what cannot be used of theirs is found now, too
+        task.prepare(draws[seed].parts(), tokenizer, model_kind=model_kind)
     task = task.prepare(splits.parts(), tokenizer, model_kind=model_kind)
     bench = Bench(plan, model, tokenizer, model_kind, task, splits, hashes, fingerprint(model), device, draws)
     if is_shared:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
-from tunescope.tasks.prompts.chat import Turns, head_saying
+from tunescope.tasks.prompts.chat import Turns, head_saying, rendered
 from tunescope.tasks.prompts.demonstrations import END
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     found: list[Message] = [{"role": "system", "content": system}] if system else []
     while rest.startswith(turns.before) and turns.before:
         said, _, rest = rest.removeprefix(turns.before).partition(turns.shown)
-        answer, _, rest = rest.partition(turns.end)
+        answer, more, rest = rest.partition(turns.end or turns.before)
+        rest = rest if turns.end else more + rest  # where nothing ends an answer the next turn does
         found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer.removeprefix(turns.space)}]
-    if rest or not found or str(tokenizer.apply_chat_template(found, tokenize=False)).rstrip() != text.rstrip():
+    next_one = {"role": "user", "content": MARK}  # some write the last turn of all otherwise
+    if rest or not found or not rendered(tokenizer, [*found, next_one]).startswith(text):
         raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")
     return found
 

@@ -124,7 +124,7 @@ class Choice(Task):
                 target_ids=tokens[index][right],
                 label=right,
                 references=(texts[right],),
-                source="\t".join([*before[index], *values[index].values()]),
+                source="\t".join([*values[index].values(), *before[index]]),
                 cut=cut,
                 texts=texts,
                 tokens=tokens[index],

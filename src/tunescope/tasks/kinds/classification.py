@@ -168,7 +168,7 @@ class Classification(Labelled):
                     target_ids=targets[label] if targets else (),
                     label=label,
                     references=(name,),
-                    source="\t".join([*before[index], *values[index].values()]),
+                    source="\t".join([*values[index].values(), *before[index]]),
                     cut=cut,
                     slot=None if slots is None else slots[index],
                     lead=at.lead,

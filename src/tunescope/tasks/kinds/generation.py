@@ -260,7 +260,7 @@ class Generation(Task):
         return texts
 
     def _source(self, turns: Sequence[str], texts: Mapping[str, str]) -> str:
-        return "\t".join([*turns, *(texts[name] for name in self.fields())])
+        return "\t".join([*(texts[name] for name in self.fields()), *turns])
 
     def _targets(
         self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Mapping[str, str]], model_kind: str

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 USER, ASSISTANT = "uQ7xu{}uxQ7u", "aQ7xa{}axQ7a"  # no chat template changes these
+LATER = "its chat template writes a later turn otherwise than a first one"
+UNBEGUN = "its chat template leaves out the start token, which stands in front of other texts"
 DIFFERS = "The chat template begins an answer that is still to be written otherwise than one that is there."
 
 
@@ -99,13 +101,12 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
     start, shown, between, last, _ = _cut(tokenizer, system, 2)
     end = _end(behind, between, tokenizer)
     before = between.removeprefix(end)
-    single = ""
-    if not between.startswith(end) or not before or not first.endswith(before) or (start, last) != (first, lead):
-        single = "its chat template writes a later turn otherwise than a first one"
-    elif _is_begun(tokenizer) and not first.startswith(str(tokenizer.bos_token)):
-        single = "its chat template leaves out the start token, which stands in front of other texts"
+    later = not between.startswith(end) or not before or not first.endswith(before) or (start, last) != (first, lead)
+    single = LATER if later else ""
+    if not later and _is_begun(tokenizer) and not first.startswith(str(tokenizer.bos_token)):
+        single = UNBEGUN
     parts = ("", first, _open(lead), "", end)
-    if not single:
+    if not later:
         parts = (first.removesuffix(before), before, _open(lead), _open(shown), end)
     return Turns(
         *parts,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.data import conversations
-from tunescope.data.conversations import ASKED, SYSTEM, is_conversation
+from tunescope.data.conversations import ASKED, SYSTEM, is_conversation, system
 from tunescope.data.row import place
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import chat, demonstrations, mask, templates
@@ -17,9 +17,11 @@ from tunescope.tasks.prompts.demonstrations import Demonstration
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from tunescope.tasks.prompts.chat import Asks
+    from tunescope.tasks.prompts.chat import Asks, Turns
 
 Rows = Sequence[Mapping[str, Any]]
+UNREAD = "the template does not ask for {input}, or they have an input of their own"
+LEARNED = "the last answer is learned and scored, all turns before it are read"
 
 
 def earlier(task: Asks, rows: Rows) -> list[tuple[str, ...]]:
@@ -44,19 +46,19 @@ def checked(task: Asks, splits: Mapping[str, Rows], tokenizer: PreTrainedTokeniz
 
     Raises UserError where what is said in them would be left out, or read otherwise than the chat template has it.
     """
-    rows = [row for part in splits.values() for row in part]
+    rows = [(place(row, index), row) for part in splits.values() for index, row in enumerate(part)]
     asks = ASKED in mask.fields(task.template)
-    found = [row for row in rows if is_conversation(row)] if asks else []
-    several = [(index, row) for index, row in enumerate(rows) if conversations.earlier(row)] if asks else []
-    _check_system(task, {str(row.get(SYSTEM, "")) for row in found}, bool(several))
-    for index, row in several:
-        _check_turns(task, row, place(row, index), tokenizer)
-    if not several:
-        return []
-    return [
-        f"{len(several):,} of {len(rows):,} rows are conversations of several turns: the last answer is learned and "
-        "scored, all turns before it are read."
-    ]
+    found = [(where, row) for where, row in rows if asks and conversations.is_asked(row)]
+    several = sum(bool(conversations.earlier(row)) for _, row in found)
+    _check_system(task, {system(row) for _, row in found}, bool(several))
+    if task.turns is not None:
+        for where, row in found:
+            _check_read(task, task.turns, row, where, tokenizer)
+    others = sum(is_conversation(row) for _, row in rows) - len(found)
+    notes = [f"{others:,} of {len(rows):,} rows have messages that are not read: {UNREAD}."] if others else []
+    if several:
+        notes.append(f"{several:,} of {len(rows):,} rows are conversations of several turns: {LEARNED}.")
+    return notes
 
 
 def _check_system(task: Asks, said: set[str], several: bool) -> None:
@@ -75,23 +77,25 @@ def _check_system(task: Asks, said: set[str], several: bool) -> None:
         raise UserError(f"The system of these conversations says otherwise. Type: --system {_quoted(said.pop())}")
 
 
-def _check_turns(task: Asks, row: Mapping[str, Any], where: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises UserError where the chat template writes these turns otherwise than they will be read."""
-    turns = task.turns
-    if turns is None:
-        return
-    if turns.single:
+def _check_read(
+    task: Asks, turns: Turns, row: Mapping[str, Any], where: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Raises UserError where the chat template writes a conversation otherwise than it will be read."""
+    if turns.single == chat.LATER and conversations.earlier(row):
         raise UserError(f"{where}: a conversation of several turns, and {turns.single}. Leave the row out.")
     values = {name: str(row.get(name, "")) for name in mask.fields(task.template)}
     ours = turns.head + "".join(earlier(task, [row])[0])
     ours += templates.fill(turns.asked(task.template), turns.values(task.template, values)) + turns.space
-    said = [{"role": SYSTEM, "content": task.system}] if task.system else []
-    for asked, answer in [*conversations.earlier(row), (templates.fill(task.template, values), chat.ASSISTANT)]:
-        said += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
-    if not chat.rendered(tokenizer, said).startswith(ours + chat.ASSISTANT):
+    said = conversations.messages(row, templates.fill(task.template, values))
+    if SYSTEM in values or not system(row):
+        given = [{"role": SYSTEM, "content": task.system}] if task.system else []
+        said = given + [one for one in said if one["role"] != SYSTEM or (not given and SYSTEM not in values)]
+    text = chat.rendered(tokenizer, said)
+    answer = str(row["target"]).strip() if getattr(task, "target", None) == "target" else ""
+    if not text.startswith(ours) or not text[len(ours) :].lstrip().startswith(answer):
         raise UserError(
-            f"{where}: the chat template writes earlier turns of this conversation otherwise than they are: it may "
-            "take white space around them, or thoughts. Take that out of the row."
+            f"{where}: the chat template writes this conversation otherwise than it would be read: it may leave out "
+            "thoughts, add what a message has beside its text, or take white space. Take that out of the row."
         )
 
 

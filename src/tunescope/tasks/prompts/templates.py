@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
@@ -198,10 +199,13 @@ class Layout:
         room: int,
     ) -> tuple[Ids, int] | None:
         """As `fitted`, without the oldest turns; where the last one alone is too long it is cut too."""
-        for gone in range(1, len(turns) + 1):
-            tokens = ids(tokenizer, [head + "".join(turns[gone:]) + fill(self.template, row)])[0]
-            if len(tokens) <= room:
-                return tokens, sum(map(len, turns[:gone]))
+
+        def left(gone: int) -> Ids:
+            return ids(tokenizer, [head + "".join(turns[gone:]) + fill(self.template, row)])[0]
+
+        first = bisect_left(range(len(turns)), True, lo=1, key=lambda gone: len(left(gone)) <= room) if turns else 0
+        if turns and len(tokens := left(first)) <= room:
+            return tokens, sum(map(len, turns[:first]))
         template = escaped(head) + self.template
         fit = fitted(tokenizer, template, row, cut_field(template, self.cut, row), room)
         return fit and (fit[0], fit[1] + sum(map(len, turns)))
