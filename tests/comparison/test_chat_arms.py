@@ -98,13 +98,19 @@ def test_what_the_model_answers_is_what_it_answers_to_the_chat(material: Any, te
     [
         ("demos:k=1+text:text=dull", "stands alone: leave demonstrations out, or the text"),
         ("text:text=dull+text:text=film", "stands alone: leave another text out"),
-        ("pez:length=2", "with --chat a row is a turn of a chat. Leave --chat out"),
+        ("label_words", "looks for a row's own words, and with --chat a row is a turn of a chat. Leave --chat out"),
         ("demos:k=1,order=entropy", "lets the model write rows of its own, and with --chat"),
     ],
 )
 def test_what_has_no_place_in_a_chat_is_refused(material: Any, text: str, message: str) -> None:
     with pytest.raises(ts.UserError, match=message):
         arms.ready(Arm(text, text), bench_of(material))
+
+
+def test_a_prompt_that_is_looked_for_is_what_the_system_says(material: Any) -> None:
+    assert arms.ready(Arm("p", "pez:length=2"), bench_of(material)).search is not None
+    with pytest.raises(ts.UserError, match="In a chat a text is what the system says: leave --system out"):
+        arms.ready(Arm("p", "pez:length=2"), bench_of(material, system="dull"))
 
 
 def test_without_a_place_for_earlier_turns_a_prefix_does_not_begin_as_them(material: Any) -> None:
@@ -121,7 +127,7 @@ def test_a_whole_comparison_and_what_it_leaves(material: Any, tmp_path: Path) ->
     found = compare(
         material[0],
         material[1],
-        arms=["demos:k=1", "lora:rank=2", "prefix:length=4"],
+        arms=["demos:k=1", "lora:rank=2", "prefix:length=4", "random:length=2,candidates=2,batch=4"],
         task=Classification(**{key: value for key, value in TASK.items() if key != "kind"}),
         settings=Settings(steps=6, batch_size=8, eval_every=3),
         seeds=1,
@@ -131,6 +137,9 @@ def test_a_whole_comparison_and_what_it_leaves(material: Any, tmp_path: Path) ->
     task = found.results["task"]
     assert task["chat"]["before"] == "<u> " and task["template"] == "{text} Label:"
     assert ts.resume(tmp_path / "run").results["arms"] == found.results["arms"]
+    (searched,) = [arm for arm in found.results["arms"] if arm["name"].startswith("random")]
+    (text,) = ts.load(tmp_path / "run" / "arms" / searched["runs"][0]["id"] / "artifact")
+    assert text.spec.text.startswith("<s> ") and text.spec.text.endswith(" <e> ")
     shown = next(arm for arm in found.results["arms"] if arm["name"] == "demos:k=1")
     artifact = tmp_path / "run" / "arms" / shown["runs"][0]["id"] / "artifact"
     (text,) = ts.load(artifact)
@@ -149,6 +158,18 @@ def test_a_whole_comparison_and_what_it_leaves(material: Any, tmp_path: Path) ->
         assert study._texts(request, tokenizer, "decoder", turns, is_begun=True) == [said]
 
 
+def test_a_probe_reads_all_turns_of_a_conversation(
+    material: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of(material)
+    said = [*turn({"text": "dull"}, "bad"), *turn({"text": "film"}, "good")]
+    (tmp_path / "talk.jsonl").write_text(json.dumps({"messages": said}) + "\n")
+    request = ProbeRequest("pattern", material[0], "", (), str(tmp_path / "talk.jsonl"), 1, "", "", "")
+    monkeypatch.setattr(study, "_task", lambda asked: {"template": "{input}"})
+    texts = study._texts(request, bench.tokenizer, "decoder", bench.task.turns, is_begun=False)
+    assert texts == [bench.tokenizer.apply_chat_template(said[:-1], tokenize=False).rstrip()]
+
+
 @pytest.mark.parametrize("system", ["", "dull film"])
 def test_words_in_front_are_the_messages_that_they_were_made_of(material: Any, system: str) -> None:
     bench = bench_of(material, system=system)
@@ -163,6 +184,27 @@ def test_words_in_front_are_the_messages_that_they_were_made_of(material: Any, s
     ]
     with pytest.raises(ts.UserError, match="cannot be told apart again"):
         messages("film good", bench.task.describe(), bench.tokenizer)
+
+
+@pytest.mark.parametrize(
+    "written_by",
+    [
+        TEMPLATE.replace("<u>", " <u>").replace(
+            "{{ m.content }} <e> {% endif %}{% endfor %}", "{{ m.content }}{% endif %}{% endfor %}"
+        ),
+        TEMPLATE.replace("{{ m.content }} <e> {% endif %}{% endfor %}", "{{ m.content }} {% endif %}{% endfor %}"),
+        TEMPLATE.replace("<a> {% else %}", "<a> {% else %}{{ 'plot ' if loop.last else '' }}"),
+    ],
+    ids=["nothing ends an answer", "a space ends it", "the last answer is begun otherwise"],
+)
+def test_turns_are_messages_again_whatever_ends_an_answer(material: Any, written_by: str) -> None:
+    bench = bench_of(material)
+    bench.tokenizer.chat_template = written_by
+    task = bench.task.prepare(bench.splits.parts(), bench.tokenizer, model_kind="decoder")
+    rows = bench.splits.train[:2]
+    text = task.begins + "".join(task.demonstrations([row], 1, 0) for row in rows)
+    made = messages(text, task.describe(), bench.tokenizer)
+    assert made == [one for row in rows for one in turn(row, TASK["words"][row["label"]])]
 
 
 def test_turns_are_messages_again_where_the_chat_template_takes_no_system(material: Any) -> None:

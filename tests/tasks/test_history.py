@@ -91,11 +91,17 @@ def test_the_oldest_turns_go_first_where_the_room_is_too_small(tmp_path: Path) -
 
 def test_what_the_user_said_before_makes_another_input(tmp_path: Path) -> None:
     words = tokenizer("chatml")
-    said = [("a", "b"), ("c", "d"), ("a", "e")]
+    said = [("a", "b"), ("a", "e"), ("c", "d")]
     rows = written(tmp_path, *({"messages": talk(one, "great", "And?", answer)} for one, answer in said))
-    assert [key_of(row, ["input"]) == key_of(rows[0], ["input"]) for row in rows] == [True, False, True]
+    assert [key_of(row, ["input"]) == key_of(rows[0], ["input"]) for row in rows] == [True, True, False]
     task = Generation(chat=True, template="{input}").prepare({"train": rows}, words, model_kind="decoder")
-    assert [one.references for one in task.encode(rows, words, model_kind="decoder")] == [("b", "e"), ("d",)]
+    found = task.encode(rows, words, model_kind="decoder")
+    assert [one.references for one in found] == [("b", "e"), ("d",)]
+    assert [words.decode(one.input_ids).count(f"user\n{first}<") for one, first in zip(found, "ac", strict=True)] == [
+        1,
+        1,
+    ]
+    assert [one.source.startswith("And?\t") for one in found] == [True, True]
 
 
 def test_a_message_may_be_a_list_of_one_text(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tunescope.system import files, machine, plugins
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
-from tunescope.tasks.prompts import templates
+from tunescope.tasks.prompts import history, templates
 from tunescope.tasks.prompts.chat import Turns
 from tunescope.tasks.prompts.mask import place
 
@@ -128,8 +128,11 @@ def _texts(
         return list(request.texts)
     rows, task = read(request.data)[: request.rows or ROWS], _task(request)
     template = task.get("template")
+    fronts = [""] * len(rows)
     if template is not None and turns is not None:
-        template = templates.escaped("" if is_begun else turns.head) + turns.asked(template)
+        head = "" if is_begun else turns.head
+        fronts = [head + "".join(history.before(turns, template, row)) for row in rows]
+        template = turns.asked(template)
     elif template is not None and task.get("by") == "words":
         template = place(template, tokenizer, model_kind).template
     given, own = request.text_field, str(task.get("text") or task.get("input") or "text")
@@ -146,7 +149,8 @@ def _texts(
         )
     source = {own: given or own}
     filled = ({name: value(row, source.get(name, name), i) for name in fields} for i, row in enumerate(rows))
-    return [templates.fill(template, turns.values(task["template"], one) if turns else one) for one in filled]
+    put = [turns.values(task["template"], one) if turns else one for one in filled]
+    return [front + templates.fill(template, one) for front, one in zip(fronts, put, strict=True)]
 
 
 def _batch(

@@ -40,9 +40,9 @@ def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     found: list[Message] = [{"role": "system", "content": system}] if system else []
     while rest.startswith(turns.before) and turns.before:
         said, _, rest = rest.removeprefix(turns.before).partition(turns.shown)
-        answer, more, rest = rest.partition(turns.end or turns.before)
+        answer, more, rest = rest.removeprefix(turns.space).partition(turns.end or turns.before)
         rest = rest if turns.end else more + rest  # where nothing ends an answer the next turn does
-        found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer.removeprefix(turns.space)}]
+        found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
     next_one = {"role": "user", "content": MARK}  # some write the last turn of all otherwise
     if rest or not found or not rendered(tokenizer, [*found, next_one]).startswith(text):
         raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")

@@ -26,10 +26,14 @@ LEARNED = "the last answer is learned and scored, all turns before it are read"
 
 def earlier(task: Asks, rows: Rows) -> list[tuple[str, ...]]:
     """The turns in front of each row's own, as the chat template writes them, oldest first."""
-    turns = task.turns
-    if turns is None or ASKED not in mask.fields(task.template):
-        return [()] * len(rows)
-    return [tuple(turns.turn(*one) for one in conversations.earlier(row)) for row in rows]
+    return [before(task.turns, task.template, row) for row in rows]
+
+
+def before(turns: Turns | None, template: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The turns in front of a row that is asked by this template; none where it asks no conversation."""
+    if turns is None or ASKED not in mask.fields(template):
+        return ()
+    return tuple(turns.turn(*one) for one in conversations.earlier(row))
 
 
 def solved(task: Asks, row: Mapping[str, Any], values: Mapping[str, str], answer: str, name: str = "") -> Demonstration:
