@@ -170,6 +170,32 @@ def test_a_probe_reads_all_turns_of_a_conversation(
     assert texts == [bench.tokenizer.apply_chat_template(said[:-1], tokenize=False).rstrip()]
 
 
+def test_what_no_seed_but_a_later_one_draws_is_checked_too(material: Any, tmp_path: Path) -> None:
+    def said(text: str, answer: str, system: str = "") -> dict[str, Any]:
+        head = [{"role": "system", "content": system}] if system else []
+        return {"messages": [*head, {"role": "user", "content": text}, {"role": "assistant", "content": answer}]}
+
+    texts = [f"{one} {other}" for one in ("film", "plot", "dull") for other in ("film", "plot", "dull", "a")]
+    rows = [said(text, ("bad", "good")[at % 2], "bright" if at < 2 else "") for at, text in enumerate(texts)]
+    files = {"train": rows, "test": [said("a film", "bad"), said("a plot", "good")]}
+    for name, some in files.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
+    task = {"kind": "classification", "text": "input", "label": "target", "chat": True, "template": "{input}"}
+    data = {name: str(tmp_path / f"{name}.jsonl") for name in files}
+
+    def refused(*seeds: int) -> str:
+        try:
+            open_bench(Plan(model=material[0], data=data, task=task, k_shot=1, seeds=seeds))
+        except ts.UserError as problem:
+            return str(problem)
+        return ""
+
+    alone = {seed: refused(seed) for seed in range(8)}
+    good, bad = (next(seed for seed, reason in alone.items() if bool(reason) is fails) for fails in (False, True))
+    for seeds in ((good, bad), (bad, good)):
+        assert "The system" in alone[bad] and refused(*seeds) == alone[bad]
+
+
 @pytest.mark.parametrize("system", ["", "dull film"])
 def test_words_in_front_are_the_messages_that_they_were_made_of(material: Any, system: str) -> None:
     bench = bench_of(material, system=system)
