@@ -20,7 +20,8 @@ from tunescope.exchange.serving.chat_template import messages
 from tunescope.probes import study
 from tunescope.probes.study import ProbeRequest, run
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.tasks.prompts.chat import Turns
+from tunescope.tasks.prompts.chat_template import head_saying
+from tunescope.tasks.prompts.turns import Turns
 from tunescope.trial import questions
 from tunescope.trial.arm import Arm
 from tunescope.trial.demos import draw
@@ -116,7 +117,7 @@ def test_a_prompt_that_is_looked_for_is_what_the_system_says(material: Any) -> N
 def test_without_a_place_for_earlier_turns_a_prefix_does_not_begin_as_them(material: Any) -> None:
     bench = bench_of(material)
     assert arms.ready(Arm("p", "prefix:length=4"), bench).specs[0].init_from == "demos"
-    bench.tokenizer.chat_template = TEMPLATE.replace("<u>", "{{ '<u>' if loop.first else 'plot' }}")
+    bench.tokenizer.chat_template = "{{ '<s> ' if messages | length > 2 }}" + TEMPLATE
     bench.task = bench.task.prepare({"train": bench.splits.train}, bench.tokenizer, model_kind="decoder")
     assert arms.ready(Arm("p", "prefix:length=4"), bench).specs[0].init_from is None
     with pytest.raises(ts.UserError, match="demonstrations are earlier turns of a chat, and its chat template writes"):
@@ -220,8 +221,23 @@ def test_words_in_front_are_the_messages_that_they_were_made_of(material: Any, s
         ),
         TEMPLATE.replace("{{ m.content }} <e> {% endif %}{% endfor %}", "{{ m.content }} {% endif %}{% endfor %}"),
         TEMPLATE.replace("<a> {% else %}", "<a> {% else %}{{ 'plot ' if loop.last else '' }}"),
+        TEMPLATE.replace(
+            "<e> {% endif %}{% endfor %}", "{{ '[EOS]' if loop.last else '<e>' }} {% endif %}{% endfor %}"
+        ),
+        "{{ '<u> ' if messages[0].role == 'user' }}"
+        + TEMPLATE.replace("<s> {{ m.content }} <e> ", "<u> {{ m.content }} ").replace(
+            "<u> {{ m.content }} <a>",
+            "{{ '' if loop.index0 < 2 and (loop.first or messages[0].role == 'system') "
+            "else '<u> ' }}{{ m.content }} <a>",
+        ),
     ],
-    ids=["nothing ends an answer", "a space ends it", "the last answer is begun otherwise"],
+    ids=[
+        "nothing ends an answer",
+        "a space ends it",
+        "the last answer is begun otherwise",
+        "the last answer ends otherwise",
+        "the system stands in the first turn",
+    ],
 )
 def test_turns_are_messages_again_whatever_ends_an_answer(material: Any, written_by: str) -> None:
     bench = bench_of(material)
@@ -231,6 +247,8 @@ def test_turns_are_messages_again_whatever_ends_an_answer(material: Any, written
     text = task.begins + "".join(task.demonstrations([row], 1, 0) for row in rows)
     made = messages(text, task.describe(), bench.tokenizer)
     assert made == [one for row in rows for one in turn(row, TASK["words"][row["label"]])]
+    hard = head_saying(bench.tokenizer, "bright a")
+    assert messages(hard, task.describe(), bench.tokenizer) == [{"role": "system", "content": "bright a"}]
 
 
 def test_turns_are_messages_again_where_the_chat_template_takes_no_system(material: Any) -> None:

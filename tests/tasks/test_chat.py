@@ -16,7 +16,7 @@ from tunescope.tasks.answers.calibration import contentless
 from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
-from tunescope.tasks.prompts.chat import head_saying, turns
+from tunescope.tasks.prompts.chat_template import head_saying, turns
 from tunescope.tasks.prompts.templates import ids
 
 MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start|>", "<|end|>", "<|eot|>", "[INST]", "[/INST]", "<think>"]
@@ -54,6 +54,18 @@ NEMO = (  # the system stands in the last turn, if that is the user's
     "{% for m in messages %}{% if m.role == 'user' %}[INST]{{ sys if loop.last else '' }}{{ m.content }}[/INST]"
     "{% else %}{{ m.content }}</s>{% endif %}{% endfor %}"
 )
+GEMMA = (  # the system stands in the first turn, in front of the user's words
+    "<s>{% if messages[0].role == 'system' %}{% set sys = messages[0].content + '\n\n' %}"
+    "{% set messages = messages[1:] %}{% else %}{% set sys = '' %}{% endif %}"
+    "{% for m in messages %}<|start|>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+    "{{ sys if loop.first else '' }}{{ m.content | trim }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>model\n{% endif %}"
+)
+OSS = (  # the last answer ends otherwise than those before it
+    "{% for m in messages %}<|start|>{{ m.role }}<think>{{ m.content }}"
+    "{{ '</s>' if loop.last and m.role == 'assistant' else '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant<think>{% endif %}"
+)
 TEMPLATES = {
     "chatml": CHATML,
     "llama3": LLAMA3,
@@ -62,15 +74,18 @@ TEMPLATES = {
     "thinking": THINKING,
     "phi4": PHI4,
     "nemo": NEMO,
+    "gemma": GEMMA,
+    "oss": OSS,
 }
 ROWS = [{"text": "A gorgeous, witty {film}.", "label": "pos"}, {"text": "Dull </x>\nand long", "label": "neg"}]
 WORDS = {"pos": "great", "neg": "terrible"}
 ASKED = "Is this good?\n{text}"
 
 
-def tokenizer(name: str, **options: Any) -> PreTrainedTokenizerFast:
+def tokenizer(name: str, taught: str = "", **options: Any) -> PreTrainedTokenizerFast:
     made = ByteLevelBPETokenizer()
-    made.train_from_iterator([row["text"] for row in ROWS] * 9 + ["great terrible user assistant system"] * 9, 320)
+    texts = [*(row["text"] for row in ROWS), "great terrible user assistant system", taught]
+    made.train_from_iterator(texts * 9, 320)
     made.add_special_tokens(MARKS)
     return PreTrainedTokenizerFast(
         tokenizer_object=made._tokenizer, eos_token="</s>", chat_template=TEMPLATES.get(name), **options
@@ -127,9 +142,6 @@ def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
     if name == "nemo" and system:
         return
     task = prepared(words, system=system)
-    if name == "mistral" and system:  # it stands in the first turn alone
-        assert task.turns.single.startswith("its chat template writes a later turn otherwise")
-        return
     shown = task.demonstrated(ROWS, 1, 0)
     order = [next(row for row in ROWS if row["label"] == one.name) for one in shown]
     query = task.encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
@@ -139,10 +151,26 @@ def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
     assert rendered(words, messages)[: len(got)] == got
 
 
-def test_what_a_system_says_is_no_text_in_front_where_it_stands_in_the_first_turn() -> None:
-    with pytest.raises(ts.UserError, match="is what its system says, and its chat template writes a later turn"):
-        head_saying(tokenizer("mistral"), "Be brief.")
-    assert head_saying(tokenizer("chatml"), "Be brief.") == "<|im_start|>system\nBe brief.<|im_end|>\n"
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "nemo"])
+def test_a_text_in_front_is_what_the_system_says(name: str) -> None:
+    words = tokenizer(name)
+    query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+    got = ids(words, [head_saying(words, "Be {brief}.")])[0] + query.input_ids + query.target_ids
+    messages = [{"role": "system", "content": "Be {brief}."}, *said(ROWS[0], "great")]
+    assert rendered(words, messages)[: len(got)] == got
+
+
+def test_nothing_is_shown_in_front_where_its_end_makes_a_token_with_the_users_words() -> None:
+    words = tokenizer("mistral", taught=" a a a a")  # as most tokenizers have it, and "[INST] " ends in the space
+    assert len(ids(words, [" a"])[0]) == 1
+    reason = "between its turns are tokens that hold the end of what the chat template writes"
+    with pytest.raises(ts.UserError, match=f"is what its system says, and {reason}"):
+        head_saying(words, "Be brief.")
+    assert prepared(words, system="Be brief.").turns.single.startswith(reason)
+    assert not prepared(words).turns.single
+
+
+def test_no_demonstrations_in_a_chat_without_the_start_token_of_other_texts() -> None:
     begun = tokenizer("chatml", bos_token="<s>")
     begun._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 320)])
     assert turns(begun).single.startswith("its chat template leaves out the start token")

@@ -134,11 +134,22 @@ def test_conversations_are_not_asked_as_plain_text(tmp_path: Path) -> None:
     )
 
 
-def test_a_chat_template_without_later_turns_has_one_turn_alone(tmp_path: Path) -> None:
-    rows = [{"messages": talk(*texts, system="Be brief.")} for texts in (TALK[:2], TALK)]
-    said = refused(tmp_path, *rows, name="mistral", system="Be brief.")
-    assert "line 2: a conversation of several turns, and its chat template writes a later turn otherwise" in said
-    prepare(tmp_path, rows[0], name="mistral", system="Be brief.", max_new_tokens=4)
+def test_a_chat_template_whose_turns_are_others_among_others_has_one_turn_alone(tmp_path: Path) -> None:
+    counts = "{{ '<|start|>' if messages | length > 2 }}" + CHATML
+    rows = [{"messages": talk(*texts)} for texts in (TALK[:2], TALK)]
+    said = refused(tmp_path, *rows, written_by=counts)
+    assert "line 2: a conversation of several turns, and its chat template writes a turn otherwise where others" in said
+    prepare(tmp_path, rows[0], written_by=counts, max_new_tokens=4)
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "nemo"])
+def test_the_system_of_a_conversation_stands_where_the_chat_template_has_it(tmp_path: Path, name: str) -> None:
+    words = tokenizer(name, taught=" a a a a")
+    rows = written(tmp_path, *({"messages": talk(*one, system="Be.")} for one in (TALK, TALK[:2])))
+    task = Generation(**SAY, system="Be.").prepare({"train": rows}, words, model_kind="decoder")
+    for one, texts in zip(task.encode(rows, words, model_kind="decoder", train=True), (TALK, TALK[:2]), strict=True):
+        got = one.input_ids + one.target_ids
+        assert rendered(words, talk(*texts[:-2], f"Say: {texts[-2]}", texts[-1], system="Be."))[: len(got)] == got
 
 
 THINKS = CHATML.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")

@@ -29,8 +29,8 @@ from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.facts import positions
 from tunescope.tasks.prompts import history, templates
-from tunescope.tasks.prompts.chat import Turns
 from tunescope.tasks.prompts.mask import place
+from tunescope.tasks.prompts.turns import Turns
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
-from tunescope.tasks.prompts.chat import Turns, head_saying
+from tunescope.tasks.prompts.chat_template import head_saying
+from tunescope.tasks.prompts.turns import Turns
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench

@@ -21,7 +21,7 @@ from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.contexts.text import Text
 from tunescope.system import files
 from tunescope.tasks.prompts import templates
-from tunescope.tasks.prompts.chat import Turns
+from tunescope.tasks.prompts.turns import Turns
 
 ABOUT = "a hard prompt or demonstrations as chat messages and as plain text"
 SERVES = (

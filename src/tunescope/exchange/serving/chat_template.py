@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
-from tunescope.tasks.prompts.chat import Turns, head_saying, rendered
+from tunescope.tasks.prompts.chat_template import head_saying, rendered
 from tunescope.tasks.prompts.demonstrations import END
+from tunescope.tasks.prompts.turns import Turns
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,20 +33,32 @@ def messages(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerB
 
 def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[Message]:
     """Of a text that was written by the chat template, what it was written of: both render to the same."""
-    turns, system = Turns(**task["chat"]), str(task.get("system") or "")
+    turns = Turns(**task["chat"])
+    behind = [{"role": "user", "content": MARK}, {"role": "assistant", "content": "b"}]
+    for found in _readings(text, turns, str(task.get("system") or ""), tokenizer):
+        if found and rendered(tokenizer, [*found, *behind]).startswith(text + turns.before + MARK):
+            return found
+    raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")
+
+
+def _readings(text: str, turns: Turns, system: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[Message]]:
+    """What the text may say: demonstrations behind a chat's head, or a hard prompt, which is what the system says."""
+    head = [{"role": "system", "content": system}] if system else []
+    shown = _demonstrations(text, turns)
+    yield head + shown if all(one["content"] for one in shown) else []
+    front, _, end = head_saying(tokenizer, MARK).partition(MARK)
+    yield [{"role": "system", "content": text.removeprefix(front).removesuffix(end)}]
+
+
+def _demonstrations(text: str, turns: Turns) -> list[Message]:
+    """Those in a text that is a chat's head and these, as far as they go."""
+    found: list[Message] = []
     rest = text.removeprefix(turns.head)
-    if not (text.startswith(turns.head) and (not rest or rest.startswith(turns.before))):
-        front, _, behind = head_saying(tokenizer, MARK).partition(MARK)  # a hard prompt is what the system says
-        system, rest = text.removeprefix(front).removesuffix(behind), ""
-    found: list[Message] = [{"role": "system", "content": system}] if system else []
-    while rest.startswith(turns.before) and turns.before:
+    while rest and rest.startswith(turns.before):
         said, _, rest = rest.removeprefix(turns.before).partition(turns.shown)
-        answer, more, rest = rest.removeprefix(turns.space).partition(turns.end or turns.before)
-        rest = rest if turns.end else more + rest  # where nothing ends an answer the next turn does
+        answer, more, rest = rest.removeprefix(turns.space).partition(turns.between or turns.before)
+        rest = rest if turns.between else more + rest  # where nothing ends an answer the next turn does
         found += [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
-    next_one = {"role": "user", "content": MARK}  # some write the last turn of all otherwise
-    if rest or not found or not rendered(tokenizer, [*found, next_one]).startswith(text):
-        raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")
     return found
 
 

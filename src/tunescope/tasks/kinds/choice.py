@@ -13,6 +13,7 @@ from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, SYSTEM, TEMPLATE
 from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import history, templates
+from tunescope.tasks.prompts.turns import Turns
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Choice(Task):
     chat: Annotated[bool, CHAT] = False
     system: Annotated[str, SYSTEM] = ""
     chance: float | None = None  # filled in by `prepare`, as are turns and notes
-    turns: chats.Turns | None = None
+    turns: Turns | None = None
     notes: tuple[str, ...] = ()
 
     about: ClassVar[str] = "one of the choices that a row brings along"

@@ -18,6 +18,7 @@ from tunescope.tasks.prompts import history, mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration, joined
 from tunescope.tasks.prompts.label_words import notes as word_notes
 from tunescope.tasks.prompts.label_words import word_tokens
+from tunescope.tasks.prompts.turns import Turns
 from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Classification(Labelled):
         str, Option("how an encoder answers: head (a new one, the default), or words at the template's {mask}.")
     ] = "words"
     prior: Mapping[str, float] = field(default_factory=dict)
-    turns: chats.Turns | None = None  # filled in by `prepare`, as are notes
+    turns: Turns | None = None  # filled in by `prepare`, as are notes
     notes: tuple[str, ...] = ()
 
     metric = "accuracy"

@@ -18,6 +18,7 @@ from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
 from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import history, languages, templates
+from tunescope.tasks.prompts.turns import Turns
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Generation(Task):
         Option("for {kinds} by a model whose tokenizer marks languages (mBART), of the inputs: en_XX, or en."),
     ] = ""
     target_language: Annotated[str, Option("the same, of the answers.")] = ""
-    turns: chats.Turns | None = None  # filled in by `prepare`, as are notes
+    turns: Turns | None = None  # filled in by `prepare`, as are notes
     notes: tuple[str, ...] = ()
 
     writes: ClassVar[bool] = True

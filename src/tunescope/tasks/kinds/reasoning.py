@@ -16,6 +16,7 @@ from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYST
 from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import history, templates
 from tunescope.tasks.prompts.chain import Chain
+from tunescope.tasks.prompts.turns import Turns
 from tunescope.tasks.task import Encoded, Prediction, Rows, Task
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Reasoning(Task):
     chain: Chain | None = None
     shown: bool = False  # demonstrations show the steps
     seed: int = 0  # of the samples
-    turns: chats.Turns | None = None  # filled in by `prepare`, as are notes
+    turns: Turns | None = None  # filled in by `prepare`, as are notes
     notes: tuple[str, ...] = ()
 
     about: ClassVar[str] = "an answer that is read out of what the model writes"

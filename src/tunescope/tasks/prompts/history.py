@@ -11,13 +11,14 @@ from tunescope.data import conversations
 from tunescope.data.conversations import ASKED, SYSTEM, is_conversation, system
 from tunescope.data.row import place
 from tunescope.errors import UserError
-from tunescope.tasks.prompts import chat, demonstrations, mask, templates
+from tunescope.tasks.prompts import chat, chat_template, demonstrations, mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from tunescope.tasks.prompts.chat import Asks, Turns
+    from tunescope.tasks.prompts.chat import Asks
+    from tunescope.tasks.prompts.turns import Turns
 
 Rows = Sequence[Mapping[str, Any]]
 UNREAD = "the template does not ask for {input}, or they have an input of their own"
@@ -39,7 +40,7 @@ def before(turns: Turns | None, template: str, row: Mapping[str, Any]) -> tuple[
 def solved(task: Asks, row: Mapping[str, Any], values: Mapping[str, str], answer: str, name: str = "") -> Demonstration:
     """A row as it is shown in front of others, with its answer (of the label of that name). values: its fields."""
     turns = task.turns
-    template, end = (turns.solved(task.template), turns.end) if turns else (task.template, demonstrations.END)
+    template, end = (turns.solved(task.template), turns.between) if turns else (task.template, demonstrations.END)
     asked = chat.values_of(task, values)
     made = demonstrations.solved(template, asked, name, answer, end, chat.space_of(task))
     return replace(made, prefix="".join(earlier(task, [row])[0]) + made.prefix)
@@ -85,7 +86,7 @@ def _check_read(
     task: Asks, turns: Turns, row: Mapping[str, Any], where: str, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     """Raises UserError where the chat template writes a conversation otherwise than it will be read."""
-    if turns.single == chat.LATER and conversations.earlier(row):
+    if turns.single == chat_template.LATER and conversations.earlier(row):
         raise UserError(f"{where}: a conversation of several turns, and {turns.single}. Leave the row out.")
     values = {name: str(row.get(name, "")) for name in mask.fields(task.template)}
     ours = turns.head + "".join(earlier(task, [row])[0])
@@ -94,7 +95,7 @@ def _check_read(
     if SYSTEM in values or not system(row):
         given = [{"role": SYSTEM, "content": task.system}] if task.system else []
         said = given + [one for one in said if one["role"] != SYSTEM or (not given and SYSTEM not in values)]
-    text = chat.rendered(tokenizer, said)
+    text = chat_template.rendered(tokenizer, said)
     answer = str(row["target"]).strip() if getattr(task, "target", None) == "target" else ""
     if not text.startswith(ours) or not text[len(ours) :].lstrip().startswith(answer):
         raise UserError(
