@@ -14,10 +14,8 @@ from tunescope.tasks.answers.shares import highest
 from tunescope.tasks.demonstration_rows import balanced
 from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE
 from tunescope.tasks.prompts import chat as chats
-from tunescope.tasks.prompts import history, mask, templates
+from tunescope.tasks.prompts import history, label_words, mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration, joined
-from tunescope.tasks.prompts.label_words import notes as word_notes
-from tunescope.tasks.prompts.label_words import word_tokens
 from tunescope.tasks.prompts.turns import Turns
 from tunescope.tasks.task import Encoded, Labelled, Prediction, Rows
 
@@ -137,7 +135,7 @@ class Classification(Labelled):
         template = self.template
         if model_kind == "decoder" and turns is None:
             template = self._place(tokenizer, model_kind).template
-        return replace(task, template=template, notes=(*chats.notes_of(turns), *told, *word_notes(tokens)))
+        return replace(task, template=template, notes=(*chats.notes_of(turns), *told, *label_words.notes(tokens)))
 
     def encode(
         self,
@@ -267,7 +265,7 @@ class Classification(Labelled):
         if self.by == "head":
             return {}
         words = {label: self.words[label] for label in self.labels}
-        return word_tokens(tokenizer, chats.asked(self), words, model_kind, chats.space_of(self))
+        return label_words.word_tokens(tokenizer, chats.asked(self), words, model_kind, chats.space_of(self))
 
     def _words_of(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[templates.Ids]:
         from tunescope.models.anatomy import anatomy
