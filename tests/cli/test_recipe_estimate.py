@@ -8,7 +8,8 @@ from tiny_corpora import bert, corpus, e2e, t5
 from tunescope.cli import recipe_estimate as estimate
 from tunescope.errors import UserError
 from tunescope.models.load import load_model, load_tokenizer, on_paper
-from tunescope.reproduce.recipe import Ask, find
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import find
 from tunescope.theory.costs import rough
 from tunescope.theory.costs.gpus import gpu
 

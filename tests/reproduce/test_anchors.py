@@ -10,7 +10,8 @@ from conftest import smaller
 import tunescope as ts
 from tunescope.probes.anchors import study
 from tunescope.probes.anchors.request import AnchorRequest
-from tunescope.reproduce.recipe import Ask, check, find
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check, find
 from tunescope.reproduce.recipes import anchors
 from tunescope.reproduce.run import reproduce, so_far
 from tunescope.trial.plan import Plan

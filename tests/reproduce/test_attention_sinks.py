@@ -6,7 +6,7 @@ import torch
 import trained_decoder as tools
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipes import _short_runs
 from tunescope.reproduce.recipes import attention_sinks as recipe
 from tunescope.reproduce.recipes._prefix_starts import STARTS, begun

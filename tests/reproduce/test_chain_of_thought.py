@@ -4,7 +4,8 @@ import pytest
 from conftest import smaller
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask, find
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import find
 from tunescope.reproduce.run import reproduce
 
 

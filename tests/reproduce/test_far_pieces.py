@@ -8,7 +8,7 @@ import pytest
 
 from tunescope.errors import UserError
 from tunescope.reproduce import far_pieces, recipes, run
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.system import job_folder, pieces, run_folder, sealed_json
 
 FOLDER = Path(__file__).parent

@@ -11,7 +11,8 @@ import tunescope as ts
 from tunescope.attachment.attention.record import record
 from tunescope.methods.text_form import parse
 from tunescope.models.family import family_names
-from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check
 from tunescope.reproduce.recipes import petrov_attention as recipe
 from tunescope.reproduce.recipes._first_layer import FIRST, KEPT, compared, deviation
 from tunescope.reproduce.run import reproduce

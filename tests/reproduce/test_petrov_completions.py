@@ -6,7 +6,8 @@ import torch
 import transformers as tf
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check
 from tunescope.reproduce.recipes import petrov_completions as recipe
 from tunescope.reproduce.recipes._completions import LENGTH, completions, targets
 

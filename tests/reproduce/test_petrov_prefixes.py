@@ -11,7 +11,8 @@ import torch
 
 import tunescope as ts
 from tunescope.attachment.attention.record import record
-from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check
 from tunescope.reproduce.recipes import petrov_prefixes as recipe
 from tunescope.reproduce.recipes._prefix_use import prefix_use, use
 

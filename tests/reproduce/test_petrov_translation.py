@@ -11,7 +11,8 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds.dictionary import synthetic
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.methods.text_form import parse
-from tunescope.reproduce.recipe import Ask, check
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check
 from tunescope.reproduce.recipes import petrov_translation as recipe
 from tunescope.trial.budget import count
 

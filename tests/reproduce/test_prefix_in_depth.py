@@ -7,7 +7,7 @@ import torch
 import trained_decoder as tools
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipes import _short_runs
 from tunescope.reproduce.recipes import prefix_in_depth as recipe
 from tunescope.reproduce.recipes._depth import by_layer, by_length

@@ -8,7 +8,7 @@ import tinyrun
 from conftest import smaller
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipes import _searches, prompt_likelihood, prompt_search, prompt_transfer
 from tunescope.reproduce.run import reproduce
 

@@ -14,7 +14,8 @@ from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_table
-from tunescope.reproduce.recipe import Ask, find
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import find
 from tunescope.reproduce.recipes import _label_tasks
 from tunescope.reproduce.run import reproduce
 from tunescope.system import run_folder

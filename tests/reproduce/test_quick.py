@@ -3,7 +3,8 @@
 import pytest
 
 from tunescope.report.cells import Cell
-from tunescope.reproduce.recipe import Ask, find
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import find
 from tunescope.reproduce.run import reproduce
 
 # Arm -> its steps and those of a trial: enough for the effect; in Table 1 what is not to learn has more than what is.

@@ -19,7 +19,8 @@ from tunescope.errors import UserError
 from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_line, corpus_table, piece, published, run
-from tunescope.reproduce.recipe import Ask, check, find, recipes
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check, find, recipes
 from tunescope.reproduce.recipes import _curve
 from tunescope.reproduce.run import command, default_folder, reproduce
 from tunescope.system import machine, run_folder, sealed_json

@@ -10,7 +10,8 @@ import tunescope as ts
 from tunescope.__main__ import main
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import piece, run
-from tunescope.reproduce.recipe import Ask, check, find, listing, recipes
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import check, find, listing, recipes
 from tunescope.reproduce.recipes import _courses
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import run_folder, sealed_json

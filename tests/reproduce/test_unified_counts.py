@@ -6,7 +6,7 @@ import pytest
 import tiny
 
 import tunescope as ts
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipes import unified_counts as recipe
 from tunescope.reproduce.recipes._configs import model_label, without_weights
 from tunescope.reproduce.run import reproduce

@@ -14,7 +14,7 @@ from tunescope.methods import text_form
 from tunescope.methods.form import Form
 from tunescope.methods.text_form import parse
 from tunescope.models.family import family_names, find_family
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipes import unified_forms as recipe
 from tunescope.reproduce.recipes._formula import Names, computed
 from tunescope.reproduce.recipes._literal_attention import Added, written_out

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from tunescope.cli.harness import rows_of
 from tunescope.errors import UserError
+from tunescope.reproduce.ask import Ask
 from tunescope.system.option import FieldOption, options_of
 from tunescope.system.ranks import begun_count
 from tunescope.tasks.make import USUAL, kind_of, kinds
@@ -50,6 +51,11 @@ def _plan_options() -> Any:
     return _flat("PlanOptions", "What is compared, how often, and how every arm is trained.", PARTS | own)
 
 
+def _recipe_options() -> Any:
+    told = {one.key: _parameter(one, one.option.help) for one in options_of(Ask)}
+    return _flat("RecipeOptions", "What a recipe is asked for.", told)
+
+
 def _task_options() -> Any:
     """The options of all kinds of task; one that several have is there once."""
     having: dict[str, list[tuple[str, FieldOption]]] = {}
@@ -81,8 +87,18 @@ if TYPE_CHECKING:  # what mypy sees of them
     class TaskOptions:
         def __init__(self, **given: Any) -> None: ...
 
+    class RecipeOptions:
+        def __init__(self, **given: Any) -> None: ...
+
 else:
-    PlanOptions, TaskOptions = _plan_options(), _task_options()
+    PlanOptions, TaskOptions, RecipeOptions = _plan_options(), _task_options(), _recipe_options()
+
+
+def recipe_ask(name: str, options: RecipeOptions | None, *, check: bool) -> Ask:
+    """What a recipe is asked for."""
+    own = {one.key: one for one in options_of(Ask)}
+    fields = [own[key].read(value) for key, value in _typed(options).items()]
+    return Ask(name, check=check, **{field: value for one in fields for field, value in one.items()})
 
 
 def question(

@@ -12,7 +12,8 @@ from tunescope.attachment.initial_artifacts import base_of
 from tunescope.errors import UserError
 from tunescope.models.load import load_tokenizer, model_name, on_paper
 from tunescope.reproduce import corpus_table, published
-from tunescope.reproduce.recipe import Ask, Recipe, Settings, check
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Recipe, Settings, check
 from tunescope.theory.costs import rough
 from tunescope.theory.costs.gpus import gpu
 from tunescope.theory.costs.machine import Machine

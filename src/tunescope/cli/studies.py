@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from tunescope.cli import side_by_side
-from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
+from tunescope.cli.options import Many, PlanOptions, RecipeOptions, TaskOptions, question, recipe_ask
 from tunescope.cli.output import command_line, print_findings
 from tunescope.errors import UserError
 from tunescope.probes import names
@@ -17,23 +17,7 @@ def reproduce(
     name: str | None = None,
     /,
     *,
-    protocol: Literal["tuned", "paper"] = "tuned",
-    quick: bool = False,
-    seeds: int | None = None,
-    model: Annotated[tuple[str, ...], Many] = (),
-    data: str | None = None,
-    steps: int | None = None,
-    precision: Literal["auto", "float32", "bfloat16"] = "auto",
-    accumulate: int | None = None,
-    batch_size: int | None = None,
-    inputs: int | None = None,
-    load: Literal["", "bfloat16", "8bit", "4bit"] = "",
-    gradient_checkpointing: bool = False,
-    lines: Annotated[tuple[str, ...], Many] = (),
-    template: str | None = None,
-    words: Annotated[tuple[str, ...], Many] = (),
-    k: int | None = None,
-    test: str | None = None,
+    options: RecipeOptions | None = None,
     out: str | None = None,
     workers: int = 0,
     executor: str = HERE,
@@ -46,23 +30,6 @@ def reproduce(
 
     Args:
         name: a recipe.
-        protocol: tuned (learning rates tried, early stop) or paper (published steps and rates).
-        quick: a small size, minutes.
-        seeds: how many.
-        model: for recipes on a given model: a folder, or a name on the Hugging Face hub; some take several.
-        data: for recipes on given data: a file, or a corpus as CORPUS:FOLDER (`tunescope data` lists them).
-        steps: for recipes on a given model: updates of every line, instead of the protocol's.
-        precision: for recipes on a given model: auto (bfloat16 on a GPU that has it), float32 or bfloat16.
-        accumulate: for recipes on a given model: parts that each batch goes through in, to save memory.
-        batch_size: for recipes on a model and a corpus: rows of a step, instead of the protocol's.
-        inputs: for the same: score at most so many inputs of dev and of test, the same for every line.
-        load: for the same: the model's weights in bfloat16, 8bit or 4bit, as in `compare`.
-        gradient_checkpointing: for the same: keep little of each layer for the backward pass; no number changes.
-        lines: for recipes on given data: only the lines of the table that have one of these in their names.
-        template: for `anchors` on given data, `pez` and `lm-bff`: what a row is asked as, with {text} in it.
-        words: for the same: label words, as neg=bad,pos=great.
-        k: for `anchors` on given data: demonstrations of each class (default: 1).
-        test: for `anchors` on given data: test rows (default: a tenth of the rows).
         out: the folder of the run (default: one in runs/reproduce/). A run begun there is gone on with.
         workers: processes, each with one thread (0: one a core, or as many as a model given leaves memory for).
         executor: where these are: local, or other machines by ray:address=auto or slurm:partition=NAME.
@@ -73,20 +40,12 @@ def reproduce(
     """
     from tunescope.cli import recipe_estimate
     from tunescope.reproduce import run as running
-    from tunescope.reproduce.recipe import Ask, find, listing
+    from tunescope.reproduce.recipe import find, listing
 
     if name is None:
         say(listing())
         return
-    one, others = next(iter(model), None), model[1:]
-    usual = (name, protocol, quick, seeds, one, data, others, steps, precision, accumulate)
-    saving = {
-        "load": load,
-        "gradient_checkpointing": gradient_checkpointing,
-        "batch_size": batch_size,
-        "inputs": inputs,
-    }
-    ask = Ask(*usual, lines=lines, template=template, words=words, k=k, test=test, check=check, **saving)  # type: ignore[arg-type]
+    ask = recipe_ask(name, options, check=check)
     if check:
         say("\n".join(recipe_estimate.lines(ask, find(name), gpu)))
         return

@@ -12,9 +12,10 @@ from tunescope.data.corpus_name import FOLDER, Spec, parsed, scored_by
 from tunescope.errors import UserError
 from tunescope.models.load import on_paper
 from tunescope.reproduce import published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.published import Course
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 from tunescope.system import plugins
 
 if TYPE_CHECKING:

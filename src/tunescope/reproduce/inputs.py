@@ -7,7 +7,7 @@ from tunescope.data.corpus_name import shown
 from tunescope.data.read import read, sha256
 from tunescope.errors import UserError
 from tunescope.models.load import load_model, model_name, on_paper
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 from tunescope.system import option
 
 PATHS = ("model", "data", "test")  # settings that may be paths of this machine

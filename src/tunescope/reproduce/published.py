@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tunescope.errors import UserError
-from tunescope.reproduce.recipe import Ask
+from tunescope.reproduce.ask import Ask
 
 
 @dataclass(frozen=True)

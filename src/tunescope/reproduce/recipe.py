@@ -17,12 +17,12 @@ one of settings["lines"].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tunescope.errors import UserError
 from tunescope.report.cells import Table
+from tunescope.reproduce.ask import Ask, given
 from tunescope.system import plugins
 
 FOLDER = "reproduce.recipes"
@@ -45,36 +45,6 @@ class Recipe(Protocol):
     def table(self, settings: Settings, found: Found, /) -> Table: ...
 
 
-@dataclass(frozen=True)
-class Ask:
-    """What the user typed. None: as the recipe has it."""
-
-    name: str
-    protocol: str = "tuned"
-    quick: bool = False
-    seeds: int | None = None
-    model: str | None = None
-    data: str | None = None
-    others: tuple[str, ...] = ()  # models beside the first, for recipes that take several
-    steps: int | None = None
-    precision: str = "auto"
-    accumulate: int | None = None
-    batch_size: int | None = None
-    inputs: int | None = None  # scored at most, of dev and of test
-    lines: tuple[str, ...] = ()  # of the table: those whose names hold one of these
-    template: str | None = None
-    words: tuple[str, ...] = ()  # of labels, as "neg=bad,pos=great"
-    k: int | None = None  # demonstrations of each class
-    test: str | None = None  # a file of test rows
-    load: str = ""  # the model's weights in fewer bits, as in `compare`
-    gradient_checkpointing: bool = False
-    check: bool = False  # nothing is run: what it takes is estimated, without the model's weights
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        return () if self.model is None else (self.model, *self.others)
-
-
 def find(name: str) -> Recipe:
     """The recipe's module; UserError, with the names there are, for any other."""
     return cast(Recipe, plugins.load(FOLDER, plugins.among(recipes(), name, "recipe").replace("-", "_")))
@@ -93,20 +63,12 @@ def listing() -> str:
 
 def check(ask: Ask, recipe: Recipe) -> None:
     """UserError for an option that the recipe has no use for, or lacks."""
-    given = {"protocol": ask.protocol != "tuned", "seeds": ask.seeds is not None, "quick": ask.quick}
-    given |= {"model": bool(ask.models), "data": ask.data is not None}
-    given |= {"steps": ask.steps is not None, "precision": ask.precision != "auto"}
-    given |= {"accumulate": ask.accumulate is not None, "lines": bool(ask.lines)}
-    given |= {"batch-size": ask.batch_size is not None, "inputs": ask.inputs is not None}
-    given |= {"template": ask.template is not None, "words": bool(ask.words)}
-    given |= {"load": bool(ask.load), "gradient-checkpointing": ask.gradient_checkpointing}
-    given |= {"k": ask.k is not None, "test": ask.test is not None}
     several = "models" in recipe.TAKES
     taken = [one.replace("models", "model") for one in recipe.TAKES]
     if len(ask.models) > 1 and not several:
         raise UserError(f"{ask.name} takes one --model, and {len(ask.models)} were given.")
-    for option, is_given in given.items():
-        if is_given and option not in taken:
+    for one in given(ask):
+        if (option := one.names[0].removeprefix("--")) not in taken:
             takes = ", ".join(f"--{name}" for name in taken) or "no options"
             raise UserError(f"{ask.name} has no use for --{option}; it takes {takes}.")
     if ask.protocol not in ("tuned", "paper"):

@@ -16,9 +16,10 @@ from tunescope.models.load import model_name
 from tunescope.report.cells import Table
 from tunescope.report.findings_page import standalone
 from tunescope.reproduce import far_pieces, page, piece
+from tunescope.reproduce.ask import Ask, given
 from tunescope.reproduce.earlier import taken_over
 from tunescope.reproduce.inputs import portable
-from tunescope.reproduce.recipe import Ask, Found, Recipe, Settings, check, find
+from tunescope.reproduce.recipe import Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, job_folder, run_folder, sealed_json
 from tunescope.system.crew import KILLED, Crew, crew
@@ -203,24 +204,13 @@ def _result(ask: Ask, recipe: Recipe, settings: Settings, table: Table, found: F
 
 def command(ask: Ask) -> str:
     """The line that asks for this; paths by their last name alone."""
+    named = {"data": shown, "test": shown}
     parts = ["tunescope", "reproduce", ask.name]
-    parts += ["--protocol", ask.protocol] if ask.protocol != "tuned" else []
-    parts += ["--quick"] if ask.quick else []
-    parts += ["--seeds", str(ask.seeds)] if ask.seeds is not None else []
-    parts += ["--model", *map(model_name, ask.models)] if ask.models else []
-    parts += ["--data", shown(ask.data)] if ask.data else []
-    parts += ["--steps", str(ask.steps)] if ask.steps is not None else []
-    parts += ["--precision", ask.precision] if ask.precision != "auto" else []
-    parts += ["--accumulate", str(ask.accumulate)] if ask.accumulate is not None else []
-    parts += ["--batch-size", str(ask.batch_size)] if ask.batch_size is not None else []
-    parts += ["--inputs", str(ask.inputs)] if ask.inputs is not None else []
-    parts += ["--load", ask.load] if ask.load else []
-    parts += ["--gradient-checkpointing"] if ask.gradient_checkpointing else []
-    parts += ["--lines", *ask.lines] if ask.lines else []
-    parts += ["--template", ask.template] if ask.template is not None else []
-    parts += ["--words", *ask.words] if ask.words else []
-    parts += ["--k", str(ask.k)] if ask.k is not None else []
-    parts += ["--test", shown(ask.test)] if ask.test is not None else []
+    for one in given(ask):
+        value = getattr(ask, one.field)
+        parts += one.words(named[one.field](value)) if one.field in named else []
+        parts += one.words(model_name(value), [*map(model_name, ask.others)]) if one.field == "model" else []
+        parts += one.words(value) if one.field not in (*named, "model") else []
     return shlex.join(parts)
 
 

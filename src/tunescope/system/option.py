@@ -61,7 +61,7 @@ class FieldOption:
         """The type of what is typed: of a mapping its LABEL=WORD, several values as a tuple."""
         if get_origin(self.holds) is Mapping:
             return tuple[str, ...]
-        if get_origin(self.holds) is tuple:
+        if get_origin(self.holds) in (tuple, Literal):
             return self.holds
         one = next((one for one in get_args(self.holds) if one is not NoneType), self.holds)
         if self.option.word[0]:

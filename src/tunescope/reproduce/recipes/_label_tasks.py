@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tunescope.errors import UserError
 from tunescope.reproduce import corpus_line, corpus_table
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Settings
 from tunescope.system import option
 from tunescope.system.machine import default_device
 from tunescope.tasks.prompts import mask

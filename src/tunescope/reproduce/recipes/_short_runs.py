@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.report.cells import Cell
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import classification_settings, data_settings, model_settings
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 if TYPE_CHECKING:
     from torch import Tensor

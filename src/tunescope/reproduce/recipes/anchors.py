@@ -23,8 +23,9 @@ from tunescope.probes.demonstrations import flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
 from tunescope.report.pictures import draw
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import classification_settings, data_settings, model_settings
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import files, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench

@@ -18,7 +18,8 @@ from markupsafe import Markup
 from tunescope.report.cells import Table
 from tunescope.report.finding import HeatMap
 from tunescope.report.pictures import draw
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _short_runs
 
 TITLE = "Attention sinks: where they are, what a prefix does to them, and how a prefix begins well"

@@ -11,7 +11,8 @@ shallow transformer can compose, of Feng et al. 2023 (arXiv:2305.15408); neither
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 
 TITLE = "Three steps of a procedure, the answer at once or with its steps: answers right"
 SOURCE = "our own, after Wei et al. 2022 (arXiv:2201.11903) and Feng et al. 2023 (arXiv:2305.15408)"

@@ -13,8 +13,9 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds import procedures
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.tasks.answers.extract import Extraction
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.kinds.reasoning import Reasoning

@@ -16,7 +16,8 @@ from tunescope.report.verdict import interim_looks as rule
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.variance import Pool, pooled
 from tunescope.report.verdict.verdict import MARGIN
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._simulated_rows import KINDS, Array, seed_scores, side_scores
 
 TITLE = "How often the verdict's intervals hold the true difference, and its looks decide wrongly"

@@ -14,7 +14,8 @@ from statistics import fmean
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes.verdict_calibration import question
 
 TITLE = "The learning rates that methods want, on lab worlds"

@@ -20,8 +20,9 @@ from tunescope.models.family import family_names
 from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -14,8 +14,9 @@ from tunescope.lab.demo import PACKAGED
 from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._completions import LENGTH, completions, targets
 from tunescope.trial.train.loop import Problem, train
 from tunescope.trial.train.settings import Settings as Training

@@ -16,8 +16,9 @@ from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.lab.demo import PACKAGED, task
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import data_settings, model_settings
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.trial.arm import Arm
 
 if TYPE_CHECKING:

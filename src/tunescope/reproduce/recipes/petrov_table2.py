@@ -8,7 +8,8 @@ from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.world import World
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
 
 TITLE = "One layer, four heads, pretrained on four unnamed skills; a prefix of 1 for each: whole answers right"

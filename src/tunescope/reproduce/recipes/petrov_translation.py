@@ -17,7 +17,8 @@ from tunescope.lab.worlds.models import Shape
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import published
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course
 
 TITLE = "Pretrained on English-German words, adapted to English-Spanish, at equal parameters: whole words right"

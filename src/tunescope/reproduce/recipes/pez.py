@@ -12,10 +12,11 @@ from tunescope.errors import UserError
 from tunescope.models.load import model_name
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.published import Course
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _label_tasks
 from tunescope.reproduce.recipes._label_tasks import Asked
 from tunescope.reproduce.recipes._searches import METHODS, built, resolved

@@ -1,8 +1,9 @@
 """Where virtual tokens act: as embeddings, as keys and values of every layer in front, or behind the input."""
 
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "Embeddings alone, prefixes and infixes"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), tables 4 and 5 (E2E, GPT-2 medium)"

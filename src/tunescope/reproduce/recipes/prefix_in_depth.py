@@ -18,7 +18,8 @@ from markupsafe import Markup
 from tunescope.report.cells import Table
 from tunescope.report.finding import Curves, Line
 from tunescope.report.pictures import draw
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _short_runs
 
 TITLE = "A trained prefix in a deep decoder: how far attention over the text moves, and the prefix's share by length"

@@ -6,8 +6,9 @@ protocol there is no network, and the prefix begins as those activations.
 
 from tunescope.models.load import load_tokenizer
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "A prefix that begins as noise or as words, on few examples"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 7.4 and figure 5: words beat noise, whatever the words"

@@ -1,8 +1,9 @@
 """The length of a prefix: too short says too little, and past some length more is no better."""
 
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "Prefixes of many lengths on one task"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 7.1: best near 10 on table-to-text, near 200 on summaries"

@@ -12,8 +12,9 @@ from tunescope.data.corpus import Rows
 from tunescope.models.load import load_tokenizer
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _curve
 
 TITLE = "Few examples: score against the number of training rows"

@@ -8,8 +8,9 @@ every method has the mean over tokens.
 
 from tunescope.data.corpora import e2e
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "Full tuning, adapters and prefixes on table-to-text"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), tables 1 and 2 (E2E and WebNLG, GPT-2 medium; XSum, BART-large)"

@@ -10,8 +10,9 @@ from typing import Any
 
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 
 TITLE = "A prefix made by a network, or trained directly: scores, spread over seeds, seeds that failed"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), section 4.3: trained directly it is unstable, and a little worse"

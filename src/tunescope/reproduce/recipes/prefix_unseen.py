@@ -11,8 +11,9 @@ from tunescope.data import scores
 from tunescope.errors import UserError
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 
 TITLE = "Domains never trained on"
 SOURCE = "Li and Liang 2021 (arXiv:2101.00190), table 1 (WebNLG, GPT-2 medium)"

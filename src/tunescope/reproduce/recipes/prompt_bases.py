@@ -14,8 +14,9 @@ from tunescope.errors import UserError
 from tunescope.models.load import load_tokenizer, model_name
 from tunescope.report.cells import Table
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.tasks.prompts import mask
 
 TITLE = "Soft prompts on several base models: size, pretraining objective, LM adaptation"

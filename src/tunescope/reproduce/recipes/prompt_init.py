@@ -15,8 +15,9 @@ from tunescope.models.load import load_model
 from tunescope.probes.looks.neighbours import neighbours
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import run_folder
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """The length of a soft prompt, beside tuning the whole model."""
 
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "Soft prompts of many lengths on one task, beside full tuning"
 SOURCE = "Lester et al. 2021 (arXiv:2104.08691), section 3.2 and figure 3a: more than one token matters, past 20 little"

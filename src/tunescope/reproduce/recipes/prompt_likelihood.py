@@ -12,8 +12,9 @@ from tunescope.data.row import value
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.report.cells import Cell, Table
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import data_settings, model_settings
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._searches import METHODS, built, resolved
 from tunescope.tasks.kinds.generation import Generation
 

@@ -13,7 +13,8 @@ from typing import Any
 from tunescope.lab.worlds.named_skills import Named
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _named_skills
 from tunescope.reproduce.recipes._searches import METHODS, built, resolved
 

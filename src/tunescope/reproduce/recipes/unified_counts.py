@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from tunescope.errors import UserError
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._configs import config_settings, model_label, without_weights
 
 TITLE = "How many parameters each form trains, stores and keeps at inference"

@@ -15,7 +15,8 @@ from tunescope.errors import UserError
 from tunescope.models.family import family_names
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import published
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -8,8 +8,9 @@ its rivals.
 from typing import NamedTuple
 
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "MAM adapter, prefix with LoRA, and their rivals"
 SOURCE = "He et al. 2022 (arXiv:2110.04366), table 6 (XSum, BART-large; WMT16, mBART; GLUE, RoBERTa-base)"

@@ -5,8 +5,9 @@ bottleneck of 512; under the tuned protocol, and for encoders, all have one shar
 """
 
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "The weight of what is added: simple, scaled, learned"
 SOURCE = "He et al. 2022 (arXiv:2110.04366), table 5 (XSum, BART-large, feed-forward)"

@@ -7,8 +7,9 @@ and start as BERT's layers do; under the tuned protocol every form has the same 
 from typing import NamedTuple
 
 from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
-from tunescope.reproduce.recipe import Ask, Settings
+from tunescope.reproduce.recipe import Settings
 
 TITLE = "Where a change of one size goes: sequential or parallel, attention or feed-forward"
 SOURCE = "He et al. 2022 (arXiv:2110.04366), section 4 (XSum, BART-large; WMT16, mBART)"

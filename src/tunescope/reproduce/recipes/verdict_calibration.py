@@ -14,7 +14,8 @@ from statistics import median
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce.recipe import Ask, Found, Settings
+from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _reliability
 
 TITLE = "The forecast of a pilot against long runs, on lab worlds"
