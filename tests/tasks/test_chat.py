@@ -186,6 +186,13 @@ def test_a_row_that_is_too_long_is_cut_within_its_turn() -> None:
     assert cut.input_ids[:6] == whole.input_ids[:6]
 
 
+def test_a_chat_template_that_writes_the_day_is_told() -> None:
+    words = tokenizer("chatml")
+    assert not turns(words).note
+    words.chat_template = words.chat_template.replace("You help.", "{{ strftime_now('%d %b %Y') }}")
+    assert turns(words).note == "The chat template writes the day: a run that goes on another day asks its rows anew."
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
@@ -60,7 +60,7 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
         stop=_stop(tokenizer, cut.end),
         trims=trims,
         single=single,
-        note=_note(tokenizer, system, cut.first, cut.lead),
+        note=" ".join(note for note in (_note(tokenizer, system, cut), _day(tokenizer)) if note),
         joint=cut.between if joint else "",
     )
 
@@ -159,15 +159,22 @@ def _trims(tokenizer: PreTrainedTokenizerBase) -> bool:
     return word not in rendered(tokenizer, [{"role": "user", "content": word}, {"role": "assistant", "content": "b"}])
 
 
-def _note(tokenizer: PreTrainedTokenizerBase, system: str, first: str, lead: str) -> str:
+def _note(tokenizer: PreTrainedTokenizerBase, system: str, cut: _Cut) -> str:
     """How an answer that is to be written begins otherwise than one that is there; "" where it does not."""
     word, head = USER.format(0), [{"role": "system", "content": system}] if system else []
-    asked, ours = [*head, {"role": "user", "content": word}], (first + word + lead).rstrip(" ")
+    asked, ours = [*head, {"role": "user", "content": word}], (cut.first + word + cut.lead).rstrip(" ")
     for more in ({}, {"enable_thinking": False}):
         text, _ = _tried(tokenizer, asked, add_generation_prompt=True, **more)
         if text.rstrip(" ") == ours:
             return "" if not more else f"{DIFFERS} Ask it with enable_thinking=false."
     return f"{DIFFERS} What was tuned is what stands before an answer in a chat that has one."
+
+
+def _day(tokenizer: PreTrainedTokenizerBase) -> str:
+    """That the chat template writes the day; "" where it does not."""
+    if _tried(tokenizer, ANSWERED) == _tried(tokenizer, ANSWERED, strftime_now=str):  # the day's form, and no day
+        return ""
+    return "The chat template writes the day: a run that goes on another day asks its rows anew."
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:
@@ -177,7 +184,7 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]])
     return text
 
 
-def _tried(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **more: bool) -> tuple[str, str]:
+def _tried(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **more: Any) -> tuple[str, str]:
     """What the chat template makes of them, or why it makes nothing."""
     from jinja2 import TemplateError
 
