@@ -115,9 +115,11 @@ def test_a_chat_template_that_takes_white_space_is_known():
 def test_what_has_no_place_in_a_chat_is_refused():
     given = chat()
     check_frame(GCG(), given, "gcg")
-    for search in (LabelWords(), Template()):
-        with pytest.raises(ts.UserError, match=r"words looks for a row's own words, and with --chat a row is a turn"):
-            check_frame(search, given, "words")
+    check_frame(LabelWords(), given, "label_words")
+    with pytest.raises(
+        ts.UserError, match=r"template looks for what stands around a row's words, and with --chat a row"
+    ):
+        check_frame(Template(), given, "template")
     with pytest.raises(
         ts.UserError, match=r"In a chat a text is what the system says: leave --system out, or the text"
     ):

@@ -21,6 +21,7 @@ from tunescope.search.without_words import open_unworded
 from tunescope.tasks.answers.masked import mask_logits
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts import chat
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
 
@@ -95,8 +96,12 @@ def causal(tokenizer):
 def alone(model, tokenizer, row, template):
     """(vocabulary,) log-probabilities at the answer's place of one row, by transformers alone."""
     mark = "<extra_id_0>" if model.config.is_encoder_decoder else tokenizer.mask_token
-    given = tokenizer(template.format(mask=mark, **row), return_tensors="pt", add_special_tokens="{mask}" in template)
-    ids = given["input_ids"]
+    asked = template.format(mask=mark, **row)
+    if tokenizer.chat_template:
+        said = [{"role": "user", "content": asked}]
+        ids = tokenizer.apply_chat_template(said, return_tensors="pt", return_dict=False)
+    else:
+        ids = tokenizer(asked, return_tensors="pt", add_special_tokens="{mask}" in template)["input_ids"]
     if model.config.is_encoder_decoder:
         start = torch.tensor([[0, tokenizer.convert_tokens_to_ids(mark)]])
         return model(input_ids=ids, decoder_input_ids=start).logits[0, -1].log_softmax(-1)
@@ -104,19 +109,27 @@ def alone(model, tokenizer, row, template):
     return model(input_ids=ids).logits[0, at].log_softmax(-1)
 
 
-@pytest.mark.parametrize("name", ["roberta", "t5", "gpt2"])
+CHAT = (
+    "{% for m in messages %}{% if m.role == 'user' %}<extra_id_0>{{ m.content }}<extra_id_1>{% else %}"
+    "{{ m.content }}<extra_id_2>{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("name", ["roberta", "t5", "gpt2", "chat"])
 def test_what_is_found_is_the_best_of_all_pairs_by_transformers_own_logits(name):
-    if name == "gpt2":
+    if name in ("gpt2", "chat"):
         tokenizer = masked.sentence_piece()
+        tokenizer.chat_template = CHAT if name == "chat" else None
         model, template = causal(tokenizer), "{text} it was"
     else:
         (model, tokenizer), template = masked.make(name), "{text} it was {mask}."
     two = ("neg", "pos")
     words = {"neg": "bad", "pos": "good"}
-    given = bench(model, tokenizer, Classification(words=words, template=template), rows(10, 1, two), rows(7, 2, two))
+    task = Classification(words=words, template=template, chat=name == "chat")
+    given = bench(model, tokenizer, task, rows(10, 1, two), rows(7, 2, two))
     search = LabelWords(shortlist=6, keep=4)
     found = search.search(given, 17, 0, say)
-    known = whole_words(tokenizer, template, kind(model))
+    known = whole_words(tokenizer, chat.asked(given.task), kind(model), chat.space_of(given.task))
     with torch.no_grad():
         train, dev = (
             torch.stack([alone(model, tokenizer, row, template) for row in some])
@@ -215,6 +228,21 @@ def test_labels_that_are_no_words_of_the_vocabulary_need_none_to_be_looked_for(t
     (tmp_path / "train.jsonl").write_text("".join(many))
     with pytest.raises(UserError, match=r"The vocabulary has \d+ whole words, and there are 60 labels to name"):
         open_unworded(plan)
+
+
+def test_labels_that_are_no_words_are_given_some_in_a_chat_too(tmp_path):
+    tokenizer = masked.sentence_piece()
+    tokenizer.chat_template = CHAT
+    causal(tokenizer).float().save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    made = [row | {"label": {"neg": "", "odd": "a b", "pos": "a"}[row["label"]] or "a c"} for row in rows(24, 1)]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made))
+    data = dict.fromkeys(("train", "dev", "test"), str(tmp_path / "train.jsonl"))
+    plan = Plan(model=str(tmp_path / "model"), data=data, task={"kind": "classification", "chat": True})
+    opened, stands_in = open_unworded(plan)
+    assert stands_in and opened.task.turns is not None
+    found = LabelWords(shortlist=8).search(opened, 1000, 0, say)
+    assert len(set(found.words.values())) == 3
 
 
 def test_the_command_finds_the_words_of_a_masked_model_that_was_given_none(taught, tmp_path, monkeypatch, capsys):

@@ -47,5 +47,5 @@ def check_frame(search: Search, bench: Bench, name: str) -> None:
     """UserError where what the search looks for has no place in the chat that rows are asked in."""
     if search.in_front:
         frame(bench)
-    else:
-        check_no_chat(bench, f"{name} looks for a row's own words,")
+    elif not search.names_labels:
+        check_no_chat(bench, f"{name} looks for what stands around a row's words,")

@@ -161,11 +161,13 @@ def _banned(text: str, ban: tuple[str, ...]) -> bool:
     return any(one.casefold() in text.casefold() for one in ban)
 
 
-def whole_words(tokenizer: PreTrainedTokenizerBase, template: str, model_kind: str) -> dict[int, str]:
+def whole_words(
+    tokenizer: PreTrainedTokenizerBase, template: str, model_kind: str, space: str | None = None
+) -> dict[int, str]:
     """Token id -> word, for every token that is the start of a word, all letters, and the whole answer by itself.
 
     The tokenizer decides: a word is one that it encodes, at the answer's place, to that one token again. The start of a
-    longer word ("terr" of "terrific") passes as well, since a vocabulary does not tell.
+    longer word ("terr" of "terrific") passes as well, since a vocabulary does not tell. space: as in `word_tokens`.
 
     Raises UserError for a template without a place for the answer.
     """
@@ -173,5 +175,5 @@ def whole_words(tokenizer: PreTrainedTokenizerBase, template: str, model_kind: s
     special = set(tokenizer.all_special_ids)
     texts = {token: tokenizer.decode([token]).strip() for token in range(len(tokenizer)) if token not in special}
     letters = {token: text for token, text in texts.items() if text.isalpha()}
-    again = encoded(tokenizer, at, list(letters.values()), model_kind)
+    again = encoded(tokenizer, at, list(letters.values()), model_kind, space)
     return {token: text for (token, text), ids in zip(letters.items(), again, strict=True) if ids == (token,)}

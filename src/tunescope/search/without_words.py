@@ -12,6 +12,7 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.load import load_model
 from tunescope.search.vocabulary import whole_words
 from tunescope.tasks.make import make_task
+from tunescope.tasks.prompts import chat
 from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -42,7 +43,8 @@ def open_unworded(
         with suppress(UserError):
             return open_bench(plan, model, tokenizer, task), False
     labels = sorted({task.label_of(row, index) for index, row in enumerate(read(plan.data["train"]))})
-    words = list(whole_words(tokenizer, task.template, anatomy(model).kind).values())
+    task = replace(task, turns=chat.in_turns(task, tokenizer, anatomy(model).kind))
+    words = list(whole_words(tokenizer, chat.asked(task), anatomy(model).kind, chat.space_of(task)).values())
     if len(words) < len(labels):
         raise UserError(f"The vocabulary has {len(words)} whole words, and there are {len(labels)} labels to name.")
     stand_in = replace(task, words=dict(zip(labels, words, strict=False)))

@@ -37,6 +37,7 @@ BATCH = 32
 @dataclass(frozen=True)
 class LabelWords(Search):
     """For each class a word, all different, at the task's own template; the text and the template stay as they are.
+    In a chat a word is what the assistant says.
 
     shortlist: for each class, the words of the highest mean log-probability over its training rows. Of the words on the
     shortlists those `keep` assignments are kept that get most training rows right without training, and of these the
@@ -63,11 +64,13 @@ class LabelWords(Search):
 
         from tunescope.search.methods._assignment import WordChoice, assignments
         from tunescope.search.vocabulary import whole_words
+        from tunescope.tasks.prompts import chat
         from tunescope.trial.bench import room
 
         self._check(bench)
         tuning = tuning_of("label_words", self.tune, self.finalists, ("keep", self.keep))
-        words = whole_words(bench.tokenizer, bench.task.template, bench.kind)
+        task: Any = bench.task
+        words = whole_words(bench.tokenizer, chat.asked(task), bench.kind, chat.space_of(task))
         n_classes = len(labelled(bench.task).labels)
         if len(words) < n_classes:
             raise UserError(
