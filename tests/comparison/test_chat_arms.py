@@ -18,6 +18,9 @@ from tunescope.comparison import arms
 from tunescope.comparison.comparison import compare
 from tunescope.exchange.serving.chat_template import messages
 from tunescope.probes import study
+from tunescope.probes.anchors.compression import start_of
+from tunescope.probes.anchors.isolation import control
+from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.probes.study import ProbeRequest, run
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.chat_template import head_saying
@@ -99,13 +102,48 @@ def test_what_the_model_answers_is_what_it_answers_to_the_chat(material: Any, te
     [
         ("demos:k=1+text:text=dull", "stands alone: leave demonstrations out, or the text"),
         ("text:text=dull+text:text=film", "stands alone: leave another text out"),
-        ("label_words", "looks for a row's own words, and with --chat a row is a turn of a chat. Leave --chat out"),
+        ("template", "looks for what stands around a row's words, and with --chat a row is a turn of a chat"),
         ("demos:k=1,order=entropy", "lets the model write rows of its own, and with --chat"),
     ],
 )
 def test_what_has_no_place_in_a_chat_is_refused(material: Any, text: str, message: str) -> None:
     with pytest.raises(ts.UserError, match=message):
         arms.ready(Arm(text, text), bench_of(material))
+
+
+@pytest.mark.parametrize("system", ["", "bright"])
+def test_what_acts_on_label_words_finds_them_behind_what_the_chat_begins_with(material: Any, system: str) -> None:
+    bench = bench_of(material, system=system)
+    ready = arms.ready(Arm("demos:k=1+reweight", "demos:k=1+reweight"), bench)
+    shown = draw.drawn(ready.demos, bench, 0)
+    before, spec = specs_at(ready, bench, shown, 0)
+    ids = bench.tokenizer(before.text)["input_ids"]
+    said = [bench.tokenizer.decode([ids[int(at)] for at in one.split("/")]) for one in spec.anchors]
+    assert said == [TASK["words"][bench.splits.train[index]["label"]] for index in shown]
+
+
+@pytest.mark.parametrize("system", ["", "bright"])
+def test_anchors_are_the_answers_of_a_chats_earlier_turns(material: Any, system: str) -> None:
+    bench = bench_of(material, system=system)
+    (found,) = rounds_of(AnchorRequest(replace(bench.plan, seeds=(3,)), k=2, rows=4), bench)
+    words, rows = TASK["words"], {row["text"]: row for row in bench.splits.train}
+    head = [{"role": "system", "content": system}] if system else []
+    for prompt in found.prompts:
+        text = bench.tokenizer.decode(prompt.spans.ids)
+        assert text.startswith("<s> bright <e> <u>" if system else "<u>")
+        asked = [one.partition(" Label: <a>")[0].strip() for one in text.split("<u>")[1:]]
+        chat = [one for said in asked for one in turn(rows[said], words[rows[said]["label"]])]
+        query = next(one for one in bench.splits.test if one.line == prompt.query.row)
+        whole = bench.tokenizer.apply_chat_template([*head, *chat, *turn(query)], return_dict=False)
+        assert list(prompt.ids) == whole
+        names = [rows[said]["label"] for said in asked]
+        assert [bench.tokenizer.decode([whole[at] for at in place]) for place in prompt.spans.labels] == [
+            words[name] for name in names
+        ]
+        assert list(prompt.spans.names) == names
+        assert bench.tokenizer.decode(start_of(prompt.spans)) == ("<s> bright <e>" if system else "")
+    drawn = {at for seed in range(9) for word in control(found.prompts[0].spans, seed) for at in word}
+    assert min(drawn) >= len(start_of(found.prompts[0].spans))
 
 
 def test_a_prompt_that_is_looked_for_is_what_the_system_says(material: Any) -> None:

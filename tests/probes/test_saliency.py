@@ -135,7 +135,7 @@ def test_where_other_tokens_are_few_the_control_has_all_of_them_and_no_more():
     drawn = control(SimpleNamespace(ids=few.ids, labels=labels, of=few.of), 0)
     assert {at for word in drawn for at in word} == free
     with pytest.raises(ts.UserError, match="have no tokens beside their label words"):
-        control(SimpleNamespace(ids=(5, 6), labels=[(1,)], of=lambda _: (1,)), 0)
+        control(SimpleNamespace(ids=(5, 6), labels=[(1,)], of=lambda *_: (1,)), 0)
 
 
 def test_what_cannot_be_asked_is_one_clear_line():

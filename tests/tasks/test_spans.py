@@ -56,6 +56,19 @@ def test_every_part_decodes_to_its_own_words(kind):
     assert found.names == tuple(one.name for one in shown)
 
 
+@pytest.mark.parametrize("kind", ["byte-level", "sentencepiece"])
+def test_what_a_chat_begins_with_is_in_no_part(kind):
+    tokenizer, head = trained(kind), "great\n\nReview: "
+    shown = REVIEWS.demonstrated(FILMS, 1, 0)
+    found = spans(tokenizer, shown, head)
+    assert found.ids == tuple(token_ids(tokenizer, head + joined(shown)))
+    for demonstration, place in zip(shown, found.places, strict=True):
+        assert tokenizer.decode([found.ids[at] for at in place["label"]]).split() == demonstration.label.split()
+    first = min(found.of(*PARTS))
+    assert tokenizer.decode(found.ids[:first]).split() == head.split()
+    assert sorted(found.of(*PARTS)) == list(range(first, len(found.ids)))
+
+
 def merging(*pairs: tuple[str, str]) -> tf.PreTrainedTokenizerFast:
     """Letters, and what these pairs merge to."""
     letters = sorted({*joined(REVIEWS.demonstrated(FILMS, 1, 0))})

@@ -52,7 +52,7 @@ def _anchors(bench: Bench, rows: tuple[int, ...]) -> tuple[str, ...]:
     if not bench.task.is_labelled:
         raise UserError("reweight acts on the label words of demonstrations, and only a classification has them.")
     shown = [labelled(bench.task).demonstrated([bench.splits.train[index]], 1, 0)[0] for index in rows]
-    return spans(bench.tokenizer, shown).anchors
+    return spans(bench.tokenizer, shown, bench.task.begins).anchors
 
 
 def _with_anchors(spec: Spec, anchors: tuple[str, ...]) -> Spec:

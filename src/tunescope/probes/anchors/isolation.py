@@ -15,6 +15,7 @@ from tunescope.attachment.attention.function import Edit
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.prompts import Batch
+from tunescope.tasks.prompts.demonstrations import PARTS
 from tunescope.tasks.prompts.spans import Spans
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ def control(spans: Spans, seed: int) -> Words:
     Raises UserError where they have none at all.
     """
     random, taken = Random(seed), set(spans.of("label"))
+    first = max(1, min(spans.of(*PARTS)))
     drawn: list[tuple[int, ...]] = []
     for length in sorted(map(len, spans.labels), reverse=True):
-        word = _free(len(spans.ids), length, taken, random)
+        word = _free(range(first, len(spans.ids)), length, taken, random)
         taken |= set(word)
         drawn += [word] if word else []
     if not drawn:
@@ -84,10 +86,10 @@ def control(spans: Spans, seed: int) -> Words:
     return drawn
 
 
-def _free(tokens: int, length: int, taken: set[int], random: Random) -> tuple[int, ...]:
-    """So many tokens in a row that are not taken, or as many fewer as there are; () where there are none."""
+def _free(among: range, length: int, taken: set[int], random: Random) -> tuple[int, ...]:
+    """So many tokens of these in a row that are not taken, or as many fewer as there are; () where there are none."""
     for size in range(length, 0, -1):
-        starts = [start for start in range(1, tokens - size + 1) if not taken & set(range(start, start + size))]
+        starts = [start for start in among[: len(among) - size + 1] if not taken & set(range(start, start + size))]
         if starts:
             start = random.choice(starts)
             return tuple(range(start, start + size))

@@ -14,7 +14,7 @@ from tunescope.probes.anchors.round import Round
 from tunescope.tasks.prompts.spans import spans
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
-from tunescope.trial.chats import check_no_chat
+from tunescope.trial.chats import check_turns
 from tunescope.trial.plan import Plan
 
 
@@ -52,7 +52,7 @@ def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
     kind = bench.kind
     if not bench.task.in_words:
         raise UserError("Anchors are label words: the task must be a classification answered in words, by a decoder.")
-    check_no_chat(bench, "anchors looks at demonstrations that stand as plain text,")
+    check_turns(bench, "anchors")
     if request.rows < 0:
         raise UserError(f"--rows is {request.rows}; give how many test rows are asked, or 0 for all.")
     task = labelled(bench.task)
@@ -63,7 +63,7 @@ def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
     queries = task.encode(rows, bench.tokenizer, model_kind=kind, bos=False)
     told_apart = replace(words, lead=queries[0].lead + words.lead)
     for seed in request.plan.seeds:
-        found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, request.k, seed))
+        found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, request.k, seed), bench.task.begins)
         prompts = [Prompt(found, query) for query in queries]
         check_room(bench.model, prompts, len(told_apart.lead))
         yield Round(bench.model, bench.tokenizer, told_apart, task.labels, prompts, seed)

@@ -22,7 +22,7 @@ class Spans:
 
     ids: as a `Text` context has them, the tokenizer's start token among them.
     places: for every demonstration, part -> positions in `ids`; a token is in one part of one demonstration. The
-        start token is in none.
+        start token, and what a chat begins with, are in none.
     names: the label of every demonstration.
     notes: tokens that reach over the border of a label word, in words.
     """
@@ -47,8 +47,8 @@ class Spans:
         return tuple(sorted(at for place in self.places for part in parts for at in place[part]))
 
 
-def spans(tokenizer: PreTrainedTokenizerBase, demonstrations: Sequence[Demonstration]) -> Spans:
-    """The demonstrations tokenised as one text.
+def spans(tokenizer: PreTrainedTokenizerBase, demonstrations: Sequence[Demonstration], head: str = "") -> Spans:
+    """The demonstrations tokenised as one text, behind the head of a chat.
 
     A token belongs to the part that its characters, white space aside, lie in; one of white space alone to the part
     that it begins in. A token that reaches from a label word into its neighbour is the label's, and is noted; the space
@@ -60,15 +60,17 @@ def spans(tokenizer: PreTrainedTokenizerBase, demonstrations: Sequence[Demonstra
     names = tuple(demonstration.name for demonstration in demonstrations)
     if len(set(names)) < 2:
         raise UserError(f"Demonstrations of one label only, {names[0]!r}, or of none: give two labels at least.")
-    text = joined(demonstrations)
+    text = head + joined(demonstrations)
     ids, offsets = _tokens(tokenizer, text)
-    borders = _borders(demonstrations)
+    borders = _borders(demonstrations, len(head))
     places: tuple[dict[str, tuple[int, ...]], ...] = tuple(dict.fromkeys(PARTS, ()) for _ in demonstrations)
     notes = []
     for at, (start, stop) in enumerate(offsets):
         if stop <= start:
             continue  # the start token
         touched = _touched(text, start, stop, borders)
+        if not touched:
+            continue  # the chat's head
         number, part = next((found for found in touched if found[1] == "label"), touched[0])
         if part == "label" and len(_between(text, start, stop, borders)) > 1:
             notes.append(f"The label word {demonstrations[number].label!r} shares the token {text[start:stop]!r}.")
@@ -92,9 +94,9 @@ def _tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[tuple[int, .
     return ids, [(0, 0)] * extra + [(int(start), int(stop)) for start, stop in encoded["offset_mapping"]]
 
 
-def _borders(demonstrations: Sequence[Demonstration]) -> list[Border]:
-    """Of every part that has characters, in order."""
-    found, start = [], 0
+def _borders(demonstrations: Sequence[Demonstration], start: int) -> list[Border]:
+    """Of every part that has characters, in order; start: where the first begins."""
+    found = []
     for number, demonstration in enumerate(demonstrations):
         for part in PARTS:
             stop = start + len(getattr(demonstration, part))
