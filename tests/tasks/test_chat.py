@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 import tunescope as ts
 from tunescope.data.read import read
 from tunescope.data.row import value
+from tunescope.methods.contexts.text import token_ids
 from tunescope.tasks.answers.calibration import contentless
 from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
@@ -92,6 +93,29 @@ def tokenizer(name: str, taught: str = "", **options: Any) -> PreTrainedTokenize
     )
 
 
+PLAIN = (  # Vicuna's
+    "{% for m in messages %}{% if m.role == 'user' %}USER: {{ m.content }} {% else %}ASSISTANT: {{ m.content }}</s>"
+    "{% endif %}{% endfor %}"
+)
+
+
+def spelled(pieces: str) -> PreTrainedTokenizerFast:
+    """Letters alone, cut at spaces as GPT-2's or as Llama's tokenizer cuts."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if pieces == "gpt2" else ["▁", *map(chr, range(10, 127))]
+    vocabulary = {one: at for at, one in enumerate(["</s>", *alphabet, "▁U" if pieces == "metaspace" else "ĠU"])}
+    made = Tokenizer(models.BPE(vocabulary, [("▁", "U") if pieces == "metaspace" else ("Ġ", "U")]))
+    if pieces == "gpt2":
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    else:
+        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    made.add_special_tokens(["</s>"])
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>")
+
+
+def plainly(row: dict[str, str], answer: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": row["text"]}, {"role": "assistant", "content": answer}]
+
+
 def said(row: dict[str, str], answer: str | None = None) -> list[dict[str, str]]:
     turn = [{"role": "user", "content": ASKED.replace("{text}", row["text"])}]
     return turn + ([{"role": "assistant", "content": answer}] if answer is not None else [])
@@ -155,7 +179,7 @@ def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
 def test_a_text_in_front_is_what_the_system_says(name: str) -> None:
     words = tokenizer(name)
     query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
-    got = ids(words, [head_saying(words, "Be {brief}.")])[0] + query.input_ids + query.target_ids
+    got = ids(words, [head_saying(words, "Be {brief}.", ASKED)])[0] + query.input_ids + query.target_ids
     messages = [{"role": "system", "content": "Be {brief}."}, *said(ROWS[0], "great")]
     assert rendered(words, messages)[: len(got)] == got
 
@@ -163,11 +187,30 @@ def test_a_text_in_front_is_what_the_system_says(name: str) -> None:
 def test_nothing_is_shown_in_front_where_its_end_makes_a_token_with_the_users_words() -> None:
     words = tokenizer("mistral", taught=" a a a a")  # as most tokenizers have it, and "[INST] " ends in the space
     assert len(ids(words, [" a"])[0]) == 1
-    reason = "between its turns are tokens that hold the end of what the chat template writes"
+    reason = "with this tokenizer a token between two turns may hold the end of one and the beginning of the next"
     with pytest.raises(ts.UserError, match=f"is what its system says, and {reason}"):
-        head_saying(words, "Be brief.")
-    assert prepared(words, system="Be brief.").turns.single.startswith(reason)
-    assert not prepared(words).turns.single
+        head_saying(words, "Be brief.", "{text}")
+    assert turns(words, "Be brief.", "{text}").single == reason
+    assert not turns(words, "", "{text}").single
+    assert not turns(words, "Be brief.", "Is {text}").single  # " I" is no token
+
+
+@pytest.mark.parametrize("name", ["marked", "lined", "unmarked"])
+@pytest.mark.parametrize("pieces", ["gpt2", "metaspace"])
+def test_turns_without_marks_have_demonstrations_where_tokens_are_of_one_turn_alone(name: str, pieces: str) -> None:
+    words = spelled(pieces)
+    words.chat_template = {"lined": PLAIN.replace("USER:", "\nUSER:"), "unmarked": PLAIN.replace("</s>", "\n\n")}.get(
+        name, PLAIN
+    )
+    for answer in ("good", "good.", "1"):
+        task = Classification(template="{text}", words={"pos": answer, "neg": "bad"}, chat=True)
+        task = task.prepare({"train": ROWS}, words, model_kind="decoder")
+        shown = task.demonstrated(ROWS, 1, 0)
+        rows = [next(row for row in ROWS if row["label"] == one.name) for one in shown]
+        messages = [turn for row in rows for turn in plainly(row, task.words[row["label"]])] + plainly(ROWS[0], "good")
+        query = task.encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+        got = tuple(token_ids(words, task.begins + "".join(map(str, shown)))) + query.input_ids
+        assert not task.turns.single and rendered(words, messages)[: len(got)] == got
 
 
 def test_no_demonstrations_in_a_chat_without_the_start_token_of_other_texts() -> None:

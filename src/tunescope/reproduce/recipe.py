@@ -71,6 +71,10 @@ def check(ask: Ask, recipe: Recipe) -> None:
         if (option := one.names[0].removeprefix("--")) not in taken:
             takes = ", ".join(f"--{name}" for name in taken) or "no options"
             raise UserError(f"{ask.name} has no use for --{option}; it takes {takes}.")
+    if ask.template == "":
+        raise UserError("--template is empty: give what a row is asked as, with its fields in braces.")
+    if wrong := next((one for one in (*ask.lines, *ask.words) if one.startswith("-")), None):
+        raise UserError(f"{wrong!r} is no line and no label word: nothing that begins with - can be typed as one.")
     if ask.protocol not in ("tuned", "paper"):
         raise UserError(f"--protocol {ask.protocol} is not known; it is 'tuned' or 'paper'.")
     if ask.seeds is not None and not 1 <= ask.seeds <= 1000:

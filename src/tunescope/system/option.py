@@ -95,6 +95,8 @@ class FieldOption:
         if value is True:
             return [self.names[0]]
         several = isinstance(value, tuple | list)
+        if not several and str(value).startswith("-"):
+            return [f"{self.names[0]}={value}"]  # else it is taken for an option
         return [self.names[0], *(map(_short, value) if several else [str(value)])]
 
 

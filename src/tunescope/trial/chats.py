@@ -33,10 +33,7 @@ def in_chat(specs: Sequence[Any], bench: Bench, *, shown: bool) -> tuple[Any, ..
     if texts and (shown or len(texts) > 1 or bench.task.system):  # type: ignore[attr-defined]
         beside = "demonstrations" if shown else "another text" if len(texts) > 1 else "--system"
         raise UserError(f"In a chat a text is what the system says, and stands alone: leave {beside} out, or the text.")
-    return tuple(
-        replace(spec, text=head_saying(bench.tokenizer, spec.text)) if isinstance(spec, Text) else spec
-        for spec in specs
-    )
+    return tuple(replace(spec, text=said(bench, spec.text)) if isinstance(spec, Text) else spec for spec in specs)
 
 
 def said(bench: Bench, text: str) -> str:
@@ -46,9 +43,10 @@ def said(bench: Bench, text: str) -> str:
     """
     if turns_of(bench) is None:
         return text
-    if bench.task.system:  # type: ignore[attr-defined]
+    task: Any = bench.task
+    if task.system:
         raise UserError("In a chat a text is what the system says: leave --system out, or the text.")
-    return head_saying(bench.tokenizer, text)
+    return head_saying(bench.tokenizer, text, task.template)
 
 
 def check_turns(bench: Bench, what: str) -> None:

@@ -35,19 +35,24 @@ def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
     """Of a text that was written by the chat template, what it was written of: both render to the same."""
     turns = Turns(**task["chat"])
     behind = [{"role": "user", "content": MARK}, {"role": "assistant", "content": "b"}]
-    for found in _readings(text, turns, str(task.get("system") or ""), tokenizer):
+    for found in _readings(text, turns, task, tokenizer):
         if found and rendered(tokenizer, [*found, *behind]).startswith(text + turns.before + MARK):
             return found
     raise UserError("--to messages: these turns of a chat cannot be told apart again. Use --to embeds.")
 
 
-def _readings(text: str, turns: Turns, system: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[list[Message]]:
+def _readings(
+    text: str, turns: Turns, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[list[Message]]:
     """What the text may say: demonstrations behind a chat's head, or a hard prompt, which is what the system says."""
+    system = str(task.get("system") or "")
     head = [{"role": "system", "content": system}] if system else []
     shown = _demonstrations(text, turns)
     yield head + shown if all(one["content"] for one in shown) else []
-    front, _, end = head_saying(tokenizer, MARK).partition(MARK)
-    yield [{"role": "system", "content": text.removeprefix(front).removesuffix(end)}]
+    front, _, end = head_saying(tokenizer, MARK, str(task.get("template") or "")).partition(MARK)
+    said = text.removeprefix(front).removesuffix(end)
+    if not turns.shown.strip() or turns.shown not in said:  # else an answer is in it
+        yield [{"role": "system", "content": said}]
 
 
 def _demonstrations(text: str, turns: Turns) -> list[Message]:

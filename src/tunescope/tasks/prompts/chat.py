@@ -45,7 +45,7 @@ def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) ->
             f"Template {task.template!r} has {{mask}}, and in a chat the answer is the turn that follows. Type: "
             f"--template {parts[0].strip()!r}"
         )
-    return turns(tokenizer, task.system)
+    return turns(tokenizer, task.system, task.template)
 
 
 def asked(task: Asks) -> str:

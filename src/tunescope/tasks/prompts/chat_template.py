@@ -7,6 +7,7 @@ where the chat template writes it, and nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,20 +19,24 @@ from tunescope.tasks.prompts.turns import Turns
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-USER, ASSISTANT, SYSTEM = "uQ7xu{}uxQ7u", "aQ7xa{}axQ7a", "sQ7xsxQ7s"  # no chat template changes these
+USER, ASSISTANT, SYSTEM = "uQ7xu{}\n\n  uxQ7u", "aQ7xa{}\n\n  axQ7a", "sQ7xsxQ7s"  # to be written as they are
 ANSWERED = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 SAID = [{"role": "system", "content": SYSTEM}, *ANSWERED]
-EDGES = ("a", "The", "1", '"', "(", "é", "\n", " a")  # what the user's words may begin with
+SIGNS = tuple(map(chr, range(33, 127)))
+BEGINNINGS = (*SIGNS, *(sign + "a" for sign in SIGNS), "The", "é", "日", "😀", "\n", "\n\n", " a", "\ta")  # of words
+ENDINGS = ("a", "1", ".", "!", ")", '"', "日")  # of an answer, and of what a system says
+LONG = 4  # characters of a template that part what stands before them from what is filled in behind
 LATER = "its chat template writes a turn otherwise where others follow or stand before"
-JOINED = "between its turns are tokens that hold the end of what the chat template writes and the user's first words"
+JOINED = "with this tokenizer a token between two turns may hold the end of one and the beginning of the next"
 UNBEGUN = "its chat template leaves out the start token, which stands in front of other texts"
 DIFFERS = "The chat template begins an answer that is still to be written otherwise than one that is there."
 
 
-def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
+def turns(tokenizer: PreTrainedTokenizerBase, system: str = "", template: str = "") -> Turns:
     """The parts of the tokenizer's chat template.
 
-    system: what the system says; "" leaves it to the chat template, which may have words of its own for that.
+    system: what the system says; "" leaves it to the chat template, which may have words of its own for that. template:
+    of what the user says.
 
     Raises UserError for a tokenizer without a chat template, and for one that writes the words of a turn otherwise than
     they are given, or leaves out what the system says.
@@ -43,25 +48,26 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "") -> Turns:
         )
     if system:
         _check_system(tokenizer)
-    cut = _cut(tokenizer, system)
-    trims = _trims(tokenizer)
-    joint = cut.is_steady and (not cut.is_even or (not system and _is_joint_beside(tokenizer, cut, trims)))
-    single = "" if cut.is_steady else LATER
-    if joint and not _is_clean(tokenizer, cut, trims):
-        single = JOINED
+    cut, trims = _cut(tokenizer, system), _trims(tokenizer)
+    border, single = _border(tokenizer, [cut, *([] if system else _told(tokenizer))], template, trims), ""
+    if border is None:
+        border = _border(tokenizer, [cut], template, trims)
+    if border is None:
+        border, single = cut.usual, JOINED if cut.is_steady else LATER
     if not single and _is_begun(tokenizer) and not cut.first.startswith(str(tokenizer.bos_token)):
         single = UNBEGUN
-    parts = (cut.first, "", _open(cut.lead), _open(cut.shown), cut.end)
-    if not joint and cut.is_steady:
-        parts = (cut.first.removesuffix(cut.before), cut.before, *parts[2:])
     return Turns(
-        *parts,
+        head=cut.first.removesuffix(border),
+        before=border,
+        lead=_open(cut.lead),
+        shown=_open(cut.shown),
+        end=cut.end,
         space=cut.lead.removeprefix(_open(cut.lead)),
         stop=_stop(tokenizer, cut.end),
         trims=trims,
         single=single,
         note=" ".join(note for note in (_note(tokenizer, system, cut), _day(tokenizer)) if note),
-        joint=cut.between if joint else "",
+        joint=None if cut.end + border == cut.between else cut.between.removesuffix(border),
     )
 
 
@@ -82,14 +88,10 @@ class _Cut:
     end: str
 
     @cached_property
-    def before(self) -> str:
-        """In front of the user's words in a later turn, without what ends the one before."""
-        return self.between.removeprefix(self.end)
-
-    @cached_property
-    def is_even(self) -> bool:
-        """Whether a later turn begins as the first one does, and the last ends as those before."""
-        return self.between.startswith(self.end) and bool(self.before) and self.first.endswith(self.before)
+    def usual(self) -> str:
+        """What stands in front of the user's words in every turn, behind what ends the last; "" if there is none."""
+        before = self.between.removeprefix(self.end)
+        return before if self.between.startswith(self.end) and self.first.endswith(before) else ""
 
     @cached_property
     def is_steady(self) -> bool:
@@ -97,12 +99,19 @@ class _Cut:
         return (self.start, self.last) == (self.first, self.lead)
 
 
-def head_saying(tokenizer: PreTrainedTokenizerBase, system: str) -> str:
+def head_saying(tokenizer: PreTrainedTokenizerBase, system: str, template: str = "") -> str:
     """What stands before the first turn where the system says that. Raises UserError as `turns`."""
-    found = turns(tokenizer, system)
-    if single := found.single or ("" if found.before == turns(tokenizer).before else LATER):
+    found = turns(tokenizer, template=template)
+    _check_system(tokenizer)
+    cut, single = _cut(tokenizer, system), found.single
+    if not single and (not cut.is_steady or cut.between != found.between + found.before):
+        single = LATER
+    both = [_cut(tokenizer, ""), *_told(tokenizer)]
+    if not single and _border(tokenizer, both, template, found.trims) is None:
+        single = JOINED
+    if single:
         raise UserError(f"A text in front of a chat is what its system says, and {single}.")
-    return found.head
+    return cut.first.removesuffix(found.before)
 
 
 def _cut(tokenizer: PreTrainedTokenizerBase, system: str) -> _Cut:
@@ -110,24 +119,46 @@ def _cut(tokenizer: PreTrainedTokenizerBase, system: str) -> _Cut:
     return _Cut(first, lead, behind, start, shown, between, last, _end(behind, between, tokenizer))
 
 
-def _is_joint_beside(tokenizer: PreTrainedTokenizerBase, cut: _Cut, trims: bool) -> bool:
-    """Whether a system would make the first turn another than later ones: then it is cut so without one too."""
-    if SYSTEM not in _tried(tokenizer, SAID)[0]:
-        return False
-    told = _cut(tokenizer, SYSTEM)
-    return told.is_steady and not told.is_even and all(_is_clean(tokenizer, one, trims) for one in (cut, told))
+def _told(tokenizer: PreTrainedTokenizerBase) -> list[_Cut]:
+    """What is written where the system says something, in a chat template that has a place for it."""
+    return [_cut(tokenizer, SYSTEM)] if SYSTEM in _tried(tokenizer, SAID)[0] else []
 
 
-def _is_clean(tokenizer: PreTrainedTokenizerBase, cut: _Cut, trims: bool) -> bool:
-    """Whether no token holds what stands before the user's words and some of these."""
-    said = [
-        (front, word) for front in (cut.first, "a" + cut.between) for word in EDGES if not (trims and word[0].isspace())
-    ]
-    whole, fronts, words = (
-        templates.ids(tokenizer, those)
-        for those in (["".join(one) for one in said], *map(list, zip(*said, strict=True)))
-    )
-    return all(one == front + word for one, front, word in zip(whole, fronts, words, strict=True))
+def _border(tokenizer: PreTrainedTokenizerBase, cuts: list[_Cut], template: str, trims: bool) -> str | None:
+    """How much of what stands in front of the user's words goes with these, so that no token is of both sides.
+
+    None where there is no such border, and in a chat template whose turns are others among others.
+    """
+    if not all(cut.is_steady for cut in cuts):
+        return None
+    shared, texts = cuts[0].first, [text for cut in cuts for text in (cut.first, cut.between)]
+    while not all(text.endswith(shared) for text in texts):
+        shared = shared[1:]
+    usual = [cuts[0].usual] if shared.endswith(cuts[0].usual) else []
+    every = dict.fromkeys([*usual, *(shared[at:] for at in range(len(shared) + 1))])
+    said = template.strip() if trims else template
+    literal = (templates.pieces(said) or [("", None, "", "")])[0][0]
+    begun = [literal + one for one in (BEGINNINGS if len(literal) < LONG else BEGINNINGS[:1])]
+    words = [one for one in begun if not (trims and one[:1].isspace())]
+    fronts = [front for cut in cuts for front in _fronts(cut)]
+    return next((one for one in every if _is_clean(tokenizer, fronts, one, words)), None)
+
+
+def _fronts(cut: _Cut) -> set[str]:
+    """What the user's words may stand behind."""
+    firsts = {cut.first.replace(SYSTEM, SYSTEM + ending) for ending in ENDINGS}
+    return firsts | {ending + cut.between for ending in ENDINGS}
+
+
+def _is_clean(tokenizer: PreTrainedTokenizerBase, fronts: Sequence[str], border: str, words: Sequence[str]) -> bool:
+    """Whether the words have the same tokens from the border on, whether they are read alone or behind the fronts."""
+    said = [border + word for word in words]
+    behind = templates.ids(tokenizer, said)
+    for head in (front.removesuffix(border) for front in fronts):
+        (before,), whole = templates.ids(tokenizer, [head]), templates.ids(tokenizer, [head + one for one in said])
+        if any(one != before + word for one, word in zip(whole, behind, strict=True)):
+            return False
+    return True
 
 
 def _parted(tokenizer: PreTrainedTokenizerBase, system: str, count: int) -> list[str]:

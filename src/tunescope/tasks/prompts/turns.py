@@ -16,9 +16,9 @@ class Turns:
     answer. shown: the same of an answer that further turns follow. space: what an answer brings along in front. end:
     from an answer to the next turn. stop: the token that ends an answer; None, the tokenizer's own end token. trims:
     whether white space around the user's words goes. single: why demonstrations have no place; "", if they have one.
-    note: how what a server begins an answer with is another, if it is. joint: from an answer to the next words of the
-    user, where these turns begin otherwise than the first one does or the last one ends so; `head` is then all that
-    stands before the first words.
+    note: how what a server begins an answer with is another, if it is. joint: from an answer to what stands
+    `before` the next words; None where that is `end`. It is not where the first turn begins otherwise than later ones,
+    the last ends otherwise, or the tokenizer makes tokens that are of both sides elsewhere.
     """
 
     head: str
@@ -32,12 +32,12 @@ class Turns:
     single: str = ""
     note: str = ""
     opening: str = ""
-    joint: str = ""
+    joint: str | None = None
 
     @property
     def between(self) -> str:
         """What stands behind an answer that others follow."""
-        return self.joint or self.end
+        return self.end if self.joint is None else self.joint
 
     def asked(self, template: str) -> str:
         """The template as the last turn, which is to be answered."""
