@@ -52,6 +52,15 @@ def test_the_command_asks_the_same(seed: int, monkeypatch: pytest.MonkeyPatch, c
     assert asked == [ask]
 
 
+def test_options_without_a_recipe_are_refused_and_nothing_lists_the_recipes(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    code, _, err = call(monkeypatch, capsys, "reproduce", "--quick")
+    assert code != 0 and "--quick is asked of a recipe, and none is named. Type: tunescope reproduce" in err
+    code, out, _ = call(monkeypatch, capsys, "reproduce")
+    assert code == 0 and "unified-main" in out
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -40,12 +40,15 @@ def reproduce(
     """
     from tunescope.cli import recipe_estimate
     from tunescope.reproduce import run as running
+    from tunescope.reproduce.ask import given
     from tunescope.reproduce.recipe import find, listing
 
+    ask = recipe_ask(name or "", options, check=check)
     if name is None:
+        if typed := given(ask):
+            raise UserError(f"{typed[0].names[0]} is asked of a recipe, and none is named. Type: tunescope reproduce")
         say(listing())
         return
-    ask = recipe_ask(name, options, check=check)
     if check:
         say("\n".join(recipe_estimate.lines(ask, find(name), gpu)))
         return
