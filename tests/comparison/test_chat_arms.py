@@ -142,7 +142,7 @@ def test_anchors_are_the_answers_of_a_chats_earlier_turns(material: Any, system:
         ]
         assert list(prompt.spans.names) == names
         assert bench.tokenizer.decode(start_of(prompt.spans)) == ("<s> bright <e>" if system else "")
-    drawn = {at for seed in range(9) for word in control(found.prompts[0].spans, seed) for at in word}
+    drawn = {at for seed in range(99) for word in control(found.prompts[0].spans, seed) for at in word}
     assert min(drawn) >= len(start_of(found.prompts[0].spans))
 
 
@@ -287,6 +287,15 @@ def test_turns_are_messages_again_whatever_ends_an_answer(material: Any, written
     assert made == [one for row in rows for one in turn(row, TASK["words"][row["label"]])]
     hard = head_saying(bench.tokenizer, "bright a")
     assert messages(hard, task.describe(), bench.tokenizer) == [{"role": "system", "content": "bright a"}]
+
+
+def test_demonstrations_that_cannot_be_told_apart_are_not_what_the_system_says(material: Any) -> None:
+    bench = bench_of(material)
+    bench.tokenizer.chat_template = TEMPLATE.replace("<s> {{ m.content }} <e> ", "{{ m.content }} <e> ")
+    task = bench.task.prepare(bench.splits.parts(), bench.tokenizer, model_kind="decoder").describe()
+    assert messages("bright a <e> ", task, bench.tokenizer) == [{"role": "system", "content": "bright a"}]
+    with pytest.raises(ts.UserError, match="cannot be told apart again"):
+        messages("<u> film Label: <a> good <e> dull <e> ", task, bench.tokenizer)
 
 
 def test_turns_are_messages_again_where_the_chat_template_takes_no_system(material: Any) -> None:

@@ -230,6 +230,18 @@ def test_labels_that_are_no_words_of_the_vocabulary_need_none_to_be_looked_for(t
         open_unworded(plan)
 
 
+def test_a_word_that_is_found_in_a_chat_is_the_token_that_the_assistant_says_there():
+    tokenizer = masked.byte_level()
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}</s>{% endfor %}"  # an answer behind no space
+    model, two = causal(tokenizer), ("neg", "pos")
+    task = Classification(words={"neg": "bad", "pos": "good"}, template="{text} it was", chat=True)
+    given = bench(model, tokenizer, task, rows(10, 1, two), rows(7, 2, two))
+    found = LabelWords(shortlist=6, keep=4).search(given, 17, 0, say)
+    for word in found.words.values():
+        (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode([token]) == word
+
+
 def test_labels_that_are_no_words_are_given_some_in_a_chat_too(tmp_path):
     tokenizer = masked.sentence_piece()
     tokenizer.chat_template = CHAT

@@ -213,6 +213,36 @@ def test_turns_without_marks_have_demonstrations_where_tokens_are_of_one_turn_al
         assert not task.turns.single and rendered(words, messages)[: len(got)] == got
 
 
+def test_what_ends_a_system_and_what_follows_it_are_read_as_the_whole_is() -> None:
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({one: at for at, one in enumerate(["</s>", *letters, ".Ċ"])}, [(".", "Ċ")]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.add_special_tokens(["</s>"])
+    words = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>")
+    words.chat_template = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% elif m.role == 'user' %}\nUSER: "
+        "{{ m.content }} {% else %}ASSISTANT: {{ m.content }}</s>{% endif %}{% endfor %}"
+    )
+    assert len(ids(words, [".\n"])[0]) == 1
+    query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+    got = ids(words, [head_saying(words, "Be brief.", ASKED)])[0] + query.input_ids
+    assert rendered(words, [{"role": "system", "content": "Be brief."}, *said(ROWS[0], "great")])[: len(got)] == got
+
+
+def test_what_the_system_says_in_every_turn_is_no_text_in_front() -> None:
+    words = tokenizer("gemma")
+    words.chat_template = words.chat_template.replace("sys if loop.first else ''", "sys if m.role == 'user' else ''")
+    with pytest.raises(ts.UserError, match="is what its system says, and its chat template writes a turn otherwise"):
+        head_saying(words, "Be brief.", ASKED)
+
+
+def test_a_chat_template_that_changes_what_is_within_the_words_is_refused() -> None:
+    words = tokenizer("chatml")
+    words.chat_template = CHATML.replace("{{ m.content }}", "{{ m.content | replace('\n\n', '\n') }}")
+    with pytest.raises(ts.UserError, match="does not write the words of a turn as they are"):
+        turns(words)
+
+
 def test_no_demonstrations_in_a_chat_without_the_start_token_of_other_texts() -> None:
     begun = tokenizer("chatml", bos_token="<s>")
     begun._tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 320)])
