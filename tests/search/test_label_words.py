@@ -115,17 +115,20 @@ CHAT = (
 )
 
 
-@pytest.mark.parametrize("name", ["roberta", "t5", "gpt2", "chat"])
+BARE = "{% for m in messages %}{{ m.content }}</s>{% endfor %}"  # the answer behind no space, which is another token
+
+
+@pytest.mark.parametrize("name", ["roberta", "t5", "gpt2", "chat", "chat of bytes"])
 def test_what_is_found_is_the_best_of_all_pairs_by_transformers_own_logits(name):
-    if name in ("gpt2", "chat"):
-        tokenizer = masked.sentence_piece()
-        tokenizer.chat_template = CHAT if name == "chat" else None
+    if name in ("gpt2", "chat", "chat of bytes"):
+        tokenizer = masked.byte_level() if name == "chat of bytes" else masked.sentence_piece()
+        tokenizer.chat_template = {"chat": CHAT, "chat of bytes": BARE}.get(name)
         model, template = causal(tokenizer), "{text} it was"
     else:
         (model, tokenizer), template = masked.make(name), "{text} it was {mask}."
     two = ("neg", "pos")
     words = {"neg": "bad", "pos": "good"}
-    task = Classification(words=words, template=template, chat=name == "chat")
+    task = Classification(words=words, template=template, chat="chat" in name)
     given = bench(model, tokenizer, task, rows(10, 1, two), rows(7, 2, two))
     search = LabelWords(shortlist=6, keep=4)
     found = search.search(given, 17, 0, say)
@@ -228,18 +231,6 @@ def test_labels_that_are_no_words_of_the_vocabulary_need_none_to_be_looked_for(t
     (tmp_path / "train.jsonl").write_text("".join(many))
     with pytest.raises(UserError, match=r"The vocabulary has \d+ whole words, and there are 60 labels to name"):
         open_unworded(plan)
-
-
-def test_a_word_that_is_found_in_a_chat_is_the_token_that_the_assistant_says_there():
-    tokenizer = masked.byte_level()
-    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}</s>{% endfor %}"  # an answer behind no space
-    model, two = causal(tokenizer), ("neg", "pos")
-    task = Classification(words={"neg": "bad", "pos": "good"}, template="{text} it was", chat=True)
-    given = bench(model, tokenizer, task, rows(10, 1, two), rows(7, 2, two))
-    found = LabelWords(shortlist=6, keep=4).search(given, 17, 0, say)
-    for word in found.words.values():
-        (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
-        assert tokenizer.decode([token]) == word
 
 
 def test_labels_that_are_no_words_are_given_some_in_a_chat_too(tmp_path):

@@ -199,9 +199,10 @@ def test_nothing_is_shown_in_front_where_its_end_makes_a_token_with_the_users_wo
 @pytest.mark.parametrize("pieces", ["gpt2", "metaspace"])
 def test_turns_without_marks_have_demonstrations_where_tokens_are_of_one_turn_alone(name: str, pieces: str) -> None:
     words = spelled(pieces)
-    words.chat_template = {"lined": PLAIN.replace("USER:", "\nUSER:"), "unmarked": PLAIN.replace("</s>", "\n\n")}.get(
-        name, PLAIN
-    )
+    words.chat_template = {
+        "lined": PLAIN.replace("USER:", "{{ '\\n' }}USER:"),
+        "unmarked": PLAIN.replace("</s>", "\n\n"),
+    }.get(name, PLAIN)
     for answer in ("good", "good.", "1"):
         task = Classification(template="{text}", words={"pos": answer, "neg": "bad"}, chat=True)
         task = task.prepare({"train": ROWS}, words, model_kind="decoder")
@@ -220,7 +221,7 @@ def test_what_ends_a_system_and_what_follows_it_are_read_as_the_whole_is() -> No
     made.add_special_tokens(["</s>"])
     words = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>")
     words.chat_template = (
-        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% elif m.role == 'user' %}\nUSER: "
+        "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% elif m.role == 'user' %}{{ '\n' }}USER: "
         "{{ m.content }} {% else %}ASSISTANT: {{ m.content }}</s>{% endif %}{% endfor %}"
     )
     assert len(ids(words, [".\n"])[0]) == 1
