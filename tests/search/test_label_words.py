@@ -265,6 +265,7 @@ def test_the_command_finds_the_words_of_a_masked_model_that_was_given_none(taugh
     assert results["zero_shot"]["score"] is None and "no label words were given" in out
     (found,) = results["searches"]
     assert found["score"] == 1.0 and found["gain"] is None
+    assert "at each seed, as it is typed" in out and "in quotes" not in out
     assert f"--words neg/3-x={found['runs'][0]['found']['words']['neg/3-x']}" in found["runs"][0]["shown"]
 
 

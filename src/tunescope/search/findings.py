@@ -16,6 +16,7 @@ IN_FRONT = (
     "Between the prompt's last token and the row's first nothing is put; a server that joins strings may read the two "
     "as other tokens where they meet."
 )
+TYPED = "What was not tried may do better."
 IN_CHAT = "A server says it by the chat template that it has, which is to be the tokenizer's own."
 
 
@@ -77,12 +78,13 @@ def _prompts(results: Json) -> Finding:
             dev, test = score(run["found"]["dev"], scale), score(run["test"][metric], scale)
             kept = run["artifact"] or "nothing to attach"
             rows.append((one["name"], str(run["seed"]), run["shown"], dev, test, kept, changed))
+    texts = any(run["shown"].startswith('"') for one in results["searches"] for run in one["runs"])
+    quoted = f", in quotes: the text {_stands(results)}. It is what was scored: its text comes back to the same tokens"
     return Finding(
         heading="The prompts",
-        says=f"What each search found at each seed, in quotes: the text {_stands(results)}. It is what was "
-        "scored: its text comes back to the same tokens. Dev is the score on the development rows that it was "
-        "chosen by, which is too good as a measure of it.",
-        not_said=IN_CHAT if results["task"].get("chat") else IN_FRONT,
+        says=f"What each search found at each seed{quoted if texts else ', as it is typed'}. Dev is the score on the "
+        "development rows that it was chosen by, which is too good as a measure of it.",
+        not_said=(IN_CHAT if results["task"].get("chat") else IN_FRONT) if texts else TYPED,
         columns=("search", "seed", "prompt", "dev", "test", "kept in", "on the way"),
         rows=rows,
         numbers={"arms": [run["arm"] for one in results["searches"] for run in one["runs"]]},
