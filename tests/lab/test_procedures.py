@@ -36,9 +36,20 @@ def test_rows_are_what_is_given_and_then_every_state_or_the_last(name):
     assert {part_of(row) for row in given} == {"test"} and given.max() < BASE
 
 
-def test_hops_walk_along_a_permutation():
-    given = find("hops").given("train", 50, 0)
-    assert np.array_equal(np.sort(given[:, :-1]), np.tile(np.arange(8), (50, 1)))
+def test_hops_walk_around_one_cycle_so_that_no_look_at_the_order_gives_the_answer():
+    given = find("hops").given("train", 400, 0)
+    orders, at = given[:, :-1], given[:, -1:]
+    assert np.array_equal(np.sort(orders), np.tile(np.arange(8), (400, 1)))
+    seen = [at]
+    for _ in range(8):
+        seen.append(np.take_along_axis(orders, seen[-1], axis=1))
+    walked = np.concatenate(seen, axis=1)
+    assert np.array_equal(np.sort(walked[:, :-1]), np.tile(np.arange(8), (400, 1)))  # each place once
+    assert np.array_equal(walked[:, 0], walked[:, -1])
+    answers = walked[:, 3]
+    where = np.argmax(orders == at, axis=1)  # the place where the start stands
+    assert not any((answers == other).any() for other in (walked[:, 0], walked[:, 1], walked[:, 2], where))
+    assert len({tuple(row) for row in orders.tolist()}) > 350
 
 
 def test_training_and_development_rows_are_of_different_parts():

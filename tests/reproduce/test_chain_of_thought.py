@@ -52,23 +52,38 @@ def test_a_question_in_words_has_the_states_that_follow_from_its_digits():
     start = [int(digit) for digit in one["input"].split(": ")[1].split()]
     states = [" ".join(str((digit + n) % 10) for digit in start) for n in (1, 2, 3)]
     assert one["steps"] == f"{states[0]}, then {states[1]}, then {states[2]}." and one["target"] == states[2]
-    assert one["written"] == f"{one['steps']} The answer is {one['target']}"
     (hop,) = recipe._rows("hops", "test", 1)
     *order, at = [int(digit) for digit in hop["input"].split(": ")[1].split()]
     read = [at := order[at] for _ in range(3)]
     assert hop["steps"] == "{}, then {}, then {}.".format(*read) and hop["target"] == str(read[-1])
 
 
-def test_of_an_answer_with_steps_what_stands_behind_the_lead_is_scored():
-    right = find("chain-of-thought-model")._right
-    assert right(["1, then 2. The answer is 3", "3", "The answer is 4."], ["3", "3", "4"], is_read=True) == 2 / 3
-    assert right([" 3\n", "The answer is 3"], ["3", "3"], is_read=False) == 0.5
+def test_at_once_is_trained_until_it_had_as_many_tokens_as_the_steps(tmp_path, in_process):
+    recipe = find("chain-of-thought-model")
+    ask = Ask("chain-of-thought-model", quick=True, steps=3, model=tiny_decoder(tmp_path / "model"))
+    settings = recipe.settings(ask)
+    once, tokens, steps = (
+        recipe.work(settings, {"procedure": "hops", "way": way}, tmp_path / way)
+        for way in (recipe.ONCE, recipe.TOKENS, recipe.STEPS)
+    )
+    # in bytes: " 7" and the end, and " 1, then 2, then 7. The answer is 7" and the end
+    assert (once["updates"], once["tokens"], steps["updates"]) == (3, 3 * 8 * 3, 3)
+    assert steps["tokens"] == 3 * 8 * 36
+    assert tokens["updates"] == 3 * 36 / 3 and tokens["tokens"] == steps["tokens"]
+    assert 280 < tokens["train"] <= 36 * 8 and once["train"] == steps["train"] == 3 * 8  # the same question once
+
+
+def test_digits_are_right_in_their_place(tmp_path, monkeypatch):
+    recipe = find("chain-of-thought-model")
+    monkeypatch.setattr(recipe.corpus_line, "tested", lambda run, folder: {"outputs": ["1 2 3", "1 3", ""]})
+    assert recipe._digits({}, ["1 2 4", "1 2 3", "1 2 3"], tmp_path) == 3 / 9
 
 
 def test_a_given_decoder_is_prompted_and_tuned_and_gains_are_by_seed(tmp_path, in_process):
     ask = Ask("chain-of-thought-model", quick=True, seeds=2, model=tiny_decoder(tmp_path / "model"))
     result = reproduce(ask, tmp_path / "run", workers=1, say=lambda line: None)
     (row,) = result["table"]["rows"]
+    assert row["label"] == "hops three times" and len(result["table"]["notes"]) >= 2
     assert all(cell["seeds"] == 2 for cell in row["cells"]) and str(tmp_path) not in str(result)
     for once, steps, gain in ((0, 1, 2), (4, 5, 6)):
         pairs = zip(row["cells"][steps]["values"], row["cells"][once]["values"], strict=True)

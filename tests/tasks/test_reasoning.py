@@ -121,6 +121,36 @@ def test_demonstrations_show_steps_where_they_are_asked_for(task):
     assert shown == f"{row['text']} Label: {row['why']} was {row['label']}\n\n"
 
 
+def test_what_is_taught_is_steps_lead_and_answer_and_the_end(task):
+    tokenizer = tinyrun.tokenizer()
+    taught = Reasoning(**{**vars(task), "chain": Chain(), "taught": True})
+    learned = taught.encode(rows(), tokenizer, model_kind="decoder", train=True)
+    for one, row in zip(learned, rows(), strict=True):
+        whole = tokenizer(f"{row['text']} Label: {row['why']} was {row['label']}")["input_ids"]
+        assert [*one.input_ids, *one.target_ids] == [*whole, tokenizer.eos_token_id]
+        assert tokenizer.decode(one.input_ids).endswith("Label:") and one.references == (row["label"],)
+    asked = taught.encode(rows(), tokenizer, model_kind="decoder")
+    assert [one.input_ids for one in asked] == [one.input_ids for one in learned]
+    assert [one.references for one in asked] == [(row["label"],) for row in rows()]
+
+
+def test_what_was_taught_is_written_in_one_pass_and_ends_where_it_ends(model, task):
+    taught = Reasoning(**{**vars(task), "chain": Chain(tokens=5), "taught": True})
+    expected = []
+    for row in rows():
+        text = goes_on(model, f"{row['text']} Label:", 5 + 1 + task.max_new_tokens)
+        behind = text.rpartition("was")[2] if "was" in text else text
+        found = re.findall(r"\b(?:good|bad|film|plot|dull)\b", behind)
+        expected.append((found[0] if "was" in text else found[-1]) if found else "")
+    assert [one.text for one in ask(taught, model)] == expected and len(set(expected)) > 1
+
+
+def test_taught_steps_may_hold_blank_lines():
+    taught = Reasoning(chain=Chain(), taught=True)
+    assert taught._rule().answer("one\n\ntwo The answer is 3") == "3"
+    assert Reasoning(chain=Chain(), shown=True)._rule().answer("one\n\ntwo The answer is 3") is None
+
+
 def test_a_prompt_leaves_room_for_all_that_is_written(task):
     """The room is shared by the prompt, the steps, the words that ask again and the answer but for its last token."""
     tokenizer = tinyrun.tokenizer()

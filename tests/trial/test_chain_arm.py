@@ -25,6 +25,8 @@ ARMS = (
     "demos:k=2,choose=nearest+cot",
     "cot:tokens=4,samples=3,temperature=0.7",
     "lora",
+    "cot+lora",
+    "demos:k=2+cot+soft:length=2",
 )
 
 
@@ -63,8 +65,10 @@ def test_every_way_of_asking_is_an_arm_and_tells_what_could_not_be_read(bench, m
         **dict.fromkeys(ARMS, "text"),
         "zero-shot": "none",
         "lora": "delta",
+        "cot+lora": "delta",
+        "demos:k=2+cot+soft:length=2": "context",
     }
-    assert [len(by_name[name]["runs"]) for name in ARMS] == [1, 1, 2, 2, 2, 1, 2, 2]  # one where no seed matters
+    assert [len(by_name[name]["runs"]) for name in ARMS] == [1, 1, 2, 2, 2, 1, 2, 2, 2, 2]  # one where no seed matters
     for arm in by_name.values():
         for run in arm["runs"]:
             reading = run["reading"]
@@ -89,7 +93,8 @@ def test_failures_and_votes_are_told_in_counts():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cot+lora", "cot asks the model as it is, alone or behind demos:k=N; nothing is trained or attached"),
+        ("cot+text:text=film", "or trains it on steps, as in cot.lora; what stands beside it here trains nothing"),
+        ("cot:then=so+lora", "cot:then=so: think and then have no effect where the steps are trained on; drop them"),
         ("demos:k=1+cot:think=hm", "cot:think=hm: think and then have no effect behind demonstrations"),
         ("cot:steps=3", "'cot' has no field 'steps'. Its fields: samples, temperature, tokens, think, then"),
         ("cot:samples=4", "at temperature 0 all samples are the same"),
@@ -116,8 +121,17 @@ def test_rows_without_steps_cannot_show_them(bench):
         shown.demonstrations([{"text": "a", "label": "neg"}], 1, 0)
 
 
+def test_steps_that_are_not_there_cannot_be_learned(bench, monkeypatch):
+    rows = [dict(row, why=" ") if index < 2 else row for index, row in enumerate(bench.splits.train)]
+    monkeypatch.setattr(bench, "splits", replace(bench.splits, train=rows))
+    with pytest.raises(
+        ts.UserError, match=f"cot trains on steps, and 2 of {len(rows)} training rows have none in 'why'"
+    ):
+        arms.ready(Arm("cot+lora", "cot+lora"), bench)
+
+
 def test_an_arm_is_written_as_it_is_typed(bench):
-    for text in ("cot", "cot:samples=3,temperature=0.7", "demos:k=2+cot:tokens=9"):
+    for text in ("cot", "cot:samples=3,temperature=0.7", "demos:k=2+cot:tokens=9", "cot+bias"):
         assert arms.ready(Arm(text, text), bench).label == text
 
 

@@ -118,7 +118,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     if demos:
         check.check_demos(demos, bench, typed)
     if chain:
-        questions.check(chain, demos, bench, alone=rest == "")
+        questions.check(chain, bench)
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
     before, standing = with_demonstrations(bench, questions.task_as_asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
@@ -129,6 +129,8 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
         note += f"; beside a head of {count(model, head).stored:,}, the same in every arm"
     counts = count(model, (*before, *placed) or head, tokenizer)
     trains = tuple(count(model, (spec,), tokenizer).trained > 0 for spec in (*placed, *head))
+    if chain:
+        questions.check_beside(chain, demos, bench, alone=rest == "", trained=any(trains))
     group = (
         "head"
         if only_head

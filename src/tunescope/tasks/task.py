@@ -62,7 +62,8 @@ class Task(ABC):
     about: behind the kind's name where kinds are listed.
     writes: whether answers are texts, compared with references.
     is_labelled: whether each row has one of K labels; then it is a `Labelled`.
-    reads_steps: whether an answer can be read behind steps; then it has the fields `chain`, `shown` and `seed`.
+    reads_steps: whether an answer can be read behind steps; then it has the fields `chain`, `shown`, `taught`, `seed`,
+        and `steps`, the field of a row that has them.
     also: metrics beside the first, told of what was written on the test set.
     """
 
@@ -73,6 +74,7 @@ class Task(ABC):
 
     metric: str
     template: str
+    steps: str
     max_new_tokens: int | None  # of an answer that is written; `prepare` says how many where nobody did
     also: tuple[str, ...] = ()
     lowercase: bool = False

@@ -23,23 +23,47 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 
-def task_as_asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0) -> Task:
-    """The task as an arm asks it: at once, or with steps; these are sampled by the seed."""
-    return changed(task, chain=chain, shown=demos is not None, seed=seed) if chain else task
+def task_as_asked(task: Task, demos: Demos | None, chain: Chain | None, seed: int = 0, *, taught: bool = False) -> Task:
+    """The task as an arm asks it: at once, or with steps; these are sampled by the seed.
+
+    taught: the arm is trained, on steps where it asks for them.
+    """
+    return changed(task, chain=chain, shown=demos is not None, seed=seed, taught=taught) if chain else task
 
 
-def check(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool) -> None:
-    """UserError where steps cannot be asked for. alone: nothing but demonstrations stands beside them."""
+def asked(arm: Ready, bench: Bench, seed: int = 0) -> Task:
+    """The task as this arm asks it."""
+    return task_as_asked(bench.task, arm.demos, arm.chain, seed, taught=arm.trained)
+
+
+def check(chain: Chain, bench: Bench) -> None:
+    """UserError where steps cannot be asked for."""
     if not bench.task.reads_steps:
         raise UserError(f"{chain} reads an answer out of written steps, for which the task is --task reasoning.")
     if bench.kind != "decoder":
         raise UserError(f"{chain} goes on from what the model wrote, and this is an {bench.kind}: take a decoder.")
-    if demos and (chain.think, chain.then) != (THINK, THEN):
+
+
+def check_beside(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool, trained: bool) -> None:
+    """UserError where what stands beside the chain leaves a field of it without effect, or it without effect.
+
+    alone: nothing but demonstrations stands there. trained: something there is trained.
+    """
+    if (demos or trained) and (chain.think, chain.then) != (THINK, THEN):
+        why = "behind demonstrations, which show the steps" if demos else "where the steps are trained on"
+        raise UserError(f"{chain}: think and then have no effect {why}; drop them.")
+    if not (alone or trained):
         raise UserError(
-            f"{chain}: think and then have no effect behind demonstrations, which show the steps; drop them."
+            f"{chain} asks the model as it is, alone or behind demos:k=N, or trains it on steps, as in {chain}+lora; "
+            "what stands beside it here trains nothing."
         )
-    if not alone:
-        raise UserError(f"{chain} asks the model as it is, alone or behind demos:k=N; nothing is trained or attached.")
+    rows, field = bench.splits.train, bench.task.steps
+    without = sum(not str(row.get(field) or "").strip() for row in rows) if trained else 0
+    if without:
+        raise UserError(
+            f"{chain} trains on steps, and {without:,} of {len(rows):,} training rows have none in '{field}'. "
+            "Fill them in, drop these rows, or leave out cot."
+        )
 
 
 def demos_shown(demos: Demos, chain: Chain | None, bench: Bench, seed: int) -> Shown:
@@ -83,7 +107,7 @@ def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Task:
     from tunescope.trial.bench import room
 
     if not (arm.demos and arm.demos.calibrate) or arm.demos.each:
-        return task_as_asked(bench.task, arm.demos, arm.chain, seed)
+        return asked(arm, bench, seed)
     return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
 
 
@@ -93,7 +117,7 @@ def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> lis
 
     if arm.demos and arm.demos.each:
         return _own(arm, bench, tuned).rows(part, seed)[0]
-    task = task_as_asked(bench.task, arm.demos, arm.chain)
+    task = asked(arm, bench)
     return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
 
 
@@ -125,7 +149,7 @@ def predictions(
 
 def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.QueryDemos:
     assert arm.demos is not None
-    task = task_as_asked(bench.task, arm.demos, arm.chain)
+    task = asked(arm, bench)
     return own_demos.QueryDemos(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
 
 

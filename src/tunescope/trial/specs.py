@@ -22,9 +22,7 @@ def specs_at(state: Ready, bench: Bench, rows: tuple[int, ...], seed: int) -> tu
 
     seed: draws the rows that a prefix or a soft prompt begins as.
     """
-    before, specs = with_demonstrations(
-        bench, questions.task_as_asked(bench.task, state.demos, state.chain), rows, state.specs
-    )
+    before, specs = with_demonstrations(bench, questions.asked(state, bench), rows, state.specs)
     specs = start.begun(specs, bench, seed)
     return (*before, *specs) if state.in_front else specs
 

@@ -88,11 +88,16 @@ def digits(length: int) -> Callable[[int, np.random.Generator], Sequences]:
 
 
 def pointer(length: int) -> Callable[[int, np.random.Generator], Sequences]:
-    """A permutation of the first `length` digits, and the digit to begin at."""
+    """A permutation of the first `length` digits that is one cycle, and the digit to begin at.
+
+    With shorter cycles three hops would often end where they began, or where one look at the order leads.
+    """
 
     def draw(count: int, generator: np.random.Generator) -> Sequences:
-        orders = np.tile(np.arange(length), (count, 1))
-        return np.concatenate([generator.permuted(orders, axis=1), generator.integers(0, length, (count, 1))], axis=1)
+        cycles = generator.permuted(np.tile(np.arange(length), (count, 1)), axis=1)
+        orders = np.empty_like(cycles)
+        np.put_along_axis(orders, cycles, np.roll(cycles, -1, axis=1), axis=1)
+        return np.concatenate([orders, generator.integers(0, length, (count, 1))], axis=1)
 
     return draw
 
@@ -126,7 +131,7 @@ PROCEDURES = {
     for one in (
         Procedure("plus-one", "every digit plus one", 3, digits(6), whole, plus_one),
         Procedure("neighbour-sums", "every digit plus the one before it", 3, digits(6), whole, neighbours),
-        Procedure("hops", "from place to place along a permutation of eight", 3, pointer(8), last, hop),
+        Procedure("hops", "from place to place around a cycle of eight", 3, pointer(8), last, hop),
     )
 }
 

@@ -1,24 +1,25 @@
 """Where writing steps helps a decoder of yours, and where it loses: the procedures of `chain-of-thought`, in words.
 
 Prompted: demonstrations with the answer at once, and with every state in front of it. Tuned: LoRA on answers at once,
-on three times as many of them (as many learned tokens), and on states and answer. What is scored is the answer, read
-behind "The answer is" where states are written.
+on as many more of them as have as many tokens as the steps do, and on states and answer. What is scored, and what
+rates and steps are chosen by, is the answer behind "The answer is".
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.lab.worlds import procedures
 from tunescope.report.cells import Cell, Table
+from tunescope.report.verdict import edges
 from tunescope.reproduce import corpus_line
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Found, Settings
-from tunescope.tasks.answers.extract import Extraction
-from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.kinds.reasoning import Reasoning
+from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial.train.settings import Settings as Training
 
 TITLE = "Three steps of a procedure in words, on a given decoder: the answer at once or with its steps"
@@ -33,10 +34,11 @@ ASKED = {
     "hops": "The last digit is a place in the eight digits before it, counted from 0; read the digit there, go to the "
     "place that it names, and read on, three digits in all: {}",
 }
+ONE_DIGIT = ("hops",)  # what is answered
 SHOWN, TEMPLATE, LEAD = 8, "Q: {input}\nA:", "The answer is"
 PROMPTED, ONCE, TOKENS, STEPS = "prompted", "at once", "tokens", "steps"
 SHOWN_ONCE, SHOWN_STEPS = f"demos:k={SHOWN}", f"demos:k={SHOWN}+cot"
-LORA = "lora"
+ARMS = {PROMPTED: (SHOWN_ONCE, SHOWN_STEPS), ONCE: ("lora",), TOKENS: ("lora",), STEPS: ("cot+lora",)}
 
 
 def settings(ask: Ask) -> Settings:
@@ -44,11 +46,10 @@ def settings(ask: Ask) -> Settings:
 
     if ask.model is None:
         raise UserError(f"{ask.name} needs --model MODEL, a decoder. Without one: tunescope reproduce chain-of-thought")
-    whole = {"train": 1000, "dev": 50, "test": 100}
     return model_settings(ask.model, ("decoder",), ask.name) | {
         "seeds": ask.seeds or (1 if ask.quick else 3),
         "cases": ["hops"] if ask.quick else list(ASKED),
-        "rows": {"train": 40, "dev": 6, "test": 8} if ask.quick else whole,
+        "rows": {"dev": 6, "test": 8} if ask.quick else {"dev": 50, "test": 100},
         "steps": ask.steps or (2 if ask.quick else 100),
         "batch_size": 8,
         "precision": precision_on(default_device(), ask.precision),
@@ -64,25 +65,52 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Arm -> the share of test answers right, a seed each."""
-    rows = {part: _rows(unit["procedure"], part, count) for part, count in settings["rows"].items()}
-    data, way = corpus_line.written(rows, folder / "data"), unit["way"]
-    if way == PROMPTED:
-        task: Any = Reasoning(template=TEMPLATE, lead=LEAD)
-        arms = _compared(settings, data, task, (SHOWN_ONCE, SHOWN_STEPS), folder)
-        scores = {name: [run["test"]["exact_match"] for run in arm["runs"]] for name, arm in arms.items()}
-    else:
-        task = Generation(target="written" if way == STEPS else "target", template=TEMPLATE)
-        arms = _compared(settings, data, task, (LORA,), folder, times=3 if way == TOKENS else 1)
-        targets = [row["target"] for row in rows["test"]]
-        answers = [corpus_line.tested(run, folder)["outputs"] for run in arms[LORA]["runs"]]
-        scores = {LORA: [_right(texts, targets, is_read=way == STEPS) for texts in answers]}
-    rates = {name: arm["learning_rate"] for name, arm in arms.items()}
-    return {"scores": scores, "rates": rates, "refused": {name: arm["reason"] for name, arm in arms.items()}}
+    """Arm -> the share of test answers right, a seed each, with what was learned and which rates were tried."""
+    name, way, batch = unit["procedure"], unit["way"], settings["batch_size"]
+    once, written = _tokens(settings, name)
+    steps = round(settings["steps"] * written / once) if way == TOKENS else settings["steps"]
+    rows = {part: _rows(name, part, count) for part, count in settings["rows"].items()}
+    rows["train"] = _rows(name, "train", SHOWN * settings["seeds"] if way == PROMPTED else steps * batch)
+    arms = _compared(settings, corpus_line.written(rows, folder / "data"), ARMS[way], folder, steps)
+    targets = [row["target"] for row in rows["test"]]
+    return {
+        "updates": 0 if way == PROMPTED else steps,
+        "tokens": 0 if way == PROMPTED else round(steps * batch * (written if way == STEPS else once)),
+        "train": len(rows["train"]),
+        "scores": {name: [run["test"]["exact_match"] for run in arm["runs"]] for name, arm in arms.items()},
+        "digits": {name: [_digits(run, targets, folder) for run in arm["runs"]] for name, arm in arms.items()},
+        "unread": {name: [run["reading"]["unread"] for run in arm["runs"]] for name, arm in arms.items()},
+        "rates": {name: arm["learning_rate"] for name, arm in arms.items()},
+        "trials": {name: [(one["learning_rate"], one["dev"]) for one in arm["trials"]] for name, arm in arms.items()},
+        "refused": {name: arm["reason"] for name, arm in arms.items()},
+    }
+
+
+def _tokens(settings: Settings, name: str) -> tuple[float, float]:
+    """Tokens that a row teaches, on average over a hundred: the answer at once, and steps and answer."""
+    from tunescope.models.load import load_tokenizer
+
+    rows, tokenizer = _rows(name, "train", 100), load_tokenizer(settings["model"])
+    tasks = [_task(max_new_tokens=1, **more) for more in ({}, {"chain": Chain(), "taught": True})]
+    taught = [task.encode(rows, tokenizer, model_kind="decoder", train=True) for task in tasks]
+    once, written = (sum(len(row.target_ids) for row in some) / len(some) for some in taught)
+    return once, written
+
+
+def _task(**more: Any) -> Reasoning:
+    return Reasoning(template=TEMPLATE, lead=LEAD, **more)
+
+
+def _digits(run: Mapping[str, Any], targets: Sequence[str], folder: Path) -> float:
+    """The share of an answer's digits that are right, each in its place."""
+    outputs, right = corpus_line.tested(run, folder)["outputs"], 0
+    for output, target in zip(outputs, targets, strict=True):
+        right += sum(one == other for one, other in zip(output.split(), target.split(), strict=False))
+    return right / sum(len(target.split()) for target in targets)
 
 
 def _rows(name: str, part: Any, count: int) -> list[dict[str, str]]:
-    """Questions in words, each once, with the answer, the states before it, and both as they are learned together."""
+    """Questions in words, each once, with the answer and the states on the way to it."""
     procedure = procedures.find(name)
     given = procedure.given(part, count, seed=0)
     found = {}
@@ -90,7 +118,7 @@ def _rows(name: str, part: Any, count: int) -> list[dict[str, str]]:
         target = _spaced(states[-1])
         steps = ", then ".join(map(_spaced, states)) + "."
         asked = ASKED[name].format(_spaced(digits))
-        found[asked] = {"input": asked, "target": target, "steps": steps, "written": f"{steps} {LEAD} {target}"}
+        found[asked] = {"input": asked, "target": target, "steps": steps}
     return list(found.values())
 
 
@@ -99,22 +127,20 @@ def _spaced(digits: Any) -> str:
 
 
 def _compared(
-    settings: Settings, data: Mapping[str, str], task: Any, arms: Sequence[str], folder: Path, times: int = 1
+    settings: Settings, data: Mapping[str, str], arms: Sequence[str], folder: Path, steps: int
 ) -> dict[str, Any]:
     """The arms of a comparison as results.json has them, by name."""
     from tunescope.comparison.comparison import compare
 
-    steps = settings["steps"] * times
     asked = {key: settings[key] for key in ("batch_size", "precision")}
     how = Training(steps=steps, eval_every=max(1, steps // 5), patience=5, **asked)
     done = compare(
         settings["model"],
         data,
         arms=list(arms),
-        task=task,
+        task=_task(),
         seeds=settings["seeds"],
         trials=settings["trials"],
-        beyond=0,
         settings=how,
         forgetting="none",
         out=folder / "run",
@@ -122,28 +148,27 @@ def _compared(
     return {arm["name"]: arm for arm in done.results["arms"]}
 
 
-def _right(texts: Sequence[str], targets: Sequence[str], *, is_read: bool) -> float:
-    """The share of answers right; is_read: each stands behind the lead, in a text that has the states in front."""
-    rule = Extraction("line", LEAD)
-    answers = [rule.answer(text) if is_read else text.strip() for text in texts]
-    return sum(answer == target for answer, target in zip(answers, targets, strict=True)) / len(targets)
-
-
 def table(settings: Settings, found: Found) -> Table:
     """A procedure a row: prompted and tuned, at once and with steps, and what steps gain seed by seed."""
     rows = []
     for name in settings["cases"]:
         by_way = {unit["way"]: outcome for unit, outcome in found if unit["procedure"] == name}
-        shown = [_cell(by_way[PROMPTED], arm) for arm in (SHOWN_ONCE, SHOWN_STEPS)]
-        tuned = [_cell(by_way[way], LORA) for way in (ONCE, TOKENS, STEPS)]
-        rows.append((f"{name} three times", [*shown, _gain(*shown), *tuned, _gain(*tuned[1:])]))
+        rows.append((f"{name} three times", _cells(by_way, "scores")))
+        if name not in ONE_DIGIT:
+            rows.append((f"{name}, digit by digit", _cells(by_way, "digits")))
     prompted = (f"{SHOWN} shown, at once", f"{SHOWN} shown with steps", "gain")
     tuned_ways = ("tuned at once", "as many tokens", "tuned with steps", "gain")
-    return Table((*prompted, *tuned_ways), rows, _notes(settings))
+    return Table((*prompted, *tuned_ways), rows, _notes(settings, found))
 
 
-def _cell(outcome: Mapping[str, Any], arm: str) -> Cell:
-    values = tuple(outcome["scores"].get(arm, ()))
+def _cells(by_way: Mapping[str, Any], key: str) -> list[Cell]:
+    shown = [_cell(by_way[PROMPTED], key, arm) for arm in (SHOWN_ONCE, SHOWN_STEPS)]
+    tuned = [_cell(by_way[way], key, *ARMS[way]) for way in (ONCE, TOKENS, STEPS)]
+    return [*shown, _gain(*shown), *tuned, _gain(*tuned[1:])]
+
+
+def _cell(outcome: Mapping[str, Any], key: str, arm: str) -> Cell:
+    values = tuple(outcome[key].get(arm, ()))
     return Cell(values, text="" if values else outcome["refused"].get(arm, "") or "none", bounds=(0.0, 1.0))
 
 
@@ -152,12 +177,50 @@ def _gain(once: Cell, steps: Cell) -> Cell:
     return Cell(tuple(one - other for one, other in pairs), bounds=(-1.0, 1.0))
 
 
-def _notes(settings: Settings) -> list[str]:
-    count, steps = settings["rows"], settings["steps"]
+def _notes(settings: Settings, found: Found) -> list[str]:
+    count = settings["rows"]
+    learned = "; ".join(
+        f"{name} {_updates(found, name, ONCE)} updates at once, {_updates(found, name, TOKENS)} for as many tokens and "
+        f"{_updates(found, name, STEPS)} with steps"
+        for name in settings["cases"]
+    )
     return [
-        f"Model: {settings['parameters']:,} parameters. Answers right of at most {count['test']} questions; intervals "
-        f"are over {settings['seeds']} seeds of demonstrations or of training.",
-        f"Tuned: LoRA on at most {count['train']:,} questions, {steps} steps of {settings['batch_size']} "
-        f"({3 * steps} for as many tokens) in {settings['precision']}, the best of {settings['trials']} rates on "
-        f"{count['dev']} others. Gain: steps less at once, tuned ones less at once with as many tokens, seed by seed.",
+        f"Model: {settings['parameters']:,} parameters. The answer behind {LEAD!r} is right, of {count['test']} "
+        f"questions; intervals are over {settings['seeds']} seeds of demonstrations or of training.",
+        f"Tuned: LoRA, {learned}, of {settings['batch_size']} questions each, hardly one of them twice, in "
+        f"{settings['precision']}; the best of {settings['trials']} rates (one more beyond an end) and of five looks "
+        f"by the answers to {count['dev']} others. Gain: steps less at once, tuned ones less at once with as many "
+        "tokens, seed by seed.",
+        *_unread(found),
+        *_at_an_edge(found),
     ]
+
+
+def _updates(found: Found, name: str, way: str) -> int:
+    return next(int(out["updates"]) for unit, out in found if (unit["procedure"], unit["way"]) == (name, way))
+
+
+def _unread(found: Found) -> list[str]:
+    """Where no answer could be read, which counts as wrong."""
+    shares = [
+        f"{unit['procedure']}, {arm}: {fmean(values):.0%}"
+        for unit, outcome in found
+        for arm, values in outcome["unread"].items()
+        if any(values)
+    ]
+    return [f"No answer could be read, which counts as wrong: {'; '.join(shares)}."] if shares else []
+
+
+def _at_an_edge(found: Found) -> list[str]:
+    """Which tuned arms chose an end of the rates that were tried."""
+    said = []
+    for which in ("largest", "smallest"):
+        at = [
+            f"{unit['procedure']}, {unit['way']}"
+            for unit, outcome in found
+            for arm, rate in outcome["rates"].items()
+            if edges.edge([tried for tried, _ in outcome["trials"][arm]], rate) == which
+        ]
+        if at:
+            said.append(f"The {which} rate tried was chosen for {'; '.join(at)}.")
+    return said

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
@@ -31,9 +32,10 @@ class Reasoning(Task):
     """A question, an answer, and in the field ``steps``, if rows have it, how one comes to it.
 
     Without a ``chain`` the answer is asked for at once: ``lead`` is put behind the template, and the answer follows.
-    With one the model writes steps first. In both cases `Extraction` reads the answer, the target as well as the
-    model's; where it finds none, the row counts as wrong, and is counted. In a chat the words that ask for the answer
-    or its steps are what the assistant's turn begins with.
+    With one the model writes steps first, as the demonstrations do (``shown``) or as it was trained to (``taught``:
+    training rows are learned as steps, lead and answer). In all cases `Extraction` reads the answer, the target as
+    well as the model's; where it finds none, the row counts as wrong, and is counted. In a chat the words that ask for
+    the answer or its steps are what the assistant's turn begins with.
     """
 
     input: Annotated[str, INPUT] = "input"
@@ -57,6 +59,7 @@ class Reasoning(Task):
     step_tokens: int | None = None  # filled in by `prepare`
     chain: Chain | None = None
     shown: bool = False  # demonstrations show the steps
+    taught: bool = False  # what is trained learns the steps
     seed: int = 0  # of the samples
     turns: Turns | None = None  # filled in by `prepare`, as are notes
     notes: tuple[str, ...] = ()
@@ -111,13 +114,14 @@ class Reasoning(Task):
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
-        asked = self._generation(sum(self._lengths(tokenizer)))
-        items = asked.encode(rows, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
-        rule = self._rule()
-        return [replace(one, references=tuple(rule.answer_behind(a) or "" for a in one.references)) for one in items]
+        asked, teaches = self._generation(sum(self._lengths(tokenizer))), train and self.taught
+        given = [self._with_steps(row, index) for index, row in enumerate(rows)] if teaches else rows
+        items = asked.encode(given, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
+        read = self._rule().answer if teaches else self._rule().answer_behind
+        return [replace(one, references=tuple(read(text) or "" for text in one.references)) for one in items]
 
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
-        """Of the answer behind the lead; steps are not trained on."""
+        """Of the answer behind the lead; where steps are taught, of steps, lead and answer."""
         from tunescope.tasks.answers import likelihood
 
         return likelihood.target_loss(model, batch, tokenizer)
@@ -171,7 +175,7 @@ class Reasoning(Task):
             "read": self.read,
             "max_new_tokens": self.max_new_tokens,
             "step_tokens": self.step_tokens,
-            "chain": asdict(self.chain) | {"shown": self.shown} if self.chain else None,
+            "chain": asdict(self.chain) | {"shown": self.shown, "taught": self.taught} if self.chain else None,
             "compared": f"the answer read, equal to the target's, {case}; where none can be read, wrong",
             "notes": list(self.notes),
         }
@@ -193,7 +197,7 @@ class Reasoning(Task):
             texts = sampled(model, rows, tokenizer, first, batch_size, drawn, self._stop())
         else:
             texts = greedy(model, rows, tokenizer, first, batch_size, self._stop())
-        if chain is None or self.shown:
+        if chain is None or self._in_one_pass:
             return [rule.answer(text) if chain else rule.answer_behind(text) for text in texts]
         asked = self._asked_again(rows, texts, tokenizer)
         last = greedy(model, asked, tokenizer, self.max_new_tokens or 0, batch_size, self._stop())
@@ -216,9 +220,9 @@ class Reasoning(Task):
             raise UserError("Reasoning does not know how long answers are yet: prepare it, or give max_new_tokens=16")
         if self.chain is None:
             return self.max_new_tokens, 0
-        words = self.lead if self.shown else self.chain.then
+        words = self.lead if self._in_one_pass else self.chain.then
         asking = len(templates.continuations(tokenizer, "{x}.", [words])[0])
-        if self.shown:
+        if self._in_one_pass:
             return self._step_tokens() + asking + self.max_new_tokens, 0
         return self._step_tokens(), asking + self.max_new_tokens
 
@@ -227,7 +231,7 @@ class Reasoning(Task):
 
     def _generation(self, longest: int | None = None) -> Generation:
         """The answer, as it is written behind the words that ask for it or for its steps."""
-        words = "" if self.chain and self.shown else self.chain.think if self.chain else self.lead
+        words = "" if self.chain and self._in_one_pass else self.chain.think if self.chain else self.lead
         template = self.template
         if words and not self.chat:
             template += templates.separator(template) + templates.escaped(words)
@@ -242,11 +246,17 @@ class Reasoning(Task):
             blank_ends=False,
         )
 
+    @property
+    def _in_one_pass(self) -> bool:
+        """Whether answer and steps are written together, which a model knows to do that was shown or taught it."""
+        return self.shown or self.taught
+
     def _stop(self) -> int | None:
         return self.turns.stop if self.turns else None
 
     def _rule(self) -> Extraction:
-        return Extraction(self.read, self.lead, **({"stop": ""} if self.chat else {}))  # where a turn has its own end
+        has_end = self.chat or self.taught  # of its own, and not the first blank line
+        return Extraction(self.read, self.lead, **({"stop": ""} if has_end else {}))
 
     def _gold(self, row: Mapping[str, Any], index: int) -> None:
         """UserError for a target that the rule itself cannot read."""
@@ -256,8 +266,18 @@ class Reasoning(Task):
                 f"{place(row, index)}: '{self.target}' is {target[:40]!r}, in which --read {self.read} finds no answer."
             )
 
+    def _with_steps(self, row: Mapping[str, Any], index: int) -> Mapping[str, Any]:
+        """The training row with steps, lead and answer as what is to be written."""
+        made: Any = copy(row)
+        made[self.target] = self._written(value(row, self.steps, index), value(row, self.target, index))
+        return cast("Mapping[str, Any]", made)
+
+    def _written(self, steps: str, answer: str) -> str:
+        return f"{steps.strip()} {self.lead} {answer.strip()}"
+
     def _solved(self, row: Mapping[str, Any], index: int) -> str:
         names = (*self.fields(), self.target, *((self.steps,) if self.chain else ()))
         texts = {name: value(row, name, index).strip() for name in names}
-        steps = f"{texts[self.steps]} " if self.chain else ""
-        return str(history.solved(self, row, texts, f"{steps}{self.lead} {texts[self.target]}"))
+        answer = texts[self.target]
+        written = self._written(texts[self.steps], answer) if self.chain else f"{self.lead} {answer}"
+        return str(history.solved(self, row, texts, written))
