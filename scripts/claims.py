@@ -3,7 +3,8 @@
 A claim is that one number is above another. It holds where the interval of their difference lies above zero, taken
 seed by seed (subset by subset, draw by draw) where both are of the same three or more, and from a comparison's own pair
 where it has that; else where their intervals do not meet. Elsewhere it cannot be told; of one or two seeds there is no
-interval, and the means alone are told.
+interval, and the means alone are told. Where the two numbers do not speak to the claim it cannot be told either, and
+the claim says why.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Claim:
     """That `above` is above `below`, each the row and the column of a cell of results/`file`.json.
 
     published: the paper's two numbers, where the cells do not have them. typed: the options of the published size.
+    but: why the two numbers tell nothing of the claim, whatever they are. fixed: `below` has no seed, and stands beside
+    each seed of `above`.
     """
 
     paper: str
@@ -38,6 +41,8 @@ class Claim:
     model: str
     published: str = ""
     typed: str = ""
+    but: str = ""
+    fixed: bool = False
 
 
 def read() -> list[Claim]:
@@ -84,7 +89,8 @@ def _lines() -> Iterator[str]:
         here = f"{above.shown} to {below.shown}{_told(one)} (`{one.file}`)"
         command = f"`{typed(one)}`" if one.typed else ""
         shown = "as above" if command and command == last else command
-        cells = (said, _published(one, above, below), here, outcome(one), one.model, shown)
+        told = f"{outcome(one)}: {one.but}" if one.but else outcome(one)
+        cells = (said, _published(one, above, below), here, told, one.model, shown)
         yield f"| {' | '.join(cells)} |"
         paper, last = one.paper, command
 
@@ -97,6 +103,7 @@ def bullet(one: Claim) -> str:
     theirs = _published(one, above, below)
     theirs = f"; published: {theirs}" if theirs and not theirs.startswith("in a ") else ""
     here = f"{above.shown} to {below.shown}{_told(one)}"
+    here += f", but {one.but}" if one.but else ""
     return f"- {one.says}: {told if '*' in told else f'**{told}**'}, {here} ({one.model}){theirs}."
 
 
@@ -120,7 +127,7 @@ def counts() -> str:
 def outcome(one: Claim) -> str:
     """What came of the claim."""
     above, below = number(one.file, *one.above), number(one.file, *one.below)
-    return decided(above, below, difference(one, above, below))
+    return UNTOLD if one.but else decided(above, below, difference(one, above, below))
 
 
 def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]] | None) -> str:
@@ -137,8 +144,9 @@ def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]
 
 def difference(one: Claim, above: Number, below: Number) -> tuple[float, tuple[float, float]] | None:
     """How far `above` is above `below`, and the 95 % interval of that; None where they are no pairs."""
-    if len(above.values) == len(below.values) >= PAIRS:
-        less = tuple(more - other for more, other in zip(above.values, below.values, strict=True))
+    others = below.values * len(above.values) if one.fixed else below.values
+    if len(above.values) == len(others) >= PAIRS:
+        less = tuple(more - other for more, other in zip(above.values, others, strict=True))
         interval = Cell(less).interval
         return (fmean(less), interval) if interval else None
     names = (one.above[0], one.below[0])
@@ -154,7 +162,7 @@ def difference(one: Claim, above: Number, below: Number) -> tuple[float, tuple[f
 def _told(one: Claim) -> str:
     """The difference in words; "" where there is none."""
     above, below = number(one.file, *one.above), number(one.file, *one.below)
-    found = difference(one, above, below)
+    found = None if one.but else difference(one, above, below)
     if found is None:
         return ""
     digits = 1 if max(abs(above.mean), abs(below.mean)) >= 2 else 3

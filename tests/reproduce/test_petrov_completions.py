@@ -74,20 +74,29 @@ def test_anyone_can_run_it_and_its_table_says_who_was_asked():
     table = recipe.table(settings, found)
     assert [label for label, _ in table.rows] == [
         "every token of the vocabulary",
+        "untrained vectors, spread as the tokens are",
         "virtual tokens, targets drawn at temperature 1",
         "virtual tokens, targets uniform",
     ]
-    assert [cells[0].text for _, cells in table.rows] == ["15", "3", "4"]
+    assert [cells[0].text for _, cells in table.rows] == ["15", "15", "3", "4"]
     assert table.rows[0][1][1].mean == found[0][1]["distinct"] / 15
-    assert "24,426" in table.rows[0][1][1].paper and "46,812" in table.rows[1][1][1].paper
-    assert table.rows[2][1][2].mean == found[2][1]["reached"] / 4
+    assert "24,426" in table.rows[0][1][1].paper and "46,812" in table.rows[2][1][1].paper
+    assert table.rows[1][1][1].mean == found[1][1]["distinct"] / 15
+    assert table.rows[3][1][2].mean == found[3][1]["reached"] / 4
 
 
 def test_where_there_are_no_targets_the_table_has_no_numbers():
     settings = {"targets": {"temperature 1": 3}, "seeds": 1}
     hard = ({"kind": recipe.HARD}, {"contexts": 5, "distinct": 4})
     table = recipe.table(settings, [hard, ({"kind": "temperature 1", "seed": 0}, {"contexts": 0})])
-    assert table.rows[1][1][0].text == "0" and table.rows[1][1][2].mean is None
+    assert table.rows[2][1][0].text == "0" and table.rows[2][1][2].mean is None
+
+
+def test_vectors_that_nobody_trained_are_spread_as_the_tokens_are():
+    tokens = torch.randn(4000, 3, generator=torch.Generator().manual_seed(1)) * torch.tensor([1.0, 0.1, 5.0]) + 2
+    drawn = recipe._drawn(tokens, torch.Generator().manual_seed(0))
+    assert drawn.shape == tokens.shape
+    assert torch.allclose(drawn.mean(0), tokens.mean(0), atol=0.4) and torch.allclose(drawn.std(0), tokens.std(0), 0.05)
 
 
 @pytest.mark.parametrize(

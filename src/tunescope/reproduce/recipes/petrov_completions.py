@@ -2,7 +2,8 @@
 
 The paper counts what LLaMA-7B writes after each of its tokens, and after 48,218 trained virtual tokens; how those were
 trained, and towards what, is not in its repository. Here every virtual token has a target that no token gives: drawn
-from the model itself, or at random. A target counts as reached where greedy decoding writes all of it.
+from the model itself, or at random. A target counts as reached where greedy decoding writes all of it. That virtual
+tokens write different texts is nothing that they were trained for: as many vectors as tokens, drawn, are the control.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tunescope.trial.train.loop import Problem, train
 from tunescope.trial.train.settings import Settings as Training
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import PreTrainedModel
 
@@ -32,6 +34,7 @@ TAKES = ("quick", "seeds", "model")
 KINDS = {"temperature 1": 1.0, "temperature 2": 2.0, "uniform": None}
 RATE = 1.0  # in standard deviations of the model's embeddings
 HARD = "every token of the vocabulary"
+DRAWN = "untrained vectors, spread as the tokens are"
 COLUMNS = ("contexts", "distinct completions a context", "targets reached", "tokens right in a row")
 NOTES = [
     f"A completion: {LENGTH} tokens, greedy, nothing in front (no BOS), an end of sequence a token like any other. "
@@ -58,7 +61,7 @@ def worlds(settings: Settings) -> list[Any]:
 
 def units(settings: Settings) -> list[dict[str, Any]]:
     soft = [{"kind": kind, "seed": seed} for kind in settings["targets"] for seed in range(settings["seeds"])]
-    return [{"kind": HARD}, *soft]
+    return [{"kind": HARD}, *({"kind": DRAWN, "seed": seed} for seed in range(settings["seeds"])), *soft]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
@@ -70,8 +73,18 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     if unit["kind"] == HARD:
         return {"contexts": len(hard), "distinct": _distinct(hard)}
     generator = torch.Generator().manual_seed(unit["seed"])
+    if unit["kind"] == DRAWN:
+        drawn = completions(model, _drawn(table.weight.detach(), generator))
+        return {"contexts": len(drawn), "distinct": _distinct(drawn)}
     wanted = targets(model, KINDS[unit["kind"]], settings["targets"][unit["kind"]], hard, generator)
     return reach(model, wanted, settings, unit["seed"]) if len(wanted) else {"contexts": 0}
+
+
+def _drawn(tokens: Tensor, generator: torch.Generator) -> Tensor:
+    """As many vectors as there are tokens, each dimension normal with the tokens' mean and deviation in it."""
+    import torch
+
+    return tokens.mean(0) + tokens.std(0) * torch.randn(tokens.shape, generator=generator)
 
 
 def reach(model: PreTrainedModel, wanted: Tensor, settings: Settings, seed: int) -> dict[str, Any]:
@@ -117,9 +130,9 @@ def reach(model: PreTrainedModel, wanted: Tensor, settings: Settings, seed: int)
 
 def table(settings: Settings, found: Found) -> Table:
     rows = []
-    for kind in (HARD, *settings["targets"]):
+    for kind in (HARD, DRAWN, *settings["targets"]):
         outcomes = [outcome for unit, outcome in found if unit["kind"] == kind and outcome["contexts"]]
-        label = kind if kind == HARD else f"virtual tokens, targets {'drawn at ' * (kind != 'uniform')}{kind}"
+        label = kind if kind in (HARD, DRAWN) else f"virtual tokens, targets {'drawn at ' * (kind != 'uniform')}{kind}"
         cells = [
             Cell(text=f"{sum(outcome['contexts'] for outcome in outcomes):,}"),
             _share(outcomes, "distinct", PAPER.get(kind, "")),
