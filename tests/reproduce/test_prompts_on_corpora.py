@@ -1,5 +1,6 @@
 """Recipes that look for prompts on a given model and corpus, at the size of seconds."""
 
+import copy
 import json
 import random
 from dataclasses import replace
@@ -96,14 +97,19 @@ def test_a_model_that_the_prompts_cannot_be_read_on_is_told_in_its_column(tmp_pa
     outcomes = [
         {"scores": {"accuracy": [0.5]}, "carried": ["no such token"], "nats": None, "prompt": "a", "passes": 1234}
     ]
+    outcomes[0]["steps"] = 20
     cells = recipe._cells(outcomes, ["gpt2-xl"], {"gpt2-large": ".9", "gpt2-xl": ".8"}, "a")
     assert [(cell.values, cell.paper, cell.text) for cell in cells] == [
         ((0.5,), ".9", ""),
         ((), "", ""),
         ((), ".8", "no such token"),
         ((), "", "1,234"),
+        ((), "", "20"),
         ((), "", "a"),
     ]
+    outcomes.append(outcomes[0] | {"carried": [0.75]})
+    own, _, carried, *_ = recipe._cells(outcomes, ["gpt2-xl"], {}, "a")
+    assert own.values == (0.5, 0.5) and (carried.values, carried.text) == ((), "seed 0: no such token")
 
 
 def test_a_search_that_the_budget_does_not_suffice_for_says_so_in_its_row_and_the_others_go_on(tmp_path, in_process):
@@ -195,6 +201,24 @@ def test_each_line_of_few_rows_has_a_score_a_draw_and_what_was_found_is_told(few
     assert template["words"] == {"negative": "terrible", "positive": "great"} and "{mask}" in template["template"]
     assert both["template"] == template["template"]  # the template is looked for first, with the words given
     assert [unit["unit"]["seed"] for unit in result["units"]] == [13] * 5 + [21] * 5
+
+
+def test_a_line_that_lost_a_draw_has_no_score_and_says_which(few):
+    _, result = few
+    recipe, units = find("lm-bff"), copy.deepcopy(result["units"])
+    one = next(unit for unit in units if unit["unit"] == {"part": "", "seed": 21})["outcome"]
+    shown = "demos:k=1"
+    del one["scores"][shown]
+    one["refused"][shown] = "the context takes 70 positions"
+    one["told"]["full"] = ["inputs cut to fit the model's positions: test 3 of 20 rows."]
+    table = recipe.table(result["settings"], [(unit["unit"], unit["outcome"]) for unit in units])
+    rows = dict(table.rows)
+    assert rows["1 demonstration a label, nothing tuned"][0].values == ()
+    assert rows["1 demonstration a label, nothing tuned"][0].text == "draw 21: the context takes 70 positions"
+    assert len(rows["nothing tuned"][0].values) == 2
+    assert table.notes[-1] == (
+        "tuned, given words and template, draw 21: inputs cut to fit the model's positions: test 3 of 20 rows."
+    )
 
 
 PARTS = ("words", "template", "both")

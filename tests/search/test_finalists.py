@@ -2,6 +2,7 @@
 
 import copy
 import json
+from types import SimpleNamespace
 
 import masked
 import pytest
@@ -63,6 +64,21 @@ def test_a_finalist_is_tuned_as_a_loop_of_plain_torch_tunes_it_and_the_model_is_
     given.task.predict(by_hand, dev, given.tokenizer)
     torch.testing.assert_close(seen[-1], seen_by_hand[-1], rtol=0, atol=1e-9)
     assert all(torch.equal(value, before[key]) for key, value in given.model.state_dict().items())
+
+
+@pytest.mark.parametrize(("rates", "expected"), [((), 1e-4), ((5e-5, 1e-5, 2e-5), 1e-5)])
+def test_finalists_are_tuned_at_the_smallest_rate_of_the_plan_or_at_the_middle_of_full_tuning(
+    rates, expected, monkeypatch
+):
+    given, asked = made("gpt2"), []
+    given.plan = Plan(model="tiny", data={}, task={}, settings=SETTINGS, rates=rates)
+
+    def train(problem, settings, seed):
+        asked.append(set(problem.rates.values()))
+        return SimpleNamespace(best_score=0.5)
+
+    monkeypatch.setattr("tunescope.trial.train.loop.train", train)
+    assert finalists.tuned_score(given, 5, 0)[0] == 0.5 and asked == [{expected}]
 
 
 @pytest.mark.parametrize("name", ["bert", "t5", "gpt2"])

@@ -13,7 +13,7 @@ from tunescope.data.scores import aggregate
 from tunescope.data.splits import split
 from tunescope.search import loop, vocabulary
 from tunescope.search.apply import stats_of
-from tunescope.search.loop import CHANGED, DROPPED, Within, drive, scored
+from tunescope.search.loop import ASKED, CHANGED, DROPPED, STEPS, Within, drive, scored
 from tunescope.search.methods.autoprompt import AutoPrompt
 from tunescope.search.methods.gcg import GCG
 from tunescope.search.methods.pez import PEZ
@@ -101,7 +101,7 @@ def test_prompts_that_are_changed_or_dropped_are_counted(scores, monkeypatch):
 
     monkeypatch.setattr("tunescope.search.vocabulary.Vocabulary.settled", changing)
     found = run([(1, 1), (2, 2), (3, 3)], passes=500, cost=100)
-    assert found.counts == {DROPPED: 1, CHANGED: 1}
+    assert found.counts == {DROPPED: 1, CHANGED: 1, STEPS: 4, ASKED: 6}
     assert [point.shown for point in found.trace] == ["w20 w21", tokens(3, 3), tokens(3, 3)]
     with pytest.raises(ts.UserError, match="None of the 4 prompts looked at could be written as text"):
         run([(1, 1)], passes=500, cost=100)

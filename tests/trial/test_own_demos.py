@@ -157,6 +157,34 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
             assert row.slot == len(row.input_ids) - len(tail) + tail.index(bench.tokenizer.mask_token_id)
 
 
+@pytest.mark.parametrize("part", ["test", "train"])
+def test_a_row_is_cut_beside_its_own_demonstrations_and_not_beside_the_longest(bench, part, monkeypatch):
+    asked = own_demos.QueryDemos(Demos(k=1, choose="balanced", sets=3), bench, bench.task, 0, False)
+    fronts, whole = asked.fronts(part, 7), asked.rows(part, 7)
+    words = bench.task.word_ids(bench.tokenizer, bench.kind).values() if bench.kind == "decoder" else [()]
+    answer = max(0, max(map(len, words)) - 1)  # its last token is read by nobody
+    needed = sorted(len(row.input_ids) + answer for one in whole for row in one)
+    limit = needed[len(needed) // 2]
+    monkeypatch.setattr("tunescope.trial.bench.room", lambda bench, taken: limit - taken)
+    again = own_demos.QueryDemos(asked.demos, bench, bench.task, 0, False)
+    found = [again.rows(part, 7)]
+    if part == "train":
+        state = torch.get_rng_state()
+        drawn = again.drawn_now(list(range(12)))
+        monkeypatch.undo()
+        torch.set_rng_state(state)
+        free = again.drawn_now(list(range(12)))
+        found, whole, fronts = [*found, [drawn]], [*whole, free], [*fronts, [()] * 12]
+    cut = 0
+    for one, full, front in zip([row for some in found for row in some], whole, fronts, strict=True):
+        for row, uncut, shown in zip(one, full, front, strict=True):
+            fits = len(uncut.input_ids) + answer <= limit
+            assert (row.cut == 0) == fits and (row.input_ids == uncut.input_ids) == fits
+            assert row.input_ids[: len(shown)] == tuple(shown) and len(row.input_ids) <= limit
+            cut += not fits
+    assert 0 < cut < sum(map(len, whole))
+
+
 def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):
     arm = arms.ready(Arm("one", "demos:k=1,choose=similar+lora:rank=2"), bench)
     todo = job.job(bench, arm, (1e-3,), 0)

@@ -114,7 +114,8 @@ def tuning_of(name: str, tune: int, finalists: int | None, most: tuple[str, int]
 def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]:
     """The best development score in full tuning of a bench's model, None where it diverged; and the passes taken.
 
-    By the plan's settings, at the middle of full tuning's own learning rates; the model is left as it was.
+    By the plan's settings, at the smallest of the plan's learning rates, which loses the fewest, or where it has none
+    at the middle of full tuning's own; the model is left as it was.
     """
     from tunescope.attachment.attached import attach
     from tunescope.data import scores
@@ -125,7 +126,8 @@ def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]
 
     task, model, tokenizer, taken = bench.task, bench.model, bench.tokenizer, 0
     rows, dev = (bench.encoded(part, bos=True, room=room(bench, 0)) for part in ("train", "dev"))
-    rates = sorted(Full.learning_rates)
+    own = sorted(Full.learning_rates)
+    rate = min(bench.plan.rates, default=own[len(own) // 2])
 
     def loss(chosen: list[int]) -> Any:
         nonlocal taken
@@ -142,7 +144,7 @@ def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]
         parameters = dict(tuned.train().named_parameters())
         problem = Problem(
             parameters=parameters,
-            rates=dict.fromkeys(parameters, rates[len(rates) // 2]),
+            rates=dict.fromkeys(parameters, rate),
             loss=loss,
             score=score,
             lengths=[len(row.input_ids) + len(row.target_ids) for row in rows],

@@ -37,6 +37,7 @@ LEAST, MOST = 16, 256  # development rows
 SHARE = 4  # all looks together take at most one part in so many
 EACH = 2  # passes of a development row at a look: its answer, and its loss
 DROPPED, CHANGED = "prompts that did not come back", "prompts changed to what their text comes to"
+STEPS, ASKED = "steps", "development rows at a look"
 
 Moves = Callable[[Objective, torch.Generator, int], Iterator[Tensor]]
 
@@ -76,6 +77,7 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
     with objective(bench, words, within.length, within.fluency) as goal:
         looks = _Looks(goal, rows := _dev_rows(bench, passes), say, passes)
         cost, longest, before, due = EACH * len(rows), 0, 0, passes / LOOKS
+        looks.counts[ASKED] = len(rows)
         for prompt in moves(goal, torch.Generator().manual_seed(seed), passes):
             longest, before = max(longest, goal.passes - before), goal.passes
             if goal.passes + cost > passes and looks.trace:  # dearer than any step before: it was the last
@@ -86,6 +88,7 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
                     f"{cost}. Give at least {_least(bench, longest, passes)}: --passes, or in a comparison, whose arms "
                     "have three for each row of each step, --steps."
                 )
+            looks.counts[STEPS] += 1
             is_last = goal.passes + longest + cost > passes
             if is_last or goal.passes >= due:
                 looks.look(prompt)

@@ -30,7 +30,8 @@ class Found:
 
     text: words to stand in front of every row, "" for none. template, words: the task's, as they were or as found.
     passes: rows that went forward through the model; a backward pass counts as two more. Development rows are counted.
-    counts: what was dropped or changed on the way, such as {"prompts that did not come back": 3}.
+    counts: steps taken, what they were chosen by, and what was dropped or changed on the way, such as
+        {"steps": 20, "prompts that did not come back": 3}.
     """
 
     text: str

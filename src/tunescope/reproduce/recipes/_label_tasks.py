@@ -51,6 +51,13 @@ def files(settings: Settings, folder: Path, *, k_shot: bool = False) -> dict[str
     return corpus_line.written(kept, folder / "data")
 
 
+def lost(what: str, reasons: Mapping[int, str], of: int) -> str:
+    """Why a line has no score: of each draw or seed (`what`) that has none, or once for all."""
+    if len(reasons) == of and len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{what} {seed}: {reason}" for seed, reason in reasons.items())
+
+
 def bench(settings: Settings, model: str, data: Mapping[str, str], /, **plan: Any) -> "Bench":
     """A model, which may be another than the recipe's, on rows as `files` has them; plan: more of its fields."""
     from tunescope.trial.open import open_bench

@@ -57,6 +57,7 @@ AT_THE_END = {  # the same words where nothing can stand behind the answer
     "sst2": Asked("{text} It was", MASKED["sst2"].words),
     "trec": Asked("{text} Answer type:", MASKED["trec"].words),
 }
+CUT = "inputs cut"  # what a remark of a comparison begins with
 ENOUGH = 10**9  # passes: how much is tried is said by the searches' own fields
 SEARCHES = {"": (), "head": (), "words": ("label_words",), "template": ("template",)}
 SEARCHES["both"] = ("template", "label_words")  # in the paper's order
@@ -143,11 +144,12 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     found = _found(settings, unit, data) if SEARCHES[unit["part"]] else {"passes": 0}
     asked = settings["task"] | {key: found[key] for key in ("template", "words") if key in found}
     course = settings["course"]
+    arms = [line["arm"] for line in settings["lines"] if line["part"] == unit["part"]]
     try:
         done = compare(
             settings["model"],
             data,
-            arms=[line["arm"] for line in settings["lines"] if line["part"] == unit["part"]],
+            arms=arms,
             task=_task(asked, unit["part"]),
             seeds=[unit["seed"]],
             k_shot=settings["k"],
@@ -160,12 +162,14 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
             out=folder / "run",
         )
     except AllRefused as problem:
-        return found | {"status": "refused", "reason": problem.reason, "scores": {}, "rates": {}, "refused": {}}
-    arms = {arm["name"]: arm for arm in done.results["arms"]}
+        lost = dict.fromkeys(arms, problem.reason)
+        return found | {"scores": {}, "rates": {}, "refused": lost, "told": {}}
+    by_name = {arm["name"]: arm for arm in done.results["arms"]}
     return found | {
-        "scores": {name: [run["test"]["accuracy"] for run in arm["runs"]] for name, arm in arms.items()},
-        "rates": {name: arm["learning_rate"] for name, arm in arms.items()},
-        "refused": {name: arm["reason"] for name, arm in arms.items() if arm["status"] != "done"},
+        "scores": {name: [run["test"]["accuracy"] for run in arm["runs"]] for name, arm in by_name.items()},
+        "rates": {name: arm["learning_rate"] for name, arm in by_name.items()},
+        "refused": {name: arm["reason"] for name, arm in by_name.items() if arm["status"] != "done"},
+        "told": {name: [one for one in arm["remarks"] if one.startswith(CUT)] for name, arm in by_name.items()},
     }
 
 
@@ -174,6 +178,7 @@ def _found(settings: Settings, unit: dict[str, Any], data: dict[str, str]) -> di
     from tunescope.search.apply import with_found
 
     own = {"k_shot": settings["k"], "seeds": (unit["seed"],), "settings": _training(settings["course"])}
+    own["rates"] = tuple(settings["course"]["rates"])
     bench, passes = _label_tasks.bench(settings, settings["model"], data, **own), 0
     for name in SEARCHES[unit["part"]]:
         search: Any = built(name, settings["searches"])
@@ -198,18 +203,40 @@ def _training(course: dict[str, Any]) -> Training:
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """A line a row: accuracy over draws of rows, the rates chosen, what the first draw's search found."""
+    """A line a row: accuracy over draws of rows, the rates chosen, what the first draw's search found.
+
+    A line that a draw was lost of has no score: of the others alone it would be another line's rows.
+    """
     rows = []
     for line in settings["lines"]:
-        outcomes = [outcome for unit, outcome in found if unit["part"] == line["part"]]
+        of_part = [(unit["seed"], outcome) for unit, outcome in found if unit["part"] == line["part"]]
+        outcomes = [outcome for _, outcome in of_part]
         arm = line["arm"]
-        values = tuple(value for one in outcomes for value in one["scores"].get(arm, ()))
-        reason = outcomes[0].get("reason") or outcomes[0]["refused"].get(arm, "")
+        lost = {seed: one["refused"][arm] for seed, one in of_part if one["refused"].get(arm)}
+        values = () if lost else tuple(value for one in outcomes for value in one["scores"].get(arm, ()))
         rates = dict.fromkeys(f"{one['rates'][arm]:g}" for one in outcomes if one["rates"].get(arm) is not None)
-        paper = line["paper"].get("accuracy", "")
-        score = Cell(values, paper, text="" if values else reason, bounds=(0.0, 1.0))
+        score = Cell(
+            values,
+            line["paper"].get("accuracy", ""),
+            text=_label_tasks.lost("draw", lost, len(outcomes)),
+            bounds=(0.0, 1.0),
+        )
         rows.append((line["label"], [score, Cell(text=", ".join(rates)), Cell(text=_says(outcomes[0]))]))
-    return Table(("accuracy", "rates chosen", "the first draw's prompt"), rows, _notes(settings))
+    return Table(
+        ("accuracy", "rates chosen", "the first draw's prompt"), rows, [*_notes(settings), *_cut(settings, found)]
+    )
+
+
+def _cut(settings: Settings, found: Found) -> list[str]:
+    """Where queries were cut to leave room for what stands in front of them."""
+    labels = {(line["part"], line["arm"]): line["label"] for line in settings["lines"]}
+    told = [
+        f"{labels[unit['part'], arm]}, draw {unit['seed']}: {one}"
+        for unit, outcome in found
+        for arm, remarks in outcome.get("told", {}).items()
+        for one in remarks
+    ]
+    return told
 
 
 def _says(outcome: dict[str, Any]) -> str:
@@ -229,7 +256,8 @@ def _notes(settings: Settings) -> list[str]:
         f"choose by, drawn by each of {settings['seeds']} seeds, over which the intervals are; tested{most}.",
         f"{course['steps']:,} steps of {course['batch_size']}, the best of ten looks at the development rows; the rate "
         f"is the best of {count} there, at each seed by itself. What is found is the best of "
-        f"{label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning.{writer}",
+        f"{label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning at one rate, "
+        f"{'the smallest of these' if course['rates'] else 'the middle of its own grid'}.{writer}",
         "Demonstrations beside tuning are drawn from the half of each label most like the query by the model's own "
         "states, where the paper has an SBERT; they stand in front of it.",
     ]

@@ -98,6 +98,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     """One search at one seed; its prompt is an artifact in the folder, if there is one."""
     from tunescope.attachment.artifact_folder import save
     from tunescope.search.apply import made
+    from tunescope.search.loop import ASKED, STEPS
 
     data = _label_tasks.files(settings, folder)
     bench = _label_tasks.bench(settings, settings["model"], data)
@@ -111,6 +112,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         except UserError as problem:  # such as a budget below one step of its own
             return _refused(str(problem), len(settings["others"]))
         found = {"prompt": best.text, "passes": best.passes, "dev": best.dev, "nats": _nats(bench, [best.text])}
+        found |= {"steps": best.counts[STEPS], "asked": best.counts[ASKED]}
         artifact = made(bench, best.text)
         assert artifact is not None
         save(folder / "prompt", artifact, model=bench.model, tokenizer=bench.tokenizer)
@@ -175,7 +177,8 @@ def table(settings: Settings, found: Found) -> Table:
     for line in settings["lines"]:
         outcomes = [outcome for unit, outcome in found if unit["arm"] == line["arm"]]
         rows.append((line["label"], _cells(outcomes, names, line["paper"], says=outcomes[0]["prompt"])))
-    columns = ("accuracy", "nats a token", *(f"on {name}" for name in names), "passes", "the first seed's words")
+    elsewhere = (f"on {name}" for name in names)
+    columns = ("accuracy", "nats a token", *elsewhere, "passes", "steps", "the first seed's words")
     return Table(columns, rows, _notes(settings, found, bare))
 
 
@@ -186,26 +189,36 @@ def _cells(
     for place, name in enumerate((ON[0], *names)):
         own = [one["scores"].get("accuracy") or [one["reason"]] for one in outcomes]
         scores = [[*mine, *one["carried"]][place] for mine, one in zip(own, outcomes, strict=True)]
-        values = tuple(one for one in scores if not isinstance(one, str))
-        text = "" if values else str(scores[0])
+        lost = {seed: one for seed, one in enumerate(scores) if isinstance(one, str)}
+        values = () if lost else tuple(scores)  # of the other seeds alone it would be no pair of another line's
+        text = _label_tasks.lost("seed", lost, len(scores))
         cells.append(Cell(values, paper.get(name, ""), text=text, bounds=(0.0, 1.0)))
     nats = tuple(one["nats"] for one in outcomes if one["nats"] is not None)
-    passes = f"{fmean(one['passes'] for one in outcomes):,.0f}"
-    return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=passes), Cell(text=says)]
+    passes, steps = (_mean(outcomes, key) for key in ("passes", "steps"))
+    return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=passes), Cell(text=steps), Cell(text=says)]
+
+
+def _mean(outcomes: "Sequence[dict[str, Any]]", key: str) -> str:
+    """Of the outcomes that have it; "" where none has."""
+    values = [one[key] for one in outcomes if key in one]
+    return f"{fmean(values):,.0f}" if values else ""
 
 
 def _notes(settings: Settings, found: Found, bare: dict[str, Any]) -> list[str]:
     task, most = settings["task"], max(outcome["passes"] for _, outcome in found)
     words = f", words {', '.join(task['words'].values())}" if "words" in task else ", the labels as words"
     texts = "" if bare["nats"] is None else f" The test rows' own texts have {bare['nats']:.2f}."
+    asked = max((outcome.get("asked", 0) for _, outcome in found), default=0)
+    looks = f" Each look is at {asked} of the development rows, the same for every search and seed." if asked else ""
     some = ", ".join(f"{count:,} {part}" for part, count in settings["rows"].items())
     return [
         f"Template {task['template']!r}{words}. {f'At most {some} rows' if some else 'All rows'}; {LENGTH} tokens in "
         f"front; {settings['passes']:,} passes of a row for each search, a gradient counting three and development "
         f"rows counted (without these as many as {settings['passes'] // 3 // settings['batch_size']:,} steps of PEZ on "
-        f"{settings['batch_size']} rows; the most taken is {most:,}).",
+        f"{settings['batch_size']} rows; the most taken is {most:,}).{looks}",
         f"Intervals are over {settings['seeds']} seeds of the search. Nats a token: the mean cross-entropy of the "
         f"prompt's own tokens under the model, each given those before it.{texts}",
-        "The paper's numbers are of GPT-2 large and of the models that are named as its others; the rates of PEZ's "
-        "rivals are ours under both protocols.",
+        "The paper's numbers are of GPT-2 large and of the models that are named as its others. Of PEZ's rivals the "
+        "rates, the optimizer (plain steps) and the distance that projects (Euclid's) are ours under both protocols, "
+        "and FluentPrompt is without its fluency term; the authors run them with PEZ's own.",
     ]

@@ -8,10 +8,11 @@ Theirs stand behind the query, in the order of the classes; ours in front, where
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from tunescope.data.row import line_of
 from tunescope.tasks.task import labelled
 from tunescope.trial.demos.draw import sets_of, solved, text
 from tunescope.trial.demos.spec import Demos, Set
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from tunescope.tasks.prompts.templates import Ids
-    from tunescope.tasks.task import Encoded, Task
+    from tunescope.tasks.task import Encoded, Rows, Task
     from tunescope.trial.bench import Bench
 
 
@@ -48,25 +49,23 @@ class QueryDemos:
         return kept[key]
 
     def rows(self, part: str, seed: int) -> list[list[Encoded]]:
-        """set -> the rows of a part behind its demonstrations, cut beside the longest of them."""
-        from tunescope.tasks.task import with_front
-
-        fronts = self.fronts(part, seed)
-        rows = self.bench.encoded(part, bos=False, room=self.room(fronts), task=self.task)
-        return [[with_front(front, row) for front, row in zip(one, rows, strict=True)] for one in fronts]
+        """set -> the rows of a part, each cut, if it has to be, beside its own demonstrations."""
+        fronts, own = self.fronts(part, seed), self.bench.splits.parts()[part]
+        tight = self.bench.encoded(part, bos=False, room=self.room(fronts), task=self.task)
+        by_line = {line_of(row, index): row for index, row in enumerate(own)}
+        given = [by_line[one.row] for one in tight]
+        return [self._behind(one, given, tight, train=part == "train") for one in fronts]
 
     def drawn_now(self, chosen: Sequence[int]) -> list[Encoded]:
         """Training rows behind demonstrations drawn by torch's generator, which a resumed run goes on with."""
         import torch
 
-        from tunescope.tasks.task import with_front
-
         random = Random(int(torch.randint(2**62, ())))
         fronts = [self._tokens(sets_of(self.demos, self.bench, "train", index, random)[0]) for index in chosen]
         bench, some = self.bench, [self.bench.splits.train[index] for index in chosen]
         left = self.room([fronts])
-        rows = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=left)
-        return [with_front(front, row) for front, row in zip(fronts, rows, strict=True)]
+        tight = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=left)
+        return self._behind(fronts, some, tight, train=True)
 
     def priors(self, part: str, seed: int) -> Tensor:
         """(sets, rows, labels): what the model answers to inputs without content behind each set."""
@@ -83,6 +82,21 @@ class QueryDemos:
         from tunescope.trial.bench import room
 
         return room(self.bench, self.taken + max(len(front) for one in fronts for front in one))
+
+    def _behind(self, fronts: Sequence[Ids], given: Rows, tight: Sequence[Encoded], *, train: bool) -> list[Encoded]:
+        """Each row behind its front. tight: the rows where the longest front leaves room; what it cuts is made anew."""
+        from tunescope.tasks.task import with_front
+
+        bench, made = self.bench, []
+        for front, row, one in zip(fronts, given, tight, strict=True):
+            if one.cut:
+                left = self.room([[front]])
+                (own,) = self.task.encode(
+                    [row], bench.tokenizer, model_kind=bench.kind, bos=False, train=train, room=left
+                )
+                one = replace(one, input_ids=own.input_ids, cut=own.cut, slot=own.slot)
+            made.append(with_front(front, one))
+        return made
 
     def _tokens(self, rows: Set) -> Ids:
         from tunescope.methods.contexts.text import token_ids
