@@ -15,6 +15,7 @@ from tiny_corpora import bert, corpus, e2e, t5
 import tunescope as ts
 from tunescope.attachment import attached
 from tunescope.comparison.entry import AllRefused
+from tunescope.data.corpus import Rows
 from tunescope.errors import UserError
 from tunescope.methods.text_form import parse
 from tunescope.models.load import load_model
@@ -103,7 +104,7 @@ def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path,
 def test_every_line_of_every_recipe_is_an_arm_that_a_model_can_have(tmp_path, name, protocol):
     recipe = find(name)
     folder, _ = tinyrun.write(tmp_path)
-    sizes = (("train", 600), ("dev", 8), ("test", 10))
+    sizes = (("train", 700), ("dev", 8), ("test", 10))
     data = webnlg(tmp_path / "webnlg") if name == "prefix-unseen" else corpus(tmp_path / "rte", sizes)
     wide = transformers.GPT2Config(vocab_size=16, n_embd=128, n_layer=1, n_head=2)  # published ranks are above 100
     model = transformers.GPT2LMHeadModel(wide)
@@ -204,6 +205,28 @@ def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
     lines = [line for line in settings["lines"] if line["arm"] != "full"]
     few = {**settings, "lines": lines, "course": settings["course"] | {"full": 5e-5}}
     assert not any("of full tuning" in note for note in corpus_line.notes(few))
+
+
+def test_few_rows_as_published_have_development_rows_steps_and_seeds_of_their_own():
+    recipe, rows = find("prefix-low-data"), Rows([{"input": str(number)} for number in range(200)], ("told",))
+    course = asdict(published.FEW)
+    settings = {"protocol": "paper", "course": course}
+    drawn = [recipe._drawn(settings, rows, 50, subset) for subset in (0, 0, 1)]
+    assert [(len(one["train"]), len(one["dev"]), one["train"].notes) for one in drawn] == [(50, 15, ("told",))] * 3
+    texts = [{part: {row["input"] for row in one[part]} for part in one} for one in drawn]
+    assert texts[0] == texts[1] != texts[2] and not texts[0]["train"] & texts[0]["dev"]
+    free = recipe._drawn({"protocol": "tuned"}, rows, 50, 0)
+    assert list(free) == ["train"] and free["train"] == drawn[0]["train"]  # the same subset, and the corpus's dev
+    steps = {
+        arm: [recipe._with_steps(settings, {"arm": arm}, size)["course"]["steps"] for size in recipe.SIZES]
+        for arm in ("full", "prefix:length=6")
+    }
+    assert steps == {"full": [100, 100, 200, 400], "prefix:length=6": [200, 200, 200, 400]}
+    typed = {"protocol": "paper", "course": course | {"steps": 7}}
+    assert recipe._with_steps(typed, {"arm": "full"}, 50) == typed
+    outcome = {"status": "done", "reason": "", "told": [], "dev": [0.5, 0.5]}
+    subsets = [outcome | {"scores": {"bleu": scores}} for scores in ([1.0, 2.0], [5.0, 6.0])]
+    assert recipe._together(subsets)["scores"] == {"bleu": [1.5, 5.5]}
 
 
 def test_scores_of_few_rows_stand_by_method_and_size_and_are_drawn():
@@ -420,7 +443,7 @@ def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_pat
     training, task = corpus_line._training(settings["course"], rows=480), corpus_line._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.accumulate) == (300, 48, 3)  # 30 times 480 in batches of 48
     assert (task.beams, task.min_new_tokens, task.max_new_tokens) == (6, 11, 62)
-    assert settings["course"]["rates"] == (5e-5,) and {"prefix:mlp=800", "prefix:mlp=800,length=200"} <= {
+    assert settings["course"]["rates"] == (5e-5,) and {"prefix:mlp=800", "prefix:mlp=800,length=100"} <= {
         line["arm"] for line in settings["lines"]
     }
     assert settings["lines"][0]["paper"] == {"rouge_1": "45.14", "rouge_2": "22.27", "rouge_l": "37.25"}
@@ -434,7 +457,7 @@ def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_pat
     monkeypatch.setattr(few, "SIZES", (1, 2))
     settings = few.settings(Ask("prefix-low-data", "paper", model=folder, data=xsum))
     assert (settings["course"]["network"], settings["course"]["beams"], settings["course"]["steps"]) == (800, 6, 400)
-    assert settings["lines"][-1]["label"] == "prefix of 1, from 'summarize:'"
+    assert settings["lines"][-1]["label"] == "prefix of 1, from 'summarize'"
 
 
 def test_some_lines_of_a_table_are_named_and_a_name_of_none_is_refused(tmp_path):
@@ -488,7 +511,7 @@ def test_the_rank_of_a_scaled_lora_is_the_largest_that_its_arm_has_room_for(tmp_
 
 def test_few_examples_begin_as_published_from_words_through_a_network(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
-    data = corpus(tmp_path / "rte", (("train", 520), ("dev", 8), ("test", 10)))
+    data = corpus(tmp_path / "rte", (("train", 700), ("dev", 8), ("test", 10)))
     for name in ("prefix-low-data", "prefix-init"):
         arms = [line["arm"] for line in find(name).settings(Ask(name, "paper", model=folder, data=data))["lines"]]
         assert "prefix:mlp=512,length=1,init_from=text,text=table-to-text:" in arms  # one word, one token here

@@ -150,9 +150,20 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
         *_published_elsewhere(settings),
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
         *([walked] if composed and not course["rates"] else []),
+        *_prefixes(settings),
         *at_an_edge(settings, found),
         *(f"Not scored: {reason}" for reason in settings.get("not_scored", ())),
         *dict.fromkeys(note for _, outcome in found for note in outcome.get("told", ())),
+    ]
+
+
+def _prefixes(settings: Settings) -> list[str]:
+    """How prefixes come about where no network makes them, as it does in the papers."""
+    items = [item for line in settings["lines"] for item in line.get("arm", "").split("+")]
+    if settings["course"]["network"] or not any(item.partition(":")[0] == "prefix" for item in items):
+        return []
+    return [
+        "Prefixes are trained directly, and begin as noise where no start is named; the papers' are made by a network."
     ]
 
 

@@ -57,7 +57,7 @@ E2E = Course(  # Li and Liang 2021, section 5.3
     network=512,
     of="e2e",
 )
-WEBNLG = replace(E2E, batch_size=5, rates=(5e-5,), of="webnlg")
+WEBNLG = replace(E2E, batch_size=5, rates=(5e-5,), full=1e-5, of="webnlg")
 XSUM = replace(E2E, of="xsum", epochs=30, batch_size=48, accumulate=3, rates=(5e-5,), full=None, beams=6, network=800)
 FEW_TABLES = replace(E2E, steps=400, epochs=None, rates=(5e-5,), warmup=0.25)  # the same, section 6.3
 FEW = replace(FEW_TABLES, instead={"xsum": replace(FEW_TABLES, network=XSUM.network, beams=XSUM.beams, of="xsum")})

@@ -11,18 +11,18 @@ TAKES = corpus_table.TAKES
 KEEPS = True
 
 PAPER = {("soft", 1): "48.1", ("soft", 10): "62.2", ("soft", 20): "61.9"}
-PAPER |= {("infix", 1): "67.9", ("infix", 10): "67.2", ("infix", 20): "66.7", ("prefix", 10): "69.7"}
+PAPER |= {("infix", 1): "67.9", ("infix", 10): "67.2", ("infix", 20): "66.7", ("prefix", 5): "69.7"}
 LABELS = {"soft": "embeddings alone", "prefix": "prefix", "infix": "infix"}
 
 
 def settings(ask: Ask) -> Settings:
-    lengths = (1, 5) if ask.quick else (1, 10, 20)
+    lengths = (1,) if ask.quick else (1, 10, 20)
     lines = [
         Line(
             f"{label}, {length}", f"{method}:length={length}", paper={"e2e": {"bleu": PAPER.get((method, length), "")}}
         )
         for method, label in LABELS.items()
-        for length in lengths
+        for length in sorted({*lengths, 5} if method == "prefix" else lengths)  # five: that of their main table
     ]
     return corpus_table.settings(
         ask, lines, published.course(ask, published.TABLE_TO_TEXT), published.rows(ask), kinds=("decoder",)

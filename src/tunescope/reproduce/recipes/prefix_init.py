@@ -16,7 +16,7 @@ TAKES = corpus_table.TAKES
 KEEPS = True
 
 WORDS = {"task words": "table-to-text:", "of the task": "describe the restaurant", "any words": "elephant active keep"}
-EXAMPLES = 500
+EXAMPLES = 100
 
 
 def settings(ask: Ask) -> Settings:

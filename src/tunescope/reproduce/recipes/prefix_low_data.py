@@ -1,11 +1,13 @@
 """Few examples: do prefixes lose less than full tuning when there is little to learn from?
 
-Every line is trained on several random subsets of each size, the same for all methods; the development and test rows
-stay. Its rate is chosen on the first subset; its interval is over subsets.
+Every line is trained on several random subsets of each size, the same for all methods; the test rows stay. Its rate is
+chosen on the first subset; its interval is over subsets. Under the paper's protocol each subset has development rows of
+its own, three for ten that it trains on, and is trained on from two seeds, of which the mean counts.
 """
 
 import random
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tunescope.data.corpus import Rows
@@ -25,6 +27,8 @@ TAKES = corpus_table.TAKES
 KEEPS = True
 
 SIZES = (50, 100, 200, 500)
+STEPS = {"full": (100, 100, 200, 400), "": (200, 200, 200, 400)}  # their table 8; the others' are those of the prefix
+DEV, SEEDS = 0.3, 2  # of the paper: development rows for each that is trained on; seeds of a subset
 ARMS = {
     "full tuning": ("full", None),
     "adapter, 2 %": ("adapter", 0.02),
@@ -32,7 +36,7 @@ ARMS = {
     "prefix, 2 %": ("prefix", 0.02),
     "prefix, 2 %, begun as examples": ("prefix:init_from=demos", 0.02),
 }
-WORDS = {"xsum": "summarize:"}  # what the published prefix begins as, and is as long as; of any other corpus the next
+WORDS = {"xsum": "summarize"}  # what the published prefix begins as, and is as long as; of any other corpus the next
 OTHERWISE = "table-to-text:"
 
 
@@ -44,11 +48,13 @@ def settings(ask: Ask) -> Settings:
     made = corpus_table.settings(ask, (), course, rows)
     arms = ARMS if ask.protocol == "tuned" else _from_words(made)
     lines = [Line(label, arm, share, part=str(size)) for size in sizes for label, (arm, share) in arms.items()]
-    has = len(corpus_table.parts(made)["train"])
-    if max(sizes) > has:
-        raise corpus_table.too_few(max(sizes), has)
+    has, most = len(corpus_table.parts(made)["train"]), max(sizes)
+    most += round(DEV * most) if ask.protocol == "paper" else 0
+    if most > has:
+        raise corpus_table.too_few(most, has)
     kept = corpus_table.kept(ask, lines, made["course"]["network"])
-    return made | {"lines": kept, "seeds": 1, "subsets": subsets, "sizes": list(sizes)}
+    seeds = SEEDS if ask.protocol == "paper" else 1
+    return made | {"lines": kept, "seeds": seeds, "subsets": subsets, "sizes": list(sizes)}
 
 
 def _from_words(made: Settings) -> dict[str, tuple[str, float | None]]:
@@ -64,11 +70,11 @@ worlds, units = corpus_line.worlds, corpus_table.units
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     size, given = int(unit["part"]), corpus_table.parts(settings)
+    settings = _with_steps(settings, unit, size)
     found: list[dict[str, Any]] = []
     for subset in range(settings["subsets"]):
-        drawn = Rows(random.Random(subset).sample(given["train"], size), given["train"].notes)
         here = folder / f"subset-{subset}"
-        arm = corpus_line.compared(settings, unit, here, {**given, "train": drawn})
+        arm = corpus_line.compared(settings, unit, here, {**given, **_drawn(settings, given["train"], size, subset)})
         found.append(corpus_line.outcome(arm, settings["metrics"], here))
         if arm["status"] != "done":
             break
@@ -77,10 +83,27 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     return _together(found)
 
 
+def _with_steps(settings: Settings, unit: dict[str, Any], size: int) -> Settings:
+    """The settings, with the published number of steps where these are the paper's and nobody typed another."""
+    if settings["protocol"] != "paper" or settings["course"]["steps"] != published.FEW.steps:
+        return settings
+    steps = STEPS.get(unit["arm"], STEPS[""])[SIZES.index(size)] if size in SIZES else published.FEW.steps
+    return settings | {"course": settings["course"] | {"steps": steps}}
+
+
+def _drawn(settings: Settings, rows: Any, size: int, subset: int) -> dict[str, Rows]:
+    """A subset's training rows, and as published its own development rows, of none of them."""
+    own = round(DEV * size) if settings["protocol"] == "paper" else 0
+    drawn = random.Random(subset).sample(rows, size + own)
+    train = {"train": Rows(drawn[:size], rows.notes)}
+    return train | {"dev": Rows(drawn[size:], ())} if own else train
+
+
 def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
     """The outcomes of a line's subsets as one: the scores of each, the trials of the first, what ended the last."""
     scores = {
-        metric: [one for part in found for one in part["scores"].get(metric, ())] for metric in found[0]["scores"]
+        metric: [fmean(part["scores"][metric]) for part in found if part["scores"].get(metric)]
+        for metric in found[0]["scores"]
     }
     told = [note for part in found for note in part["told"]]
     dev = [one for part in found for one in part["dev"]]

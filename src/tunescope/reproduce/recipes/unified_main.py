@@ -44,7 +44,7 @@ def settings(ask: Ask) -> Settings:
 
 def _fixed(ask: Ask, writes: bool) -> list[Line]:
     """Those whose size is no matter of choice; prompt tuning is not of encoders."""
-    prompt = "soft:length=100" + (",init_from=normal" if ask.protocol == "paper" else "")
+    prompt = "soft:length=200,init_from=normal" if ask.protocol == "paper" else "soft:length=100"
     return [
         Line("full tuning", "full", paper=published.unified("44.81/21.94/36.83", "37.3")),
         Line("BitFit", "bias", paper=published.unified("40.64/17.32/32.19")),
