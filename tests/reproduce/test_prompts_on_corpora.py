@@ -103,8 +103,7 @@ def test_a_model_that_the_prompts_cannot_be_read_on_is_told_in_its_column(tmp_pa
         ((0.5,), ".9", ""),
         ((), "", ""),
         ((), ".8", "no such token"),
-        ((), "", "1,234"),
-        ((), "", "20"),
+        ((), "", "1,234 in 20 steps"),
         ((), "", "a"),
     ]
     outcomes.append(outcomes[0] | {"carried": [0.75]})

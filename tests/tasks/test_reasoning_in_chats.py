@@ -54,6 +54,18 @@ def test_steps_are_begun_and_asked_again_within_one_turn(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
+def test_steps_that_are_taught_are_the_assistants_turn(name: str) -> None:
+    words = tokenizer(name)
+    task = replace(prepared(words), chain=Chain(), taught=True)
+    asked = task.encode(ROWS, words, model_kind="decoder")
+    for row, one, query in zip(ROWS, task.encode(ROWS, words, model_kind="decoder", train=True), asked, strict=True):
+        whole = rendered(words, said(row, f"{row['why']} The answer is {row['label']}"))
+        got = one.input_ids + one.target_ids
+        assert whole[: len(got)] == got and one.input_ids == query.input_ids
+        assert words.convert_ids_to_tokens(one.target_ids[-1]) in {"<|im_end|>", "<|eot|>", "<|end|>", "</s>"}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
 def test_behind_demonstrations_steps_stand_in_their_turns(name: str) -> None:
     words = tokenizer(name)
     task = replace(prepared(words), chain=Chain(), shown=True)

@@ -16,9 +16,11 @@ UNTRAINED = (
     "orders=24|all, calibrate",
     "    example: demos:k=4,order=best,orders=12,calibrate=true",
     "    example: demos:k=1,choose=similar,sets=16+full",
-    "cot: steps before the answer (--task reasoning), alone or behind demos, whose steps are then shown",
+    "cot: steps before the answer (--task reasoning), alone or behind demos, whose steps are then shown; before a "
+    "method that is trained it learns the steps",
     "    fields: samples=1, temperature=0.0, tokens, think, then",
     "    example: demos:k=4+cot:samples=8,temperature=0.7",
+    "    example: cot+lora",
 )
 SET_BY_TASK = {"head": "added to every arm of an encoder's classification; alone it is the arm: head"}
 

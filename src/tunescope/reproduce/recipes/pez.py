@@ -178,7 +178,7 @@ def table(settings: Settings, found: Found) -> Table:
         outcomes = [outcome for unit, outcome in found if unit["arm"] == line["arm"]]
         rows.append((line["label"], _cells(outcomes, names, line["paper"], says=outcomes[0]["prompt"])))
     elsewhere = (f"on {name}" for name in names)
-    columns = ("accuracy", "nats a token", *elsewhere, "passes", "steps", "the first seed's words")
+    columns = ("accuracy", "nats a token", *elsewhere, "passes", "the first seed's words")
     return Table(columns, rows, _notes(settings, found, bare))
 
 
@@ -194,14 +194,10 @@ def _cells(
         text = _label_tasks.lost("seed", lost, len(scores))
         cells.append(Cell(values, paper.get(name, ""), text=text, bounds=(0.0, 1.0)))
     nats = tuple(one["nats"] for one in outcomes if one["nats"] is not None)
-    passes, steps = (_mean(outcomes, key) for key in ("passes", "steps"))
-    return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=passes), Cell(text=steps), Cell(text=says)]
-
-
-def _mean(outcomes: "Sequence[dict[str, Any]]", key: str) -> str:
-    """Of the outcomes that have it; "" where none has."""
-    values = [one[key] for one in outcomes if key in one]
-    return f"{fmean(values):,.0f}" if values else ""
+    passes = f"{fmean(one['passes'] for one in outcomes):,.0f}"
+    steps = [one["steps"] for one in outcomes if "steps" in one]  # which older pieces did not count
+    passes += f" in {fmean(steps):,.0f} steps" if steps else ""
+    return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=passes), Cell(text=says)]
 
 
 def _notes(settings: Settings, found: Found, bare: dict[str, Any]) -> list[str]:
