@@ -14,6 +14,7 @@ from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial import command, plan, plan_check
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
+from tunescope.trial.specs import specs_at
 from tunescope.trial.train.settings import Settings
 
 ARMS = (
@@ -119,6 +120,15 @@ def test_rows_without_steps_cannot_show_them(bench):
     shown = replace(bench.task, chain=Chain(), shown=True)
     with pytest.raises(ts.UserError, match="why"):
         shown.demonstrations([{"text": "a", "label": "neg"}], 1, 0)
+
+
+def test_a_prefix_of_an_arm_that_writes_steps_begins_as_demonstrations_that_do(bench):
+    at_once, with_steps = (
+        specs_at(arms.ready(Arm(text, text), bench), bench, (), 0)[0].text
+        for text in ("prefix:length=12,init_from=demos", "cot+prefix:length=12,init_from=demos")
+    )
+    assert "Label: a " in at_once and "the film was" not in at_once
+    assert with_steps.count("Label: the film was a ") == with_steps.count("Label:") > 0
 
 
 def test_steps_that_are_not_there_cannot_be_learned(bench, monkeypatch):

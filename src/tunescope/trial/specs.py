@@ -22,8 +22,9 @@ def specs_at(state: Ready, bench: Bench, rows: tuple[int, ...], seed: int) -> tu
 
     seed: draws the rows that a prefix or a soft prompt begins as.
     """
-    before, specs = with_demonstrations(bench, questions.asked(state, bench), rows, state.specs)
-    specs = start.begun(specs, bench, seed)
+    task = questions.asked(state, bench)
+    before, specs = with_demonstrations(bench, task, rows, state.specs)
+    specs = start.begun(specs, bench, seed, task)
     return (*before, *specs) if state.in_front else specs
 
 

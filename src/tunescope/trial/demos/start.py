@@ -18,6 +18,7 @@ from tunescope.trial.plan import PARTS as PLAN_PARTS
 
 if TYPE_CHECKING:
     from tunescope.methods.artifact import Spec
+    from tunescope.tasks.task import Task
     from tunescope.trial.bench import Bench
 
 DEMOS = "demos"
@@ -61,26 +62,27 @@ def _length(spec: Spec) -> int:
     return int(getattr(spec, str(spec.size)))
 
 
-def begun(specs: Sequence[Spec], bench: Bench, seed: int) -> tuple[Spec, ...]:
+def begun(specs: Sequence[Spec], bench: Bench, seed: int, task: Task | None = None) -> tuple[Spec, ...]:
     """The specs; those that begin as demonstrations and have no text of their own get that of rows which fit."""
-    return tuple(_begun(spec, bench, seed) for spec in specs)
+    return tuple(_begun(spec, bench, seed, task) for spec in specs)
 
 
-def _begun(spec: Spec, bench: Bench, seed: int) -> Spec:
+def _begun(spec: Spec, bench: Bench, seed: int, task: Task | None) -> Spec:
     if not spec.shows_rows or getattr(spec, "init_from", "") != DEMOS or getattr(spec, "text", ""):
         return spec
-    return replace(spec, text=text(bench, _length(spec), seed))  # type: ignore[type-var]
+    return replace(spec, text=text(bench, _length(spec), seed, task))  # type: ignore[type-var]
 
 
-def text(bench: Bench, length: int, seed: int) -> str:
+def text(bench: Bench, length: int, seed: int, task: Task | None = None) -> str:
     """Solved rows, drawn by the seed, that together take at least `length` tokens: the last of them are shown.
 
-    The labels take turns. Rows that fit whole stand last; what is left of the length is the end of one more. Rows are
-    drawn from the shortest half (quarter, ...) of each label where `ENOUGH` do not fit otherwise.
+    task: how they are solved, as of an arm that writes steps; the bench's where it is None. The labels take turns. Rows
+    that fit whole stand last; what is left of the length is the end of one more. Rows are drawn from the shortest half
+    (quarter, ...) of each label where `ENOUGH` do not fit otherwise.
     """
     random = Random(seed)
     rows = random.sample(range(len(bench.splits.train)), min(POOL, len(bench.splits.train)))
-    shown = {row: draw.solved(bench, bench.task, (row,)) for row in rows}
+    shown = {row: draw.solved(bench, task or bench.task, (row,)) for row in rows}
     sizes = {row: len(bench.tokenizer(words, add_special_tokens=False)["input_ids"]) for row, words in shown.items()}
     groups = _groups(bench, rows)
     wanted = min(max(ENOUGH, len(groups)), len(rows))
