@@ -96,6 +96,8 @@ def pez(model: Any, first: list[int], rows: list[Any], allowed: list[int], setti
         else:
             point = point - settings["rate"] * slope
         found.append(projected(model, point, allowed, settings["by"]))
+        if settings["keeps"] == "projected":
+            point = table(model)[found[-1]].clone()
     return found
 
 

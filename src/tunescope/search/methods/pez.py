@@ -35,6 +35,9 @@ class PEZ(Search):
 
     Algorithm 1: P' = Proj(P); P <- P - rate * (gradient of the loss at P'). P itself is never projected.
 
+    keeps: "projected" lets every step end at its tokens instead. All else being PEZ's, that is the control of what PEZ
+    adds: the projected steps (AutoPrompt-SGD) that the authors hold it against, and their released code for language
+    models.
     nearest: the projection, by cosine as published or by distance. optimizer: what makes a step of the gradient, AdamW
     without decay, Adafactor at a fixed rate as in the authors' code for language models, or the gradient itself.
     fluency: share of the loss that is the prompt's own cross-entropy, for decoders. init_from: random allowed tokens,
@@ -46,6 +49,7 @@ class PEZ(Search):
     rate: float = 0.1
     optimizer: Literal["adamw", "adafactor", "sgd"] = "adamw"
     nearest: By = "cosine"
+    keeps: Literal["continuous", "projected"] = "continuous"
     fluency: float = 0.0
     init_from: From = "vocabulary"
     batch: int = 16
@@ -71,4 +75,6 @@ class PEZ(Search):
             kept.grad = goal.slope(prompt, goal.batch(self.batch, generator)).gradient
             step.step()
             prompt = project(kept)
+            if self.keeps == "projected":
+                kept.copy_(goal.table[prompt])
             yield prompt
