@@ -1,6 +1,7 @@
 """The table of claims: what two intervals say of one, and that each names a claim, a cell and a recipe."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -71,6 +72,26 @@ def test_a_claim_tells_the_command_of_its_published_size_and_its_two_numbers() -
     assert (
         claims.bullet(one)
         == "- A is above B: **holds**, 46.7 [39.2, 54.3] to 28.7 [25.3, 32.2], by +18.0 [+13.1, +22.9] (M)."
+    )
+
+
+def test_a_number_without_a_seed_stands_beside_every_seed_where_the_claim_says_so() -> None:
+    more, bare = Number(3.0, None, values=(2.0, 3.0, 4.0)), Number(1.0, None, values=(1.0,))
+    one = claim("anchors-smollm2", ("a", "c"), ("b", "c"))
+    assert claims.difference(one, more, bare) is None
+    fixed = replace(one, fixed=True)
+    assert claims.difference(fixed, more, bare) == claims.difference(one, more, replace(bare, values=(1.0,) * 3))
+    assert all(number(each.file, *each.below).interval is None for each in claims.read() if each.fixed)
+
+
+def test_what_the_numbers_do_not_speak_to_cannot_be_told_and_says_why() -> None:
+    one = claim("prefix-main", ("full tuning", "bleu"), ("LoRA, 2 %", "bleu"))
+    assert claims.outcome(one) == claims.HOLDS
+    other = replace(one, but="they are of two models")
+    assert claims.outcome(other) == claims.UNTOLD
+    assert claims.bullet(other) == (
+        "- A is above B: **cannot be told at this size**, 46.7 [39.2, 54.3] to 28.7 [25.3, 32.2], "
+        "but they are of two models (M)."
     )
 
 
