@@ -54,8 +54,8 @@ def _head(found: dict[str, Any]) -> str:
     one = next(iter(found.values()))
     protocol = one["protocol"]
     return (
-        f"**SmolLM2-135M-Instruct**, its weights read from a file of four bits each (accuracy with its 95 % interval; test "
-        f"rows: {counts}; {len(protocol['seeds'])} seeds, "
+        f"**SmolLM2-135M-Instruct**, its weights read from a file of four bits each (accuracy with its 95 % interval; "
+        f"test rows: {counts}; {len(protocol['seeds'])} seeds, "
         f"{protocol['steps']} steps of {protocol['batch_size']}, at most {protocol['budgets'][0]:,} parameters but "
         f"for full tuning, products in {protocol['precision']}; "
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "

@@ -296,6 +296,10 @@ def test_several_bases_are_rows_and_their_folders_are_not_told(tmp_path, in_proc
     assert labels == [f"{name}: {way}" for name in ("small", "large") for way in ways]
     first, _, second, _ = result["table"]["rows"]
     assert first["cells"][2]["values"] == second["cells"][2]["values"]  # the same weights under two names
+    answers = [row["target"] for row in corpus_table.parts(result["settings"] | {"data": ask.data})["test"]]
+    most = max(answers.count(one) for one in set(answers)) / len(answers)
+    told = [note for note in result["table"]["notes"] if note.startswith("The commonest label, ")]
+    assert len(told) == 1 and told[0].endswith(f" is that of {most:.3f} of the test rows.")
     assert str(tmp_path) not in json.dumps(result)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert all(f">{label}<" in page for label in labels) and page.count('href="units/') == len(labels)

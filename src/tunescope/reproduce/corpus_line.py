@@ -7,6 +7,7 @@ the chosen runs alone; it resumes, and its folder holds its page and its artifac
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,14 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
     arm: dict[str, Any] = done.results["arms"][0]
     read = [note for rows in given.values() for note in getattr(rows, "notes", ())]
     own = [f"{unit['arm']}: {one}" if one.startswith("inputs cut") else one for one in arm["remarks"]]
-    return arm | {"told": [*read, *done.results["data"]["notes"], *own]}
+    told = [*read, *done.results["data"]["notes"], *own]
+    return arm | {"told": [*told, _commonest(given["test"])] if settings["choose"] else told}
+
+
+def _commonest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What one answer to all rows gets."""
+    label, count = Counter(str(row["target"]) for row in rows).most_common(1)[0]
+    return f"The commonest label, {label}, is that of {count / len(rows):.3f} of the test rows."
 
 
 def _rates(course: Mapping[str, Any], arm: str) -> tuple[float, ...]:
