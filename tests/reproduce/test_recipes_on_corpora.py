@@ -591,7 +591,7 @@ def test_a_seed_that_diverged_and_one_below_half_of_the_best_line_have_failed(tm
     rows = [cells for _, cells in recipe.table(settings, found).rows]
     best = (8.0 + 3.9 + 4.0) / 3  # its half is 2.65
     assert rows[0][1].mean == pytest.approx(best) and rows[0][2].values == (pytest.approx(8.0 - 3.9),)
-    assert [cells[3].text for cells in rows] == ["0 of 3", "3 of 3"] and rows[1][1].values == (2.0, 1.0)
+    assert [cells[3].text for cells in rows] == ["0 of 3", "3 of 3"] and rows[1][1].values == (2.0, 1.0, 0.0)
 
 
 def test_a_prefix_by_a_network_and_one_without_are_trained_at_each_rate(tmp_path, in_process):

@@ -1,7 +1,7 @@
 """A prefix made by a network while it trains, or trained directly: which seeds and rates does each go wrong at?
 
-Each way is trained at each of the rates by each seed, nothing chosen. A seed failed where its run diverged, or where it
-came to less than half of the mean of the best line.
+Each way is trained at each of the rates by each seed, nothing chosen. A seed failed where its run diverged, for which
+it has a score of zero, or where it came to less than half of the mean of the best line.
 """
 
 from pathlib import Path
@@ -46,7 +46,9 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         found.append(corpus_line.outcome(arm, settings["metrics"], folder / f"seed-{seed}"))
     done = [one for one in found if one["status"] == "done"]
     metrics = settings["metrics"]
-    scores = {metric: [value for one in done for value in one["scores"][metric]] for metric in metrics if done}
+    scores = {
+        metric: [value for one in found for value in one["scores"].get(metric, (0.0,))] for metric in metrics if done
+    }
     last = done[-1] if done else found[-1]
     return last | {"scores": scores, "dev": [value for one in done for value in one["dev"]]}
 
@@ -76,7 +78,7 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     return [
         f"Model: {settings['parameters']:,} parameters. Prefixes of {LENGTH}, a network of {WIDTH};{some} {long} of "
         f"{course['batch_size']} in {course['precision']}, at the rate that the line names, {settings['seeds']} seeds.",
-        "Spread: from the worst seed to the best. Failed: diverged, or less than half of the mean of the best line. "
-        "Parameters are those stored: the network is folded away.",
+        "Spread: from the worst seed to the best. Failed: diverged, with a score of 0, or less than half of the mean of "
+        "the best line. Parameters are those stored: the network is folded away.",
         *dict.fromkeys(note for _, outcome in found for note in outcome["told"]),
     ]
