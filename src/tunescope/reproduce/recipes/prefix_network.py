@@ -78,7 +78,7 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     return [
         f"Model: {settings['parameters']:,} parameters. Prefixes of {LENGTH}, a network of {WIDTH};{some} {long} of "
         f"{course['batch_size']} in {course['precision']}, at the rate that the line names, {settings['seeds']} seeds.",
-        "Spread: from the worst seed to the best. Failed: diverged, with a score of 0, or less than half of the mean of "
-        "the best line. Parameters are those stored: the network is folded away.",
+        "Spread: from the worst seed to the best. Failed: diverged, with a score of 0, or less than half of the mean "
+        "of the best line. Parameters are those stored: the network is folded away.",
         *dict.fromkeys(note for _, outcome in found for note in outcome["told"]),
     ]
