@@ -4,6 +4,7 @@ import copy
 import json
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import masked
 import pytest
@@ -200,6 +201,29 @@ def test_each_line_of_few_rows_has_a_score_a_draw_and_what_was_found_is_told(few
     assert template["words"] == {"negative": "terrible", "positive": "great"} and "{mask}" in template["template"]
     assert both["template"] == template["template"]  # the template is looked for first, with the words given
     assert [unit["unit"]["seed"] for unit in result["units"]] == [13] * 5 + [21] * 5
+
+
+def test_finalists_have_the_published_rates_and_cut_queries_are_told(tmp_path, monkeypatch):
+    from tunescope.comparison import comparison
+
+    recipe, seen = find("lm-bff"), []
+    model = kept("bert", tmp_path / "bert")
+    made = recipe.settings(Ask("lm-bff", "paper", model=model, data=sst2(tmp_path / "sst2"), lines=("tuned, ",)))
+
+    def bench(*given, **own):
+        seen.append(own["rates"])
+        raise ts.UserError("enough")
+
+    monkeypatch.setattr(_label_tasks, "bench", bench)
+    with pytest.raises(ts.UserError, match="enough"):
+        recipe.work(made, {"part": "words", "seed": 13}, tmp_path / "words")
+    assert seen == [(1e-5, 2e-5, 5e-5)]
+    remarks = ["inputs cut to fit the model's positions: test 3 of 32 rows.", "Unstable."]
+    arm = {"status": "done", "reason": "", "learning_rate": 1e-5, "remarks": remarks, "runs": []}
+    found = SimpleNamespace(results={"arms": [arm | {"name": "full"}]})
+    monkeypatch.setattr(comparison, "compare", lambda *given, **more: found)
+    outcome = recipe.work(made, {"part": "", "seed": 13}, tmp_path / "given")
+    assert outcome["told"] == {"full": remarks[:1]}
 
 
 def test_a_line_that_lost_a_draw_has_no_score_and_says_which(few):

@@ -132,6 +132,7 @@ def test_what_is_taught_is_steps_lead_and_answer_and_the_end(task):
     asked = taught.encode(rows(), tokenizer, model_kind="decoder")
     assert [one.input_ids for one in asked] == [one.input_ids for one in learned]
     assert [one.references for one in asked] == [(row["label"],) for row in rows()]
+    assert all(len(one.target_ids) < len(other.target_ids) for one, other in zip(asked, learned, strict=True))
 
 
 def test_what_was_taught_is_written_in_one_pass_and_ends_where_it_ends(model, task):

@@ -7,11 +7,12 @@ import pytest
 import tinyrun
 
 import tunescope as ts
-from tunescope.comparison import arms, comparison
+from tunescope.comparison import arms, comparison, job
+from tunescope.comparison.problem import attached, specs_of
 from tunescope.report import terminal
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.prompts.chain import Chain
-from tunescope.trial import command, plan, plan_check
+from tunescope.trial import command, plan, plan_check, questions
 from tunescope.trial.arm import Arm
 from tunescope.trial.open import open_bench
 from tunescope.trial.specs import specs_at
@@ -129,6 +130,24 @@ def test_a_prefix_of_an_arm_that_writes_steps_begins_as_demonstrations_that_do(b
     )
     assert "Label: a " in at_once and "the film was" not in at_once
     assert with_steps.count("Label: the film was a ") == with_steps.count("Label:") > 0
+
+
+def test_what_is_trained_on_steps_learns_them_and_is_asked_without(bench):
+    targets = {}
+    for text in ("lora", "cot+lora", "demos:k=2+cot+lora"):
+        arm = arms.ready(Arm(text, text), bench)
+        todo = job.job(bench, arm, (1e-3,), 0)
+        with attached(bench, todo, specs_of(bench, todo)) as tuned:
+            (row,) = questions.drawn_rows(arm, bench, tuned, 0)([3])
+            asked = questions.rows_of(arm, bench, tuned, "dev", 0)[0]
+        targets[text] = bench.tokenizer.decode(row.target_ids, skip_special_tokens=True)
+        assert bench.tokenizer.decode(asked.input_ids).endswith("Label:" if "cot" in text else "Label: a")
+    label = bench.splits.train[3]["label"]
+    assert targets == {
+        "lora": label,
+        "cot+lora": f"the film was a {label}",
+        "demos:k=2+cot+lora": f"the film was a {label}",
+    }
 
 
 def test_steps_that_are_not_there_cannot_be_learned(bench, monkeypatch):

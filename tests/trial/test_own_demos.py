@@ -181,6 +181,7 @@ def test_a_row_is_cut_beside_its_own_demonstrations_and_not_beside_the_longest(b
             fits = len(uncut.input_ids) + answer <= limit
             assert (row.cut == 0) == fits and (row.input_ids == uncut.input_ids) == fits
             assert row.input_ids[: len(shown)] == tuple(shown) and len(row.input_ids) <= limit
+            assert row.slot is None or row.input_ids[row.slot] == bench.tokenizer.mask_token_id
             cut += not fits
     assert 0 < cut < sum(map(len, whole))
 
