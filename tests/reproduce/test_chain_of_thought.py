@@ -73,6 +73,19 @@ def test_at_once_is_trained_until_it_had_as_many_tokens_as_the_steps(tmp_path, i
     assert 280 < tokens["train"] <= 36 * 8 and once["train"] == steps["train"] == 3 * 8  # the same question once
 
 
+def test_what_could_not_be_read_and_rates_at_an_end_are_told():
+    recipe = find("chain-of-thought-model")
+    arm, trials = "cot+lora", [(0.001, 0.1), (0.005, 0.4), (0.02, 0.6)]
+    outcome = {"unread": {arm: [0.0, 0.5]}, "rates": {arm: 0.02}, "trials": {arm: trials}}
+    unit = {"procedure": "hops", "way": "steps"}
+    assert recipe._unread([(unit, outcome)]) == ["No answer could be read, which counts as wrong: hops, cot+lora: 25%."]
+    assert recipe._at_an_edge([(unit, outcome)]) == ["The largest rate tried was chosen for hops, steps."]
+    inside = {"unread": {arm: [0.0, 0.0]}, "rates": {arm: 0.005}, "trials": {arm: trials}}
+    assert recipe._unread([(unit, inside)]) == recipe._at_an_edge([(unit, inside)]) == []
+    shown = {"unread": {}, "rates": {"demos:k=8": None}, "trials": {"demos:k=8": []}}
+    assert recipe._at_an_edge([(unit, shown)]) == []
+
+
 def test_digits_are_right_in_their_place(tmp_path, monkeypatch):
     recipe = find("chain-of-thought-model")
     monkeypatch.setattr(recipe.corpus_line, "tested", lambda run, folder: {"outputs": ["1 2 3", "1 3", ""]})

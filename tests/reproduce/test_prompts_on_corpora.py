@@ -129,6 +129,9 @@ def test_published_settings_are_those_of_the_authors_code(tmp_path):
     made = find("pez").settings(ask)
     pez = made["searches"]["pez:length=10,rate=0.3,optimizer=adafactor,init_from=labels"]
     assert (pez["length"], pez["batch"], pez["fluency"]) == (10, 16, 0.0)
+    (projected,) = [one for one in made["lines"] if one["label"].startswith("projected gradient steps")]
+    control = made["searches"][projected["arm"]]  # PEZ in all but what is kept
+    assert control.pop("keeps") == "projected" and pez.pop("keeps") == "continuous" and control == pez
     assert made["passes"] == 3 * 16 * 5000 and made["rows"] == {}
     assert made["task"] == {"kind": "classification", "template": "{text}. It was"}
     assert {line["label"]: line["paper"].get("opt-6.7b") for line in made["lines"]}["PEZ"] == ".7172"

@@ -143,6 +143,25 @@ def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_
     assert found[1]["told"] == ["subset-0", "subset-1"]
 
 
+def test_few_rows_are_trained_on_for_the_published_steps_beside_their_own_development_rows(tmp_path, monkeypatch):
+    recipe, seen = find("prefix-low-data"), []
+    folder, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-low-data", "paper", model=folder, data=e2e(tmp_path / "e2e", 650), seeds=1)
+    settings = recipe.settings(ask)
+    assert settings["seeds"] == 2
+    with pytest.raises(ts.UserError, match="650 training rows cannot be drawn from 649"):
+        recipe.settings(replace(ask, data=e2e(tmp_path / "few", 649)))
+
+    def compared(settings, unit, folder, given):
+        seen.append((settings["course"]["steps"], len(given["train"]), len(given["dev"])))
+        return corpus_line.REFUSED | {"status": "diverged", "reason": "", "told": []}
+
+    monkeypatch.setattr(corpus_line, "compared", compared)
+    for size in recipe.SIZES:
+        recipe.work(settings, {"arm": "full", "part": str(size)}, tmp_path)
+    assert seen == [(100, 50, 15), (100, 100, 30), (200, 200, 60), (400, 500, 150)]
+
+
 def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypatch):
     recipe = find("prefix-low-data")
     folder, _ = tinyrun.write(tmp_path)
@@ -602,6 +621,14 @@ def test_a_prefix_by_a_network_and_one_without_are_trained_at_each_rate(tmp_path
     network, direct = (one["outcome"] for one in result["units"])
     assert network["stored"] == direct["stored"] < network["trained"] and direct["rate"] == "0.001"
     assert len(network["scores"]["bleu"]) == 2
+
+
+def test_a_prefix_without_the_papers_network_is_told(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    ask, told = Ask("prefix-main", model=folder, data=e2e(tmp_path / "e2e")), "Prefixes are trained directly, and begin"
+    for protocol, lines, expected in (("tuned", (), True), ("paper", (), False), ("tuned", ("adapter",), False)):
+        settings = find("prefix-main").settings(replace(ask, protocol=protocol, lines=lines))
+        assert any(note.startswith(told) for note in corpus_line.notes(settings)) == expected
 
 
 def test_who_chooses_among_labels_is_given_none_to_write(tmp_path):
