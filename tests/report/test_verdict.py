@@ -39,6 +39,16 @@ def test_alike_is_within_the_margin_on_both_sides(high, answer):
     assert (told in sentences[0]) == (answer == "context suffices")
 
 
+def test_that_one_of_the_two_alone_writes_steps_is_told_and_their_losses_are_not_compared():
+    gaps = [("prefix", "lora", -0.2, -0.1)]
+    behind = arm("prefix", "context", 0.80)
+    taught = LORA | {"spec": "demos:k=2+cot+lora:rank=2"}
+    told = decide(results(ZERO, behind, taught, gaps=gaps))
+    assert "Of the two lora alone writes steps, which may be the difference." in told["sentences"][-1]
+    for pair in ((behind, LORA), (behind | {"spec": "cot+prefix"}, taught)):
+        assert "writes steps" not in " ".join(decide(results(ZERO, *pair, gaps=gaps))["sentences"])
+
+
 def test_the_margin_is_the_protocols_where_it_has_one():
     wide = results(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", -0.04, 0.04)])
     assert decide(wide)["answer"] == "no verdict"

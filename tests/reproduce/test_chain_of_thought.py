@@ -73,6 +73,15 @@ def test_at_once_is_trained_until_it_had_as_many_tokens_as_the_steps(tmp_path, i
     assert 280 < tokens["train"] <= 36 * 8 and once["train"] == steps["train"] == 3 * 8  # the same question once
 
 
+def test_demonstrations_that_the_model_has_no_room_for_leave_the_rest_of_the_table(tmp_path, in_process):
+    ask = Ask("chain-of-thought-model", quick=True, model=tiny_decoder(tmp_path / "model", positions=400))
+    result = reproduce(ask, tmp_path / "run", workers=1, say=lambda line: None)
+    (row,) = result["table"]["rows"]
+    shown, tuned = row["cells"][:2], row["cells"][3:6]
+    assert all("positions and the model has 400" in cell["text"] and not cell["values"] for cell in shown)
+    assert all(cell["values"] for cell in tuned)
+
+
 def test_what_could_not_be_read_and_rates_at_an_end_are_told():
     recipe = find("chain-of-thought-model")
     arm, trials = "cot+lora", [(0.001, 0.1), (0.005, 0.4), (0.02, 0.6)]
@@ -120,7 +129,7 @@ def test_it_is_tuned_in_the_precision_that_was_asked_for(tmp_path, in_process, m
     assert taken == {"bfloat16"} and any("in bfloat16" in note for note in result["table"]["notes"])
 
 
-def tiny_decoder(folder):
+def tiny_decoder(folder, positions=4096):
     """A GPT-2 that reads bytes."""
     import transformers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -129,8 +138,8 @@ def tiny_decoder(folder):
     made = Tokenizer(models.BPE({letter: number for number, letter in enumerate(letters)}, []))
     made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     words = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", bos_token="<|end|>")
-    words.model_max_length = 4096
-    config = transformers.GPT2Config(vocab_size=len(words), n_embd=8, n_layer=1, n_head=1, n_positions=4096)
+    words.model_max_length = positions
+    config = transformers.GPT2Config(vocab_size=len(words), n_embd=8, n_layer=1, n_head=1, n_positions=positions)
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
     words.save_pretrained(folder)
     return str(folder)

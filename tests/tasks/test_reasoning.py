@@ -146,6 +146,27 @@ def test_what_was_taught_is_written_in_one_pass_and_ends_where_it_ends(model, ta
     assert [one.text for one in ask(taught, model)] == expected and len(set(expected)) > 1
 
 
+def test_a_marker_is_no_part_of_a_word_and_an_answer_holds_none():
+    for lead, answer in (("So", "Sofia"), ("A", "a cat"), ("The answer is", "4")):
+        task = Reasoning(lead=lead, chain=Chain(), taught=True)
+        wanted = "cat" if answer == "a cat" else answer
+        if answer == "a cat":
+            with pytest.raises(ts.UserError, match="'a cat', which holds the words in front of an answer, 'A'"):
+                task._gold({"input": "q", "target": answer}, 0)
+        else:
+            task._gold({"input": "q", "target": answer}, 0)
+        assert task._rule().answer(f"one. {lead} {answer}") == wanted
+    with pytest.raises(ts.UserError, match="row 1: 'target' is 'The answer is 42', which holds the words in front"):
+        Reasoning()._gold({"input": "q", "target": "The answer is 42"}, 0)
+
+
+def test_steps_with_blank_lines_are_told(task):
+    given = [dict(row, why="one\n\ntwo") for row in rows(2)] + rows()
+    notes = TASK.prepare({"train": given}, tinyrun.tokenizer(), model_kind="decoder").notes
+    assert "2 of these hold a blank line, where an answer behind demonstrations ends" in notes[-1]
+    assert not any("blank line, where" in note for note in task.notes)
+
+
 def test_taught_steps_may_hold_blank_lines():
     taught = Reasoning(chain=Chain(), taught=True)
     assert taught._rule().answer("one\n\ntwo The answer is 3") == "3"

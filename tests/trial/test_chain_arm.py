@@ -98,6 +98,7 @@ def test_failures_and_votes_are_told_in_counts():
         ("cot+text:text=film", "or trains it on steps, as in cot.lora; what stands beside it here trains nothing"),
         ("cot:then=so+lora", "cot:then=so: think and then have no effect where the steps are trained on; drop them"),
         ("demos:k=1+cot:think=hm", "cot:think=hm: think and then have no effect behind demonstrations"),
+        ("cot:tokens=2+lora", "the steps that are trained on take up to 3 tokens, so that answers would be cut off"),
         ("cot:steps=3", "'cot' has no field 'steps'. Its fields: samples, temperature, tokens, think, then"),
         ("cot:samples=4", "at temperature 0 all samples are the same"),
     ],
@@ -106,6 +107,28 @@ def test_an_option_without_effect_is_refused(bench, text, message):
     with pytest.raises(ts.UserError, match=message) as refused:
         arms.ready(Arm(text, text), bench)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["text:text=film+cot+lora", "lora+cot", "cot+demos:k=2+lora", "lora+demos:k=2"])
+def test_what_stands_first_is_refused_elsewhere(bench, text):
+    late = "cot" if "+cot" in text else "demos"
+    with pytest.raises(ts.UserError, match=f"{late} stands first, demos before cot, as in demos:k=4.cot.lora"):
+        arms.planned_arms(replace(bench, plan=replace(bench.plan, arms=(text,))))
+
+
+def test_whether_a_prefix_would_cut_rows_is_asked_of_the_rows_with_their_steps(bench, monkeypatch):
+    seen = []
+
+    def cut(bench, taken, task):
+        seen.append(task.taught)
+        return taken if task.taught else 0
+
+    monkeypatch.setattr("tunescope.trial.demos.start.is_rotary", lambda model: True)
+    monkeypatch.setattr("tunescope.trial.demos.start._cut", cut)
+    found = [
+        arms.ready(Arm(text, text), bench).specs[0].init_from for text in ("prefix:length=6", "cot+prefix:length=6")
+    ]
+    assert found == ["demos", None] and seen == [False, False, True, True]
 
 
 def test_other_tasks_and_other_models_have_no_steps_to_read(bench, material, monkeypatch):

@@ -157,6 +157,20 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
             assert row.slot == len(row.input_ids) - len(tail) + tail.index(bench.tokenizer.mask_token_id)
 
 
+def test_no_row_is_asked_to_fit_beside_another_rows_demonstrations(bench, monkeypatch):
+    asked, rooms, whole = (
+        own_demos.QueryDemos(Demos(k=1, sets=2), bench, bench.task, 0, False),
+        set(),
+        type(bench).encoded,
+    )
+    monkeypatch.setattr(
+        type(bench), "encoded", lambda self, *part, **more: rooms.add(more["room"]) or whole(self, *part, **more)
+    )
+    monkeypatch.setattr("tunescope.trial.bench.room", lambda bench, taken: 10_000 - taken)
+    asked.rows("test", 3)
+    assert rooms == {None}
+
+
 @pytest.mark.parametrize("part", ["test", "train"])
 def test_a_row_is_cut_beside_its_own_demonstrations_and_not_beside_the_longest(bench, part, monkeypatch):
     asked = own_demos.QueryDemos(Demos(k=1, choose="balanced", sets=3), bench, bench.task, 0, False)

@@ -93,8 +93,16 @@ def _check_spelling(items: str) -> None:
     if _search(items) is not None:
         return
     _, _, rest = _front(items)
+    if late := FRONT.search(rest):
+        raise UserError(
+            f"--arms {items!r}: {late[1]} stands first, {demonstrations.NAME} before {COT}, as in "
+            f"{demonstrations.NAME}:k=4+{COT}+lora; to have it in a text, type \\+{late[1]}"
+        )
     if rest not in ("", "head", ZERO_SHOT):
         parse(rest)
+
+
+FRONT = re.compile(rf"(?:^|(?<!\\)\+)\s*({demonstrations.NAME}|{COT})\s*(?=[:+]|$)")  # where it may not stand
 
 
 def ready(arm: Arm, bench: "Bench") -> Ready:
@@ -122,7 +130,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
     before, standing = with_demonstrations(bench, questions.task_as_asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
-    placed = start.with_usual(placed, bench)
+    placed = start.with_usual(placed, bench, questions.task_as_asked(bench.task, demos, chain, taught=True))
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
     if head and specs:

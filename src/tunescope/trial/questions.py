@@ -57,6 +57,12 @@ def check_beside(chain: Chain, demos: Demos | None, bench: Bench, *, alone: bool
             f"{chain} asks the model as it is, alone or behind demos:k=N, or trains it on steps, as in {chain}+lora; "
             "what stands beside it here trains nothing."
         )
+    longest: int = getattr(bench.task, "step_tokens", None) or 0
+    if trained and chain.tokens is not None and chain.tokens < longest:
+        raise UserError(
+            f"{chain}: the steps that are trained on take up to {longest} tokens, so that answers would be cut off. "
+            "Leave tokens out, or give at least as many."
+        )
     rows, field = bench.splits.train, bench.task.steps
     without = sum(not str(row.get(field) or "").strip() for row in rows) if trained else 0
     if without:

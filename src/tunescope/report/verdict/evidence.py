@@ -29,6 +29,7 @@ class Arm:
     fall: Trend | None = None  # of the training loss
     near_best: tuple[int, int] | None = None  # seeds near the best, and all
     chosen: Result | None = None  # the run that dev chooses: seed, id, dev, test
+    steps: bool = False  # whether it was trained on steps and writes them before its answers
 
     @property
     def unstable(self) -> bool:

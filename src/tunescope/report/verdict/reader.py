@@ -13,6 +13,7 @@ from tunescope.report.verdict import curve, stability
 from tunescope.report.verdict.edges import edge, tried
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
 from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
+from tunescope.tasks.prompts.chain import NAME as COT
 
 OVER = 1.05  # times the budget: an arm of a size typed by hand that is larger is no arm at the budget
 
@@ -182,6 +183,7 @@ class _Reader:
             fall=curve.fall(runs),
             near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
             chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
+            steps=any(item.partition(":")[0] == COT for item in str(raw.get("spec") or "").split("+")),
         )
 
     def _score(self, raw: Result) -> float | None:

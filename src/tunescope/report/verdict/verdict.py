@@ -220,7 +220,8 @@ def _still_learning(e: Evidence, arm: Arm, other: Arm, needed: float) -> bool:
     gain = e.gain(arm)
     if gain > 0 and gain >= needed:
         return True
-    return not arm.learnt and reaches(arm.last_loss, arm.fall, other.last_loss)
+    same = arm.steps == other.steps  # else the losses are of different texts
+    return same and not arm.learnt and reaches(arm.last_loss, arm.fall, other.last_loss)
 
 
 def _undertrained(e: Evidence, protocol: dict[str, Any], arm: Arm) -> Answer:

@@ -144,7 +144,10 @@ def limits(e: Evidence, protocol: dict[str, Any], arms: Sequence[dict[str, Any]]
     budgets = protocol.get("budgets") or [protocol.get("budget")]
     at = within(budgets, arms) if any(budgets) else own_sizes(arms)
     over = "seeds and test rows" if e.seeds > 1 else "test rows only, for there is one seed"
-    return (
+    pair = [arm for arm in (e.context, e.delta) if arm]
+    steps = [arm.name for arm in pair if arm.steps]
+    unlike = f"Of the two {steps[0]} alone writes steps, which may be the difference. " if len(steps) == 1 else ""
+    return unlike * (len(pair) > 1) + (
         f"This holds for this model, these data, {at}, {protocol.get('steps', 'these')} steps and the "
         f"learning rates tried, with intervals over {over}; "
         "it says nothing of other methods, sizes, models or data."

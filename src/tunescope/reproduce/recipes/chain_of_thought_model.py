@@ -131,20 +131,24 @@ def _compared(
 ) -> dict[str, Any]:
     """The arms of a comparison as results.json has them, by name."""
     from tunescope.comparison.comparison import compare
+    from tunescope.comparison.entry import AllRefused
 
     asked = {key: settings[key] for key in ("batch_size", "precision")}
     how = Training(steps=steps, eval_every=max(1, steps // 5), patience=5, **asked)
-    done = compare(
-        settings["model"],
-        data,
-        arms=list(arms),
-        task=_task(),
-        seeds=settings["seeds"],
-        trials=settings["trials"],
-        settings=how,
-        forgetting="none",
-        out=folder / "run",
-    )
+    try:
+        done = compare(
+            settings["model"],
+            data,
+            arms=list(arms),
+            task=_task(),
+            seeds=settings["seeds"],
+            trials=settings["trials"],
+            settings=how,
+            forgetting="none",
+            out=folder / "run",
+        )
+    except AllRefused as problem:  # such as demonstrations that are longer than the model reads
+        return {name: {"reason": problem.reason, "learning_rate": None, "trials": [], "runs": []} for name in arms}
     return {arm["name"]: arm for arm in done.results["arms"]}
 
 

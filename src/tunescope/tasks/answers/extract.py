@@ -13,7 +13,9 @@ NUMBER = r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is read is what stands behind the last `marker` (in any case), in the text before the first `stop`, if any.
+    """What is read is what stands behind the last `marker`, in the text before the first `stop`, if there is any.
+
+    marker: in any case, and where it begins or ends in a letter no part of a longer word.
 
     read: "line", from there to the end of the line, without white space around it and one full stop at its end;
         "number", the first number there, without commas and in its shortest form (18.00 is 18); or choices, as
@@ -40,7 +42,7 @@ class Extraction:
     def answer(self, text: str) -> str | None:
         """The answer in a text that may hold the marker, or None."""
         text = text.split(self.stop)[0] if self.stop else text
-        found = [*re.finditer(re.escape(self.marker), text, flags=re.IGNORECASE)]  # in lower case it may be longer
+        found = [*re.finditer(_whole(self.marker), text, flags=re.IGNORECASE)]  # in lower case it may be longer
         return self._read(text, text[found[-1].end() :] if found else None)
 
     def answer_behind(self, text: str) -> str | None:
@@ -85,6 +87,12 @@ def _shortest(number: str) -> str:
 def _line(behind: str | None) -> str | None:
     line = (behind or "").lstrip(" :").split("\n")[0].strip()
     return line.removesuffix(".").rstrip() or None
+
+
+def _whole(marker: str) -> str:
+    """The marker where it is no part of a word."""
+    front, back = (r"(?<!\w)" if marker[0].isalnum() else ""), (r"(?!\w)" if marker[-1].isalnum() else "")
+    return f"{front}{re.escape(marker)}{back}"
 
 
 def _words(choices: Sequence[str]) -> str:

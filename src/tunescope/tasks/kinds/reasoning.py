@@ -101,6 +101,12 @@ class Reasoning(Task):
         shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
         longest = max(map(len, templates.ids(tokenizer, shown)), default=STEPS)
         notes = (*ready.notes, f"{len(shown)} of {len(splits['train'])} training rows show their steps.")
+        blank = sum("\n\n" in steps.strip() for steps in shown)
+        if blank and not self.chat:
+            notes += (
+                f"{blank:,} of these hold a blank line, where an answer behind demonstrations ends: those that are "
+                "shown cannot be read to their end. What is trained on its steps (cot+lora) has an end of its own.",
+            )
         made = replace(self, max_new_tokens=ready.max_new_tokens, step_tokens=longest, turns=ready.turns)
         return replace(made, notes=notes)
 
@@ -261,9 +267,15 @@ class Reasoning(Task):
     def _gold(self, row: Mapping[str, Any], index: int) -> None:
         """UserError for a target that the rule itself cannot read."""
         target = value(row, self.target, index)
-        if self._rule().answer_behind(target) is None:
+        rule = self._rule()
+        if (found := rule.answer_behind(target)) is None:
             raise UserError(
                 f"{place(row, index)}: '{self.target}' is {target[:40]!r}, in which --read {self.read} finds no answer."
+            )
+        if rule.answer(f"{self.lead} {target}") != found:
+            raise UserError(
+                f"{place(row, index)}: '{self.target}' is {target[:40]!r}, which holds the words in front of an "
+                f"answer, {self.lead!r}. Take them out, or give other words with --lead."
             )
 
     def _with_steps(self, row: Mapping[str, Any], index: int) -> Mapping[str, Any]:

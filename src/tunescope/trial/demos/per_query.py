@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 
+LEAD = 32  # tokens of the words between steps and answer: a row with less room than that to spare is looked at
+
+
 @dataclass(frozen=True)
 class QueryDemos:
     """How an arm asks with demonstrations of each query's own.
@@ -51,10 +54,10 @@ class QueryDemos:
     def rows(self, part: str, seed: int) -> list[list[Encoded]]:
         """set -> the rows of a part, each cut, if it has to be, beside its own demonstrations."""
         fronts, own = self.fronts(part, seed), self.bench.splits.parts()[part]
-        tight = self.bench.encoded(part, bos=False, room=self.room(fronts), task=self.task)
+        free = self.bench.encoded(part, bos=False, room=None, task=self.task)
         by_line = {line_of(row, index): row for index, row in enumerate(own)}
-        given = [by_line[one.row] for one in tight]
-        return [self._behind(one, given, tight, train=part == "train") for one in fronts]
+        given = [by_line[one.row] for one in free]
+        return [self._behind(one, given, free, train=part == "train") for one in fronts]
 
     def drawn_now(self, chosen: Sequence[int]) -> list[Encoded]:
         """Training rows behind demonstrations drawn by torch's generator, which a resumed run goes on with."""
@@ -63,9 +66,8 @@ class QueryDemos:
         random = Random(int(torch.randint(2**62, ())))
         fronts = [self._tokens(sets_of(self.demos, self.bench, "train", index, random)[0]) for index in chosen]
         bench, some = self.bench, [self.bench.splits.train[index] for index in chosen]
-        left = self.room([fronts])
-        tight = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=left)
-        return self._behind(fronts, some, tight, train=True)
+        free = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=None)
+        return self._behind(fronts, some, free, train=True)
 
     def priors(self, part: str, seed: int) -> Tensor:
         """(sets, rows, labels): what the model answers to inputs without content behind each set."""
@@ -83,20 +85,25 @@ class QueryDemos:
 
         return room(self.bench, self.taken + max(len(front) for one in fronts for front in one))
 
-    def _behind(self, fronts: Sequence[Ids], given: Rows, tight: Sequence[Encoded], *, train: bool) -> list[Encoded]:
-        """Each row behind its front. tight: the rows where the longest front leaves room; what it cuts is made anew."""
+    def _behind(self, fronts: Sequence[Ids], given: Rows, free: Sequence[Encoded], *, train: bool) -> list[Encoded]:
+        """Each row behind its front. free: the rows as long as they are; the task cuts what has too little room."""
         from tunescope.tasks.task import with_front
 
         bench, made = self.bench, []
-        for front, row, one in zip(fronts, given, tight, strict=True):
-            if one.cut:
-                left = self.room([[front]])
+        for front, row, one in zip(fronts, given, free, strict=True):
+            left = self.room([[front]])
+            if left is not None and len(one.input_ids) + self._written(one) > left:
                 (own,) = self.task.encode(
                     [row], bench.tokenizer, model_kind=bench.kind, bos=False, train=train, room=left
                 )
                 one = replace(one, input_ids=own.input_ids, cut=own.cut, slot=own.slot)
             made.append(with_front(front, one))
         return made
+
+    def _written(self, row: Encoded) -> int:
+        """Tokens of an answer, at most or more."""
+        known = (getattr(self.task, name, None) or 0 for name in ("max_new_tokens", "step_tokens"))
+        return max(len(row.target_ids), sum(known) + LEAD)
 
     def _tokens(self, rows: Set) -> Ids:
         from tunescope.methods.contexts.text import token_ids

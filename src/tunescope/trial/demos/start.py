@@ -27,31 +27,31 @@ POOL = 512  # rows looked at
 PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are drawn from
 
 
-def with_usual(specs: Sequence[Any], bench: Bench) -> tuple[Any, ...]:
+def with_usual(specs: Sequence[Any], bench: Bench, task: Task | None = None) -> tuple[Any, ...]:
     """The specs; one of which it is not said how it begins does so as demonstrations, where the model has room for it.
 
     It has if it can read them, if a chat can have earlier turns, and if no row is cut for a prefix that takes positions
-    only because it begins as words.
+    only because it begins as words. task: as the arm asks the rows.
     """
     return tuple(
-        replace(spec, init_from=DEMOS) if _is_open(spec) and _has_room(spec, bench) else spec for spec in specs
+        replace(spec, init_from=DEMOS) if _is_open(spec) and _has_room(spec, bench, task) else spec for spec in specs
     )
 
 
-def _has_room(spec: Spec, bench: Bench) -> bool:
+def _has_room(spec: Spec, bench: Bench, task: Task | None) -> bool:
     if (turns := turns_of(bench)) is not None and turns.single:
         return False
     most, length = positions(bench.model.config, bench.tokenizer), _length(spec)
     if most is None or length > most:
         return most is None
     takes_more = isinstance(spec, KVContext) and spec.positions is None and is_rotary(bench.model)
-    return not takes_more or (length < most and _cut(bench, length) == _cut(bench, 0))
+    return not takes_more or (length < most and _cut(bench, length, task) == _cut(bench, 0, task))
 
 
-def _cut(bench: Bench, taken: int) -> int:
+def _cut(bench: Bench, taken: int, task: Task | None) -> int:
     """How many rows are cut beside a context that takes so many positions."""
     left = room(bench, taken)
-    return sum(row.cut > 0 for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left))
+    return sum(row.cut > 0 for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left, task=task))
 
 
 def _is_open(spec: Any) -> bool:
