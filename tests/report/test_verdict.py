@@ -10,6 +10,7 @@ from made_results import LORA, PREFIX, RISING, SHOTS, ZERO, arm, results
 
 from tunescope.report.verdict import reader
 from tunescope.report.verdict.verdict import decide
+from tunescope.tasks.prompts.chain import NAME
 
 
 def outcome(*args, **kwargs):
@@ -41,6 +42,7 @@ def test_alike_is_within_the_margin_on_both_sides(high, answer):
 
 def test_that_one_of_the_two_alone_writes_steps_is_told_and_their_losses_are_not_compared():
     gaps = [("prefix", "lora", -0.2, -0.1)]
+    assert reader.COT == NAME
     behind = arm("prefix", "context", 0.80)
     taught = LORA | {"spec": "demos:k=2+cot+lora:rank=2"}
     told = decide(results(ZERO, behind, taught, gaps=gaps))

@@ -13,7 +13,8 @@ from tunescope.report.verdict import curve, stability
 from tunescope.report.verdict.edges import edge, tried
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
 from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
-from tunescope.tasks.prompts.chain import NAME as COT
+
+COT = "cot"  # the item of an arm that writes steps
 
 OVER = 1.05  # times the budget: an arm of a size typed by hand that is larger is no arm at the budget
 
