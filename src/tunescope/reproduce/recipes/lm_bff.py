@@ -168,7 +168,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     return found | {
         "scores": {name: [run["test"]["accuracy"] for run in arm["runs"]] for name, arm in by_name.items()},
         "rates": {name: arm["learning_rate"] for name, arm in by_name.items()},
-        "refused": {name: arm["reason"] for name, arm in by_name.items() if arm["status"] != "done"},
+        "refused": {name: arm["reason"] or arm["status"] for name, arm in by_name.items() if arm["status"] != "done"},
         "told": {name: [one for one in arm["remarks"] if one.startswith(CUT)] for name, arm in by_name.items()},
     }
 
@@ -230,13 +230,12 @@ def table(settings: Settings, found: Found) -> Table:
 def _cut(settings: Settings, found: Found) -> list[str]:
     """Where queries were cut to leave room for what stands in front of them."""
     labels = {(line["part"], line["arm"]): line["label"] for line in settings["lines"]}
-    told = [
+    return [
         f"{labels[unit['part'], arm]}, draw {unit['seed']}: {one}"
         for unit, outcome in found
         for arm, remarks in outcome.get("told", {}).items()
         for one in remarks
     ]
-    return told
 
 
 def _says(outcome: dict[str, Any]) -> str:
