@@ -160,6 +160,13 @@ def test_a_marker_is_no_part_of_a_word_and_an_answer_holds_none():
         Reasoning()._gold({"input": "q", "target": "The answer is 42"}, 0)
 
 
+def test_an_encoder_writes_no_answers():
+    with pytest.raises(
+        ts.UserError, match="An answer is written by a decoder or an encoder-decoder, and this model is"
+    ):
+        TASK.prepare({"train": rows()}, tinyrun.tokenizer(), model_kind="encoder")
+
+
 def test_steps_with_blank_lines_are_told(task):
     given = [dict(row, why="one\n\ntwo") for row in rows(2)] + rows()
     notes = TASK.prepare({"train": given}, tinyrun.tokenizer(), model_kind="decoder").notes

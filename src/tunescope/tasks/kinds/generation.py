@@ -297,4 +297,4 @@ class Generation(Task):
 
 def _check_kind(model_kind: str) -> None:
     if model_kind == "encoder":
-        raise UserError("Generation needs a decoder or an encoder-decoder, and this model is an encoder.")
+        raise UserError("An answer is written by a decoder or an encoder-decoder, and this model is an encoder.")
