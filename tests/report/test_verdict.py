@@ -47,7 +47,8 @@ def test_that_one_of_the_two_alone_writes_steps_is_told_and_their_losses_are_not
     taught = LORA | {"spec": "demos:k=2+cot+lora:rank=2"}
     told = decide(results(ZERO, behind, taught, gaps=gaps))
     assert "Of the two lora alone writes steps, which may be the difference." in told["sentences"][-1]
-    for pair in ((behind, LORA), (behind | {"spec": "cot+prefix"}, taught)):
+    in_a_text = LORA | {"spec": r"text:text=film\+cot+lora:rank=2"}
+    for pair in ((behind, LORA), (behind, in_a_text), (behind | {"spec": "cot+prefix"}, taught)):
         assert "writes steps" not in " ".join(decide(results(ZERO, *pair, gaps=gaps))["sentences"])
 
 

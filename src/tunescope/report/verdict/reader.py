@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
@@ -184,7 +185,7 @@ class _Reader:
             fall=curve.fall(runs),
             near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
             chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
-            steps=any(item.partition(":")[0] == COT for item in str(raw.get("spec") or "").split("+")),
+            steps=any(item.partition(":")[0] == COT for item in re.split(r"(?<!\\)\+", str(raw.get("spec") or ""))),
         )
 
     def _score(self, raw: Result) -> float | None:
