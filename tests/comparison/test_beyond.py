@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import tinyrun
+import torch
 
 from tunescope.comparison.comparison import compare
 from tunescope.comparison.costs import Costs, Sizes, rounds
@@ -15,6 +16,7 @@ from tunescope.comparison.pilot import piloted
 from tunescope.comparison.trials import next_rates, unmoved_remark
 from tunescope.errors import UserError
 from tunescope.report import terminal
+from tunescope.report.verdict import edges
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.command import command
 from tunescope.trial.open import open_bench
@@ -86,7 +88,7 @@ def test_three_times_the_largest_a_third_of_the_smallest_nothing_within() -> Non
     assert following([*grid, (0.15, 0.03)], grid[2], unmoved=True) == (3.33e-4, 1e-4)  # nor is the other end known
     assert following([*grid, (3.33e-4, 1e-4)], grid[0], unmoved=True) == (0.15, 0.03)
     assert following(grid, grid[0], unmoved=True) == (3.33e-4, 1e-4)
-    assert possible([(0.1,), (0.2,)], 2) == [(0.6,), (1.8,), (0.0333,), (0.0111,)]
+    assert possible([(0.1,), (0.2,)], 2) == [(0.0111,), (0.0333,), (0.6,), (1.8,)]
     assert possible([(0.1,)], 2) == possible([], 2) == []
 
 
@@ -98,6 +100,53 @@ def test_what_it_tries_is_among_what_is_kept_for_it() -> None:
             best = following(tried, best) or ()
             tried.append(best)
         assert set(tried[3:]) <= set(possible(tried[:3], 4))
+
+
+PAIRS = [(1e-2, 1e-3), (5e-2, 5e-3), (2e-1, 2e-2)]
+MIDDLE = PAIRS[1]
+
+
+def test_composed_methods_are_tried_apart_where_the_best_pair_lies_within() -> None:
+    up, other, down = (2e-1, 5e-3), (5e-2, 2e-2), (1e-2, 5e-3)
+    assert following(PAIRS, MIDDLE) is None  # a single method's
+    assert following(PAIRS, MIDDLE, parts=[0]) is None
+    assert following(PAIRS, PAIRS[2], parts=[0, 1]) == (0.6, 0.06)  # both together while an end of both wins
+    seen = list(PAIRS)
+    for expected in (up, other, down, (5e-2, 1e-3)):
+        assert following(seen, MIDDLE, parts=[0, 1]) == expected
+        seen.append(expected)
+    assert following(seen, MIDDLE, parts=[0, 1]) is None  # every neighbour has been tried
+    assert following([*PAIRS, up], up, parts=[0, 1]) == (0.6, 5e-3)  # what has won goes on: past its own end
+    assert following([*PAIRS, down], down, parts=[0, 1]) == (1e-2, 2e-2)  # (5e-2, 5e-3) was tried
+    assert following(PAIRS, MIDDLE, parts=[0, 1], unmoved=True) == (3.33e-3, 3.33e-4)  # no end is known yet
+
+
+def test_what_is_not_trained_or_is_a_head_is_not_tried_apart() -> None:
+    triple = [(1.0, 1e-2, 1e-3), (2.0, 5e-2, 5e-3), (3.0, 2e-1, 2e-2)]
+    seen = list(triple)
+    for _ in range(4):
+        seen.append(following(seen, triple[1], parts=[1, 2]) or ())
+    assert [rates[0] for rates in seen[3:]] == [2.0] * 4
+    assert following(seen, triple[1], parts=[1, 2]) is None
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("grid", [PAIRS, PAIRS[:2], [(*pair, 7 * pair[0]) for pair in PAIRS]])
+def test_whatever_wins_what_is_tried_is_kept(most: int, grid: Any) -> None:
+    """Every winner of every round, so that no half done run is swept away that could go on."""
+    parts = range(len(grid[0]))
+    kept = {*grid, *possible(grid, most, parts)}
+    rounds_left = [(list(grid), most)]
+    seen = 0
+    while rounds_left:
+        tried, left = rounds_left.pop()
+        for best in tried if left else ():
+            more = following(tried, best, parts=parts)
+            if more is not None:
+                assert more in kept
+                seen += 1
+                rounds_left.append(([*tried, more], left - 1))
+    assert seen >= most
 
 
 def test_the_rule_is_that_of_the_best_trial_so_far(found: Any) -> None:
@@ -176,6 +225,105 @@ def test_workers_and_shared_passes_find_the_same(folder: Path, found: Any, how: 
     for name in ARMS[:2]:
         assert rates(other[name]) == rates(arms(found)[name])
         assert other[name]["score"] == pytest.approx(arms(found)[name]["score"], abs=1e-6)
+
+
+BOTH = "both=prefix:length=3+lora:rank=2"
+APART = {"arms": (BOTH, "lora:rank=2"), "learning_rates": (1e-2, 1e-1, 1.0), "beyond": 4}
+
+
+def apart(folder: Path, name: str, **changes: Any) -> Any:
+    """With the scores of one answer for a success, or so small a model would have learnt nothing at any rate."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tunescope.comparison.trials._one_answer", lambda _: 0.0)
+        return ran(folder, name, **(APART | changes))
+
+
+@pytest.fixture(scope="module")
+def composed(folder: Path) -> Any:
+    return apart(folder, "apart")
+
+
+def pairs(arm: dict[str, Any]) -> list[tuple[float, float]]:
+    return [tuple(trial["learning_rates"]) for trial in arm["trials"]]
+
+
+def test_the_methods_of_a_composition_are_tried_apart_from_the_best_so_far(composed: Any) -> None:
+    """Followed by hand: a pair off the line differs from the best before it in one rate, by one step."""
+    arm = arms(composed)["both"]
+    found, trials = pairs(arm), arm["trials"]
+    assert found[:3] == [(1e-2, 1e-2), (1e-1, 1e-1), (1.0, 1.0)] and len(found) == 7
+    assert any(one != other for one, other in found)
+    for count in range(3, len(found)):
+        before = trials[:count]
+        best = max(before, key=lambda one: (one["dev"] or 0, -one.get("loss", 1e9)))["learning_rates"]
+        differ = [part for part in (0, 1) if found[count][part] != best[part]]
+        known = [{pair[part] for pair in found[:count]} for part in (0, 1)]
+        if len(differ) == 1:
+            (part,) = differ
+            between = sorted((found[count][part], best[part]))
+            assert not [rate for rate in known[part] if between[0] < rate < between[1]]
+        else:
+            assert tuple(best) in (tuple(map(max, known)), tuple(map(min, known)))
+    assert len(set(found)) == len(found)
+    chosen = max(trials, key=lambda one: (one["dev"] or 0, -one.get("loss", 1e9)))
+    assert arm["learning_rates"] == chosen["learning_rates"] and arm["learning_rate"] == chosen["learning_rates"][0]
+    assert arm["runs"][0]["id"] == chosen["id"] and chosen["learning_rates"][0] != chosen["learning_rates"][1]
+    assert all(len(trial["learning_rates"]) == 1 for trial in arms(composed)["lora:rank=2"]["trials"])
+
+
+def test_what_it_trains_with_is_what_it_says(folder: Path, composed: Any, monkeypatch: Any) -> None:
+    """The largest rates of the optimiser's steps, by the size of what they move: of the prefix, and of the LoRA."""
+    seen = dict[int, list[float]]()
+    step = torch.optim.AdamW.step
+
+    def watched(self: Any, *args: Any, **more: Any) -> Any:
+        own = seen.setdefault(id(self), [0.0, 0.0])
+        kept.append(self)  # or another optimiser could have its id
+        for group in self.param_groups:
+            for leaf in group["params"]:
+                part = int(3 not in leaf.shape)
+                own[part] = max(own[part], group["lr"])
+        return step(self, *args, **more)
+
+    kept = list[Any]()
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    arm = arms(apart(folder, "apart-again", arms=(BOTH,), workers=1, seeds=1))["both"]
+    assert pairs(arm) == pairs(arms(composed)["both"])
+    assert [tuple(own) for own in seen.values()] == [pytest.approx(pair) for pair in pairs(arm)]
+
+
+def test_a_page_and_a_table_show_every_rate(composed: Any) -> None:
+    arm = arms(composed)["both"]
+    shown = "+".join(f"{rate:g}" for rate in arm["learning_rates"])
+    text = page(composed)
+    assert f">{shown}</td>" in text and f"of each learning rate of both; {shown} chosen" in text
+    for pair in pairs(arm):
+        assert f"<title>{pair[0]:g}+{pair[1]:g}: " in text
+    assert "and up to 4 past an end of these that won or of one of its methods alone." in text
+    assert shown in str(composed)
+    assert [row["learning_rates"] for row in composed.table() if row["arm"] == "both"] == [shown]
+
+
+def test_a_composition_that_was_stopped_goes_on_with_what_it_had(folder: Path, composed: Any, monkeypatch: Any) -> None:
+    wanted = set[str]()
+    monkeypatch.setattr("tunescope.system.run_folder.sweep", lambda _, names, *more: wanted.update(names))
+    (composed.folder / "results.json").unlink()
+    again = apart(folder, "apart")
+    assert json.loads(json.dumps(again.results["arms"])) == json.loads(json.dumps(composed.results["arms"]))
+    assert {one["id"] for arm in again.results["arms"] for one in arm["trials"] + arm["runs"]} <= wanted
+
+
+def test_a_method_at_an_end_of_its_own_rates_is_told() -> None:
+    trials = [{"learning_rates": list(pair), "learning_rate": pair[0], "status": "done"} for pair in PAIRS]
+    within = {"name": "mam", "learning_rates": [5e-2, 5e-3], "trials": trials}
+    assert edges.arm_edge(within) is None
+    assert edges.arm_edge(within | {"learning_rates": [5e-2, 2e-2]}) == "largest"
+    assert edges.arm_edge(within | {"learning_rates": [1e-2, 5e-3]}) == "smallest"
+    old = [{key: trial[key] for key in ("learning_rate", "status")} for trial in trials]
+    assert edges.arm_edge({"name": "old", "learning_rate": 2e-1, "trials": old}) == "largest"
+    lost = [*trials, {"learning_rates": [5e-2, 6e-2], "learning_rate": 5e-2, "status": "out of memory"}]
+    assert edges.arm_edge(within | {"learning_rates": [5e-2, 2e-2], "trials": lost}) == "largest"
+    assert "mam at 0.05+0.06" in edges.choice_in_doubt([within | {"trials": lost, "score": 1.0}])[0]
 
 
 def test_with_halving_the_end_is_that_of_the_rate_that_went_on(folder: Path) -> None:

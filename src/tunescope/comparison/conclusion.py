@@ -8,6 +8,7 @@ from tunescope.comparison import examples, saved_artifact
 from tunescope.comparison.entry import Entry
 from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.standing import Standing
+from tunescope.report.verdict.edges import rates_of
 from tunescope.report.verdict.remarks import rate_remarks, remarks
 from tunescope.system import files, run_folder
 
@@ -42,7 +43,7 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
 def fail(standing: Standing, outcome: Outcome) -> None:
     standing.status = outcome["status"]
     standing.reason = f"seed {outcome['seed']}" + (
-        f", learning rate {outcome['learning_rate']:g}" if outcome["learning_rate"] else ""
+        f", learning rate {rates_of(outcome)}" if outcome["learning_rate"] else ""
     )
     standing.reason += f": {outcome['reason']}"
 

@@ -42,7 +42,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Rounds:
-    """The seconds of every run, by when they can begin: the trials, those past an end one by one, all seeds."""
+    """The seconds of every run, by when they can begin: the trials, those beyond the grid one by one, all seeds."""
 
     trials: list[float]
     past: list[list[float]]

@@ -104,7 +104,7 @@ def possible_jobs(bench: Bench, entry: Entry) -> list[Job]:
     if arm is None:
         return []
     tried = [trial.rates for trial in entry.trials]
-    further = possible(tried, bench.plan.past)
+    further = possible(tried, bench.plan.past, arm.parts if bench.plan.trial_steps is None else ())
     trials = [trial_of(bench, arm, rate, seeds[0]) for rate in (*tried, *further)]
     rates = [*tried, *further] or [()]
     return [*trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]

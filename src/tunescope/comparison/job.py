@@ -32,6 +32,12 @@ class Job:
         """The rate of the first method that trains: the one to show."""
         return next((rate for rate, trains in zip(self.rates, self.arm.trains, strict=False) if trains), None)
 
+    @property
+    def each_rate(self) -> list[float]:
+        """The rate of every method that is trained, but for the head's beside another."""
+        own = [self.rates[part] for part in self.arm.parts] if self.rates else []
+        return own or [rate for rate in (self.rate,) if rate is not None]
+
 
 def job(
     bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int, *, test: bool = False, steps: int | None = None

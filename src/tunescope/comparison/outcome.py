@@ -6,8 +6,9 @@ from typing import Any
 from tunescope.comparison.job import Job
 from tunescope.trial.train.state import State
 
-# Of every run id, spec, learning_rate, seed, status, reason and dev; of one that is done also steps, seconds,
-# memory_mb, curve, best_step, cut, demonstrations and the hash of its artifact; of one that was tested its stats.
+# Of every run id, spec, learning_rate (of the first method), learning_rates (of each), seed, status, reason and dev; of
+# one that is done also steps, seconds, memory_mb, curve, best_step, cut, demonstrations and the hash of its artifact;
+# of one that was tested its stats.
 Outcome = dict[str, Any]
 KEPT = ("done", "diverged")  # the others may go well another time
 
@@ -26,7 +27,8 @@ def done(todo: Job, dev: float | None, steps: int, seconds: float, memory: float
 
 
 def _header(todo: Job) -> dict[str, Any]:
-    return {"id": todo.id, "spec": todo.arm.label, "learning_rate": todo.rate, "seed": todo.seed}
+    rates = {"learning_rate": todo.rate, "learning_rates": todo.each_rate}
+    return {"id": todo.id, "spec": todo.arm.label, **rates, "seed": todo.seed}
 
 
 def stopped(todo: Job, status: str, reason: object) -> Outcome:

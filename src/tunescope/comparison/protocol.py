@@ -19,7 +19,7 @@ from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.provenance import notes_of
 
-TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
+TRIAL = ("id", "learning_rate", "learning_rates", "seed", "dev", "status", "reason")
 
 
 def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: Deadline | None = None) -> list[Standing]:
@@ -106,7 +106,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
         if won is None:
             fail(standing, next(one for one in tried if one["status"] != "lost"))
             return
-        entry.chosen, standing.learning_rate = won.rates, won.rate
+        entry.chosen, standing.learning_rate, standing.learning_rates = won.rates, won.rate, won.each_rate
         entry.unmoved = trials.unmoved_remark(bench, entry, outcomes)
     seeds = seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
@@ -115,7 +115,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
 def _past_the_end(
     bench: Bench, entries: list[Entry], outcomes: dict[str, Outcome], deadline: Deadline, shown: Display
 ) -> list[Job]:
-    """Of every arm whose best trial is at an end of its rates, or that none has moved, one trial more, added to them.
+    """Of every arm that has rates left to try (see `trial.rates`) one trial more, added to them.
 
     None where the seeds behind them would then be over too late.
     """
@@ -128,7 +128,7 @@ def _past_the_end(
             rates = won.rates if won else ()
             later += [job(bench, entry.arm, rates, seed, test=True) for seed in seeds_of(bench.plan, entry.arm)]
     if found and not deadline.allows(distinct(todo for _, todo in found), distinct(later)):
-        shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates past an end of their grid")
+        shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates beyond those of the grids")
         return []
     for entry, todo in found:
         entry.trials.append(todo)

@@ -104,6 +104,7 @@ def _arm(
         "status": standing.status,
         "reason": standing.reason,
         "learning_rate": standing.learning_rate,
+        "learning_rates": standing.learning_rates,
         "trials": standing.trials,
         "runs": examples.numbers(standing.runs),
         "methods": list(standing.methods),

@@ -19,7 +19,8 @@ class Standing:
     parameters: Mapping[str, int] = field(default_factory=lambda: {"trained": 0, "stored": 0, "live": 0})
     status: str = "done"
     reason: str = ""
-    learning_rate: float | None = None
+    learning_rate: float | None = None  # of the first method
+    learning_rates: list[float] = field(default_factory=list)
     trials: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)

@@ -22,12 +22,16 @@ def best(entry: Entry, outcomes: Mapping[str, Outcome]) -> Job | None:
 
 
 def next_rates(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> Rates | None:
-    """Past an end of the rates that are tried; None where what has won lies between others."""
+    """Past an end of the rates that are tried, or of one method alone; None where what has won lies between others.
+
+    A pilot's few steps do not tell the methods' rates apart.
+    """
     won = best(entry, outcomes)
     if won is None:
         return None
     unmoved = _unmoved(bench, entry, outcomes) is not None
-    return following([todo.rates for todo in entry.trials], won.rates, unmoved=unmoved)
+    parts = won.arm.parts if won.scored else ()
+    return following([todo.rates for todo in entry.trials], won.rates, parts=parts, unmoved=unmoved)
 
 
 def unmoved_remark(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> str:

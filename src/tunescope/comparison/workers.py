@@ -203,6 +203,7 @@ def _killed(todo: Job) -> Outcome:
     return {
         "id": todo.id,
         "learning_rate": todo.rate,
+        "learning_rates": todo.each_rate,
         "seed": todo.seed,
         "status": "out of memory",
         "reason": f"{KILLED} or a smaller --batch-size",

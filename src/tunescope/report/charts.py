@@ -171,25 +171,25 @@ def curves(arm: Arm, f: Frame, key: str) -> Markup | None:
 def rates(arm: Arm, f: Frame) -> Markup | None:
     """Dev score of every learning-rate trial, the chosen one ringed, those that did not finish crossed."""
     shown = [t for t in arm["trials"] if t.get("dev") is not None or t.get("status") != "done"]  # others had no score
-    trials = [t for t in shown if t.get("learning_rate")]
+    trials = [t for t in shown if t["learning_rates"]]
     if not trials:
         return None
-    values = [t["learning_rate"] for t in trials]
+    values = [t["learning_rates"][0] for t in trials]
     x, y, parts = _panel((min(values) / 2, max(values) * 2), f.scores, f.scale, log=True)
     parts += [svg.label(x(v), 132, text.rate(v), "tick", "middle") for v in sorted(set(values))]
-    mean = {v: [t["dev"] for t in trials if t["learning_rate"] == v and t.get("dev") is not None] for v in values}
-    joined = [(x(v), y(sum(devs) / len(devs))) for v, devs in sorted(mean.items()) if devs]
+    scored = sorted((v, t["dev"]) for v, t in zip(values, trials, strict=True) if t.get("dev") is not None)
+    joined = [(x(v), y(dev)) for v, dev in dict(scored).items()]  # of one rate the best: another method's may differ
     parts.append(svg.line(joined, f"curve g-{arm['group']}") if len(joined) > 1 else Markup(""))
     for trial in trials:
-        place, rate = x(trial["learning_rate"]), text.rate(trial["learning_rate"])
+        place, rate = x(trial["learning_rates"][0]), text.rates(trial["learning_rates"])
         if trial.get("dev") is None:
             note = f"{rate}: {trial.get('status')}. {trial.get('reason') or ''}"
             parts.append(svg.cross(place, 106, arm["group"], note))
             continue
-        if trial["learning_rate"] == arm["learning_rate"]:
+        if trial["learning_rates"] == arm["learning_rates"]:
             parts.append(svg.tag("circle", cx=place, cy=y(trial["dev"]), r=8, class_="ring"))
         parts.append(svg.dot(place, y(trial["dev"]), arm["group"], f"{rate}: {text.score(trial['dev'], f.scale)}", 4))
-    chosen = text.rate(arm["learning_rate"])
+    chosen = text.rates(arm["learning_rates"])
     return svg.figure((300, 142), f"dev {f.metric} of each learning rate of {arm['name']}; {chosen} chosen", *parts)
 
 

@@ -101,7 +101,7 @@ def template(name: str) -> Any:
     environment = Environment(loader=FunctionLoader(file), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "count": text.count,
-        "rate": text.rate,
+        "rates": text.rates,
         "seconds": text.seconds,
         "memory": text.memory,
         "short": text.short,

@@ -33,7 +33,7 @@ def table(results: dict[str, Any]) -> Table:
         cells += [one["shown"] for one in arm["also"]]
         cells += [" ".join(filter(None, _behind(arm)))]
         cells += [f"{arm['forgets']['shown']} {arm['forgets']['error']}".strip()] if v.forgets else []
-        cells += [text.count(arm["stored"]), text.rate(arm["learning_rate"]), text.seconds(arm["seconds"])]
+        cells += [text.count(arm["stored"]), text.rates(arm["learning_rates"]), text.seconds(arm["seconds"])]
         shown = cells if arm["done"] else [""] * len(cells)
         out.add_row(*map(Text, [text.short(arm["name"]), *shown, arm["status"]]), style=None if arm["done"] else "dim")
     said = [one for one in (v.beaten, other_text.line(v.raw.get("forgetting"), v.done)) if one]

@@ -24,8 +24,9 @@ def rows(results: Mapping[str, Any]) -> list[Row]:
     """One dict an arm, best first; numbers are numbers, None where there is none.
 
     {"arm", "spec", "group", "status", "reason", "score", "low", "high", "difference", "difference_low",
-    "difference_high", "stored", "trained", "live", "learning_rate", "seeds", "seconds", "memory_mb"}, and NAME,
-    NAME_low and NAME_high of each other metric. low and high are a 95 % interval; the difference is to the arm that is
+    "difference_high", "stored", "trained", "live", "learning_rate", "learning_rates", "seeds", "seconds", "memory_mb"},
+    and NAME, NAME_low and NAME_high of each other metric. Learning rates of composed methods are joined by "+", the
+    first alone is the number. low and high are a 95 % interval; the difference is to the arm that is
     best on dev, paired.
 
     Raises:
@@ -61,6 +62,7 @@ def _row(arm: Mapping[str, Any], pair: Mapping[str, Any] | None, best: str | Non
         "high": high,
         **dict(zip(("difference", "difference_low", "difference_high"), difference, strict=True)),
         **{key: arm[key] for key in ("stored", "trained", "live", "learning_rate")},
+        "learning_rates": "+".join(f"{rate:g}" for rate in arm["learning_rates"]),
         "seeds": len(arm["runs"]),
         "seconds": arm["seconds"],
         "memory_mb": arm["memory"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tunescope.data import scores
@@ -116,6 +116,11 @@ def rate(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:g}" if value >= 0.001 else f"{value:.3g}".replace("e-0", "e-")
+
+
+def rates(values: Sequence[float]) -> str:
+    """0.05+0.005, of methods that are composed"""
+    return "+".join(map(rate, values)) or rate(None)
 
 
 def seconds(value: float | None) -> str:

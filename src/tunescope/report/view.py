@@ -13,7 +13,7 @@ from tunescope.errors import UserError
 from tunescope.report import other_text, text
 from tunescope.report.charts import Frame, frame
 from tunescope.report.svg import GROUPS
-from tunescope.report.verdict import reader, stats, words
+from tunescope.report.verdict import edges, reader, stats, words
 from tunescope.report.verdict.edges import at_an_edge
 from tunescope.report.verdict.verdict import decide
 
@@ -136,7 +136,11 @@ def _arm(one: Json, index: int, metric: str) -> Json:
         "stored": int(parameters.get("stored") or 0),
         "live": int(parameters.get("live") or 0),
         "learning_rate": _number(one.get("learning_rate")),
-        "trials": [{**trial, "dev": _number(trial.get("dev"))} for trial in one.get("trials") or []],
+        "learning_rates": edges.rates(one),
+        "trials": [
+            {**trial, "dev": _number(trial.get("dev")), "learning_rates": edges.rates(trial)}
+            for trial in one.get("trials") or []
+        ],
         "runs": scored if status == "done" else runs,
         "seconds": _mean(run["seconds"] for run in runs),
         "memory": max((run["memory"] for run in runs if run["memory"] is not None), default=None),
@@ -210,7 +214,8 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
         typed = ", ".join(f"{rate:g}" for rate in raw["protocol"].get("rates") or ())
         had = f"the learning rates {typed}" if typed else f"{trials} learning-rate trials from its method's own grid"
         past = raw["protocol"].get("beyond")
-        had += f", and up to {past} past an end of these that won" if past else ""
+        apart = " or of one of its methods alone" if any(len(edges.rates(arm)) > 1 for arm in arms) else ""
+        had += f", and up to {past} past an end of these that won{apart}" if past else ""
         said.append(
             f"Every trained arm had {had}. A wider search, other initialisations or more steps could change its score."
         )

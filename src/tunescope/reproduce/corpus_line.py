@@ -27,6 +27,7 @@ Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 SHARES = {"accuracy", "exact_match"}
 ILLEGAL = "no label"
 PARTS = {"train", "dev", "test"}
+TRIAL = ("learning_rate", "learning_rates", "dev", "status")
 REFUSED: dict[str, Any] = {
     "status": "refused",
     "learning_rate": None,
@@ -105,8 +106,8 @@ def outcome(arm: Mapping[str, Any], metrics: Sequence[str], folder: Path) -> dic
         "status": arm["status"],
         "reason": arm["reason"],
         "told": arm["told"],
-        "rate": "" if arm["learning_rate"] is None else f"{arm['learning_rate']:g}",
-        "trials": [{key: one[key] for key in ("learning_rate", "dev", "status")} for one in arm["trials"]],
+        "rate": "+".join(f"{rate:g}" for rate in edges.rates(arm)),
+        "trials": [{key: one[key] for key in TRIAL} for one in arm["trials"]],
         **arm["parameters"],
         "dev": [run["dev"] for run in runs],
         "scores": {metric: [_score(run, metric, folder) for run in runs] for metric in metrics if runs},
@@ -150,7 +151,8 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
     written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
     answers = "answers chosen among the labels" if settings["choose"] else written
-    composed = any("+" in line.get("arm", "") for line in settings["lines"])
+    each = any("+" in outcome.get("rate", "") for _, outcome in found)
+    composed = any("+" in line.get("arm", "") for line in settings["lines"]) and not each
     walked = "The rate of a composition is its first method's; the others walk their own grids beside it."
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']} in "
@@ -187,8 +189,9 @@ def at_an_edge(settings: Settings, found: Found) -> list[str]:
 
 
 def _edge(outcome: Mapping[str, Any]) -> str | None:
-    tried = [float(f"{one['learning_rate']:g}") for one in outcome.get("trials", ())]
-    return edges.edge(tried, float(outcome["rate"])) if outcome.get("rate") else None
+    tried = [[float(f"{rate:g}") for rate in edges.rates(one)] for one in outcome.get("trials", ())]
+    chosen = [float(rate) for rate in outcome["rate"].split("+")] if outcome.get("rate") else []
+    return edges.first_edge(tried, chosen)
 
 
 def _of(settings: Settings, found: Found, at: Sequence[int], several: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tunescope.methods.deltas.head import Head
 from tunescope.tasks.prompts.chain import Chain
 from tunescope.trial.demos.spec import Demos
 
@@ -52,6 +53,12 @@ class Ready:
     def grids(self) -> list[tuple[float, ...]]:
         """The learning rates that each method names for itself."""
         return [spec.learning_rates for spec in self.specs]
+
+    @property
+    def parts(self) -> list[int]:
+        """The places, among the specs, of the methods as typed that are trained: all but a head."""
+        pairs = enumerate(zip(self.specs, self.trains, strict=False))
+        return [place for place, (spec, trains) in pairs if trains and not isinstance(spec, Head)]
 
     @property
     def in_front(self) -> int:

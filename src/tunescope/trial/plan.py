@@ -124,7 +124,8 @@ class Plan:
     beyond: Annotated[
         int | None,
         Option(
-            "learning rates past an end of its grid that an arm may try, one at a time, while the last one wins "
+            "learning rates past an end of its grid that an arm may try, one at a time, while the last one wins, "
+            "and of composed methods each alone at its next rate "
             f"(default: {BEYOND}).",
             command="always",
         ),

@@ -1,9 +1,13 @@
-"""Learning rates of an arm: those of its methods' grids, those past an end that wins, and those that stop early.
+"""Learning rates of an arm: those of its methods' grids, those past an end or apart, and those that stop early.
 
 Past the ends: a grid that suits large models can end too early for a small one. While the largest rate tried is the
 best, three times that is tried too; while the smallest is, a third of it; at most as many as the plan says. Where no
 rate scores above what one answer to all rows gets, no end is told from the other: what lies past the one has lost by
 its loss alone, so the other is gone past as well.
+
+Apart: the methods of a composition walk their grids together, and what suits them need not lie on that line. Where the
+best so far has no end of all of them, each trained part alone is tried at the next larger of its rates, then each at
+the next smaller, from the best so far on (a pattern search: Hooke and Jeeves 1961); these count as steps past an end.
 
 Successive halving (Jamieson and Talwalkar 2016, arXiv:1502.07943, with thirds for halves): at a third of the steps the
 best third of an arm's rates goes on, by the best development score until then, ties to the lower loss; of more than
@@ -12,7 +16,7 @@ three, a ninth goes on at a third of the steps and a third at a ninth; and so on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tunescope.errors import UserError
@@ -84,7 +88,7 @@ def grid(own: Sequence[Sequence[float]], trials: int, rates: Sequence[float]) ->
     return [tuple(rates[index] for rates in grids) for index in chosen]
 
 
-Rates = tuple[float, ...]  # of each method of an arm; those of a composition rise together
+Rates = tuple[float, ...]  # of each method of an arm
 
 FACTOR = 3.0
 FAR_OFF = 0.5  # of a start's training loss: another rate's that is lower takes its place
@@ -111,31 +115,64 @@ def check_beyond(race: Race) -> None:
         raise UserError("--beyond has no effect on one learning rate; give more with --trials or --lr.")
 
 
-def following(tried: Sequence[Rates], best: Rates, *, unmoved: bool = False) -> Rates | None:
+def following(tried: Sequence[Rates], best: Rates, *, parts: Sequence[int] = (), unmoved: bool = False) -> Rates | None:
     """What to try after these, in their order, of which `best` won; None where it lies between others.
 
-    unmoved: no score is above what one answer to all rows gets, so that the end not gone past last is tried, too.
+    parts: the places of the methods that are tried apart too, two or more. unmoved: no score is above what one answer
+    to all rows gets, so that the end not gone past last is tried, too.
     """
     if len(tried) < 2:
         return None
-    low, high = min(tried), max(tried)
+    low, high = _corner(tried, min), _corner(tried, max)
     if best in (low, high):
-        end = best
-    elif unmoved:
+        return _times(best, FACTOR if best == high else 1 / FACTOR)
+    if unmoved:
         end = high if tried[-1] == low else low
-    else:
-        return None
-    return _times(end, FACTOR if end == high else 1 / FACTOR)
+        return end and _times(end, FACTOR if end == high else 1 / FACTOR)
+    apart = (_moved(tried, best, part, up=up) for up in (True, False) for part in parts)
+    return next((rates for rates in apart if rates not in tried), None) if len(parts) > 1 else None
 
 
-def possible(grid: Sequence[Rates], most: int) -> list[Rates]:
-    """Every rate that `most` steps past either end can come to."""
-    found = list[Rates]()
-    for rates, factor in ((max(grid), FACTOR), (min(grid), 1 / FACTOR)) if len(grid) > 1 else ():
+def possible(grid: Sequence[Rates], most: int, parts: Sequence[int] = ()) -> list[Rates]:
+    """Every rate beyond these that `most` steps, past an end or of one of the parts, can come to."""
+    line, found = sorted(grid), dict[Rates, None]()
+    if len(line) < 2:
+        return []
+    for factor, end in ((FACTOR, -1), (1 / FACTOR, 0)):
         for _ in range(most):
-            rates = _times(rates, factor)
-            found.append(rates)
-    return found
+            line.insert(len(line) if end else 0, _times(line[end], factor))
+    inner = line[most : len(line) - most]
+    for at, rates in enumerate(line):
+        left = most - max(0, most - at, at - most - len(inner) + 1)
+        for steps in _steps(len(parts), left) if len(parts) > 1 else [()]:
+            moved = list(rates)
+            for part, by in zip(parts, steps, strict=False):
+                moved[part] = line[at + by][part]
+            found[tuple(moved)] = None
+    return [rates for rates in found if rates not in grid]
+
+
+def _corner(tried: Sequence[Rates], end: Callable[[Sequence[float]], float]) -> Rates | None:
+    """What is at this end in every method at once, where that was tried."""
+    found = tuple(map(end, zip(*tried, strict=True)))
+    return found if found in tried else None
+
+
+def _moved(tried: Sequence[Rates], best: Rates, part: int, *, up: bool) -> Rates:
+    """The best with one method at the next of its rates, past whose end a factor stands."""
+    now = best[part]
+    known = [rates[part] for rates in tried if (rates[part] > now if up else rates[part] < now)]
+    beyond = _times((now,), FACTOR if up else 1 / FACTOR)[0]
+    return (*best[:part], (min(known) if up else max(known)) if known else beyond, *best[part + 1 :])
+
+
+def _steps(parts: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Steps along the rates of every part, at most so many in all."""
+    if parts == 0:
+        yield ()
+        return
+    for by in range(-most, most + 1):
+        yield from ((by, *rest) for rest in _steps(parts - 1, most - abs(by)))
 
 
 def _times(rates: Rates, factor: float) -> Rates:

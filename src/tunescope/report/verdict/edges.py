@@ -11,19 +11,32 @@ from typing import Any, Literal
 # A rate that diverged, or lost a race, was tried; of these nothing is known, and they might have been the best.
 UNKNOWN = ("failed", "out of memory", "refused")
 
+Edge = Literal["largest", "smallest"] | None
 
-def edge(tried: Sequence[float], chosen: float | None) -> Literal["largest", "smallest"] | None:
+
+def edge(tried: Sequence[float], chosen: float | None) -> Edge:
     """Which end of the rates tried the chosen one is; None where it is neither, or was alone."""
     if len(tried) < 2 or chosen is None:
         return None
     return "largest" if chosen == max(tried) else "smallest" if chosen == min(tried) else None
 
 
+def arm_edge(arm: Mapping[str, Any]) -> Edge:
+    """The end at which the arm's rate is; of composed methods the first that is at an end of its own."""
+    return first_edge([rates(trial) for trial in _known(arm)], rates(arm))
+
+
+def first_edge(tried: Sequence[Sequence[float]], chosen: Sequence[float]) -> Edge:
+    """`edge`, of rates that have one number a method."""
+    ends = (edge(own, rate) for own, rate in zip(zip(*tried, strict=False), chosen, strict=False))
+    return next((end for end in ends if end), None)
+
+
 def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -> list[str]:
     """A sentence for each end that some of these arms chose: one beyond it might have done better."""
     if protocol.get("pilot_of"):
         return []
-    edges = {arm["name"]: edge(tried(arm), arm.get("learning_rate")) for arm in arms}
+    edges = {arm["name"]: arm_edge(arm) for arm in arms}
     more = (protocol.get("beyond") or 0) + 2
     said = []
     for end, other in (("largest", "larger"), ("smallest", "smaller")):
@@ -36,21 +49,25 @@ def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -
     return said
 
 
-def tried(arm: Mapping[str, Any]) -> list[float]:
-    """The learning rates of an arm's trials, but for those of which nothing is known."""
-    rates = (trial.get("learning_rate") for trial in arm.get("trials") or () if trial.get("status") not in UNKNOWN)
-    return [rate for rate in rates if rate is not None]
+def _known(arm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """An arm's trials, but for those of which nothing is known."""
+    return [trial for trial in arm.get("trials") or () if trial.get("status") not in UNKNOWN]
+
+
+def rates(one: Mapping[str, Any]) -> list[float]:
+    """The learning rates of an arm, or of a trial: one a method that is trained; of older results the first's alone."""
+    alone = one.get("learning_rate")
+    return list(one.get("learning_rates") or ([] if alone is None else [alone]))
 
 
 def untold(arm: Mapping[str, Any]) -> list[str]:
     """Each learning rate of which nothing is known, with the reason: "0.01 (out of memory: ...)"."""
     lost = [trial for trial in arm.get("trials") or () if trial.get("status") in UNKNOWN]
-    return [f"{rate_of(one)} ({one['status']}: {one.get('reason') or 'no reason is known'})" for one in lost]
+    return [f"{rates_of(one)} ({one['status']}: {one.get('reason') or 'no reason is known'})" for one in lost]
 
 
-def rate_of(trial: Mapping[str, Any]) -> str:
-    rate = trial.get("learning_rate")
-    return "none" if rate is None else f"{rate:g}"
+def rates_of(trial: Mapping[str, Any]) -> str:
+    return "+".join(f"{rate:g}" for rate in rates(trial)) or "none"
 
 
 def choice_in_doubt(arms: Sequence[Mapping[str, Any]]) -> list[str]:
