@@ -119,10 +119,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     demos, chain, rest = _front(arm.text)
     only_head = rest == "head"
     typed = () if only_head or rest in ("", ZERO_SHOT) else in_chat(tuple(parse(rest)), bench, shown=demos is not None)
-    if any(isinstance(spec, Head) for spec in typed) or (labels is None and only_head):
-        raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
-    if labels is not None and not typed and not only_head:
-        raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
+    _check_head(typed, only_head, needed=labels is not None)
     if demos:
         check.check_demos(demos, bench, typed)
     if chain:
@@ -147,6 +144,13 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     note += _own_note(demos) if demos and demos.each else ""
     label = _label(demos, chain, (*specs, *head))
     return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict(), label)
+
+
+def _check_head(typed: tuple[Any, ...], only_head: bool, *, needed: bool) -> None:
+    if any(isinstance(spec, Head) for spec in typed) or (only_head and not needed):
+        raise UserError("the head is added to every arm of an encoder's classification, in the size it needs.")
+    if needed and not typed and not only_head:
+        raise UserError("it trains nothing, and an encoder has no answer before its head is trained.")
 
 
 def _label(demos: Demos | None, chain: Chain | None, specs: tuple[Any, ...]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,53 +27,71 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     name: or a GGUF file. in_words: an encoder comes with its masked-language-model head, which must be in the
     checkpoint. given: more of what `from_pretrained` takes.
     """
-    import transformers
-    from transformers.utils import logging
-
     from tunescope.models.anatomy import kind
 
     if not name:
         raise UserError("The model's name is empty: give a folder, or a name on the Hugging Face hub.")
-    bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    if in_words:
-        logging.set_verbosity_error()  # what is missing is refused below, in one line
     _check_tokenizer(name)
     place, file = gguf_file.source(name, given or {})
-    try:
-        config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
-        _check_config(name, config)
-        _check_reads_text(name, config)
-        model, report = _class(config, in_words).from_pretrained(
-            place,
-            config=config,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            **file,
-            **((file and {"dtype": "float32"}) | dict(given or {})),
-        )
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
-        tokenizer("a")  # some faults of its files are met first where it is used
-    except (UserError, MemoryError):
-        raise
-    except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
-        raise UserError(_cannot_load(name, problem)) from problem
-    finally:
-        logging.set_verbosity(told)
-        if bars:
-            logging.enable_progress_bar()
+    model, tokenizer, report = _read(name, place, file, in_words, given or {})
+    is_encoder = kind(model.config) == "encoder"
     if getattr(model, "_hf_peft_config_loaded", False):
         raise UserError(
             f"{name} holds an adapter of peft (adapter_config.json), which transformers has put into the model. Give "
             "the base model's own folder or name; the adapter is read by: "
             f"tunescope import {name} --from peft --model BASE --out FOLDER"
         )
-    _check_whole(name, model, report["missing_keys"], in_words and kind(config) == "encoder")
-    _check_all_used(name, model, report["unexpected_keys"], kind(config) == "encoder")
+    _check_whole(name, model, report["missing_keys"], in_words and is_encoder)
+    _check_all_used(name, model, report["unexpected_keys"], is_encoder)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
     return (gguf_file.settled(name, model) if file else model), tokenizer
+
+
+def _read(
+    name: str, place: str, file: Mapping[str, Any], in_words: bool, given: Mapping[str, Any]
+) -> tuple[Any, Any, Mapping[str, Any]]:
+    """The model, its tokenizer, and which of its weights were missing or not used; whatever fails is one UserError."""
+    import transformers
+
+    try:
+        with _silent(in_words):
+            config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
+            _check_config(name, config)
+            _check_reads_text(name, config)
+            model, report = _class(config, in_words).from_pretrained(
+                place,
+                config=config,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+                **file,
+                **({"dtype": "float32"} if file else {}) | dict(given),
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
+            tokenizer("a")  # some faults of its files are met first where it is used
+    except (UserError, MemoryError):
+        raise
+    except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
+        raise UserError(_cannot_load(name, problem)) from problem
+    return model, tokenizer, report
+
+
+@contextmanager
+def _silent(in_words: bool) -> Iterator[None]:
+    """Without bars; in_words: and without warnings of what is missing, which is refused later, in one line."""
+    from transformers.utils import logging
+
+    bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    if in_words:
+        logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(told)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _class(config: PreTrainedConfig, in_words: bool) -> Any:

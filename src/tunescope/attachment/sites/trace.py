@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -96,7 +97,7 @@ def traced(model: PreTrainedModel) -> list[Seen]:
         for context in (switched(model), resting(model), _plain(anatomy(model).device)):
             stack.enter_context(context)
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # in a layer that is compiled hooks see nothing
-        stack.enter_context(_watched(base, paths, seen, places))
+        stack.enter_context(_watched(base, _Notes(paths, seen, {place.module: place for place in places})))
         stack.enter_context(tried(model, "run on a short input to look for its sites"))
         run_tiny(model)
     return list(seen.values())
@@ -106,55 +107,60 @@ def _plain(device: torch.device) -> Any:
     return torch.autocast(device.type, enabled=False)
 
 
-@contextmanager
-def _watched(
-    base: nn.Module, paths: dict[nn.Module, str], seen: dict[str, Seen], places: Sequence[Reached]
-) -> Iterator[None]:
-    """Within it each pass is written into `seen`."""
-    turn = iter(range(1 << 40))
-    names = {place.module: place for place in places}
-    before = {module: module.__dict__.get(STATE) for module in names}
+@dataclass(frozen=True, eq=False)
+class _Notes:
+    """What every pass is written into: of each layer by its path, what was seen."""
 
-    def of(path: str) -> Seen:
-        return next(one for at, one in seen.items() if path.startswith(f"{at}."))
+    paths: dict[nn.Module, str]
+    seen: dict[str, Seen]
+    names: dict[nn.Module, Reached]
+    turn: Iterator[int] = field(default_factory=count)
+    known: dict[object, Seen] = field(default_factory=dict)
 
-    def keep(module: nn.Module, made: dict[str, Tensor | None]) -> None:
-        path = paths[module]
+    def of(self, path: str) -> Seen:
+        return next(one for at, one in self.seen.items() if path.startswith(f"{at}."))
+
+    def attended(self, module: nn.Module, made: dict[str, Tensor | None]) -> None:
+        path = self.paths[module]
         parts = [made[name] for name in ("query", "key", "value", "output")]
-        of(path).attention.append(Attention(names[module], path, *parts, next(turn)))  # type: ignore[call-arg, arg-type]
+        found = Attention(self.names[module], path, *parts, next(self.turn))  # type: ignore[call-arg, arg-type]
+        self.of(path).attention.append(found)
 
-    def after(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    def called(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         x, h = first(args, kwargs), first_out(output)
         if x is None or h is None:
             return output
-        call = Call(paths[module], module, x, h, next(turn))
+        call = Call(self.paths[module], module, x, h, next(self.turn))
         is_one = is_map(module) and isinstance(output, Tensor)  # a router that is a map too gives more
-        (of(call.path).maps if is_one else of(call.path).blocks).append(call)
+        (self.of(call.path).maps if is_one else self.of(call.path).blocks).append(call)
         return h.clone() if isinstance(output, Tensor) else output  # a write in place would be taken for the output
 
-    known: dict[object, Seen] = {}
-
-    def end(layer: nn.Module, _args: object, output: object) -> None:
-        one = seen[paths[layer]]
+    def ended(self, layer: nn.Module, _args: object, output: object) -> None:
+        one = self.seen[self.paths[layer]]
         given = output if isinstance(output, tuple | list) else (output,)
         one.outs.extend(part for part in given if isinstance(part, Tensor) and part.is_floating_point())
-        like = known.setdefault(one.signature, one)
+        like = self.known.setdefault(one.signature, one)
         if like is not one and like.signature == one.signature:  # else it was gone through again since
             one.forget()
         else:
-            known[one.signature] = one
+            self.known[one.signature] = one
 
+
+@contextmanager
+def _watched(base: nn.Module, notes: _Notes) -> Iterator[None]:
+    """Within it each pass is noted."""
+    before = {module: module.__dict__.get(STATE) for module in notes.names}
     handles = []
     try:
-        for at in seen:
+        for at in notes.seen:
             layer = base.get_submodule(at)
             handles.append(layer.register_forward_pre_hook(_begin, with_kwargs=True))
-            handles.append(layer.register_forward_hook(end))
+            handles.append(layer.register_forward_hook(notes.ended))
             for module in layer.modules():
-                if module is not layer and module not in names and not isinstance(module, nn.ModuleList):
-                    handles.append(module.register_forward_hook(after, with_kwargs=True))
-        for module in names:
-            module.__dict__[STATE] = LayerState(keep=keep, keeps_weights=False)
+                if module is not layer and module not in notes.names and not isinstance(module, nn.ModuleList):
+                    handles.append(module.register_forward_hook(notes.called, with_kwargs=True))
+        for module in notes.names:
+            module.__dict__[STATE] = LayerState(keep=notes.attended, keeps_weights=False)
         yield
     finally:
         for handle in handles:
