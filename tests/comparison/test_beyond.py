@@ -1,7 +1,8 @@
 """Rates past an end of a grid: the same runs as if they had been typed, for the arms that they could help alone."""
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,22 @@ import tinyrun
 import torch
 
 from tunescope.comparison.comparison import compare
+from tunescope.comparison.conclusion import fail
 from tunescope.comparison.costs import Costs, Sizes, rounds
-from tunescope.comparison.entry import entered, trial_of
+from tunescope.comparison.entry import entered, possible_jobs, trial_of
+from tunescope.comparison.job import Job
 from tunescope.comparison.pilot import piloted
+from tunescope.comparison.standing import Standing
 from tunescope.comparison.trials import next_rates, unmoved_remark
 from tunescope.errors import UserError
+from tunescope.methods.contexts.text import Text
+from tunescope.methods.deltas.bias import Bias
+from tunescope.methods.deltas.head import Head
+from tunescope.methods.deltas.lora import LoRA
 from tunescope.report import terminal
 from tunescope.report.verdict import edges
 from tunescope.tasks.kinds.classification import Classification
+from tunescope.trial.arm import Ready
 from tunescope.trial.command import command
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -299,6 +308,10 @@ def test_a_page_and_a_table_show_every_rate(composed: Any) -> None:
     assert f">{shown}</td>" in text and f"of each learning rate of both; {shown} chosen" in text
     for pair in pairs(arm):
         assert f"<title>{pair[0]:g}+{pair[1]:g}: " in text
+    drawn = re.search(r"<svg[^>]*of each learning rate of both;.*?</svg>", text, flags=re.DOTALL)
+    assert drawn is not None and drawn[0].count('class="ring"') == 1
+    same = [pair for pair in pairs(arm) if pair[0] == arm["learning_rates"][0]]
+    assert len(same) > 1  # so that one rate of the first method does not name the chosen trial
     assert "and up to 4 past an end of these that won or of one of its methods alone." in text
     assert shown in str(composed)
     assert [row["learning_rates"] for row in composed.table() if row["arm"] == "both"] == [shown]
@@ -311,6 +324,38 @@ def test_a_composition_that_was_stopped_goes_on_with_what_it_had(folder: Path, c
     again = apart(folder, "apart")
     assert json.loads(json.dumps(again.results["arms"])) == json.loads(json.dumps(composed.results["arms"]))
     assert {one["id"] for arm in again.results["arms"] for one in arm["trials"] + arm["runs"]} <= wanted
+
+
+def test_a_pilot_of_a_composition_walks_its_grids_together(folder: Path, composed: Any) -> None:
+    """Its few steps are told apart by their loss alone, which says too little of one method beside another."""
+    data = {part: str(folder / f"{part}.jsonl") for part in ("train", "dev", "test")}
+    task = {"kind": "classification", "words": WORDS}
+    asked = Plan(model=str(folder / "model"), data=data, task=task, arms=(BOTH,))
+    for bench, more in ((open_bench(asked), (2e-1, 5e-3)), (open_bench(piloted(asked)), None)):
+        (entry,) = entered(bench)
+        middle = entry.trials[1]
+        assert entry.arm is not None and middle.rates == MIDDLE == entry.start
+        scores = {todo.id: 0.9 if todo is middle else 0.8 for todo in entry.trials}
+        outcomes: Any = {key: {"status": "done", "dev": dev, "curve": [{"loss": 1.0}]} for key, dev in scores.items()}
+        assert next_rates(bench, entry, outcomes) == more
+        assert len(possible_jobs(bench, entry)) > 40 or more is None
+
+
+def test_a_head_and_what_is_not_trained_are_no_parts() -> None:
+    specs = (Text("Review:"), LoRA(rank=2), Head(n_labels=2), Bias())
+    made: Any = {field.name: None for field in fields(Ready)}
+    arm = Ready(**(made | {"specs": specs, "trains": (False, True, True, True)}))
+    assert arm.parts == [1, 3]
+    alone = Ready(**(made | {"specs": (Head(n_labels=2),), "trains": (True,)}))
+    assert alone.parts == [] and Job("id", alone, (1e-2,), 0, 5).each_rate == [1e-2]
+    assert Job("id", arm, (0.0, 1e-3, 1e-2, 5e-3), 0, 5).each_rate == [1e-3, 5e-3]
+    assert Job("id", arm, (), 0, 5).each_rate == []
+
+
+def test_every_rate_of_a_run_that_failed_is_named() -> None:
+    standing, rates = Standing("mam"), {"learning_rate": 0.2, "learning_rates": [0.2, 5e-3]}
+    fail(standing, {"status": "diverged", "seed": 2, "reason": "why", **rates})
+    assert standing.reason == "seed 2, learning rate 0.2+0.005: why"
 
 
 def test_a_method_at_an_end_of_its_own_rates_is_told() -> None:
