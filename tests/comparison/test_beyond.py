@@ -10,6 +10,7 @@ import pytest
 import tinyrun
 import torch
 
+from tunescope.comparison import execution
 from tunescope.comparison.comparison import compare
 from tunescope.comparison.conclusion import fail
 from tunescope.comparison.costs import Costs, Sizes, rounds
@@ -19,6 +20,7 @@ from tunescope.comparison.pilot import piloted
 from tunescope.comparison.standing import Standing
 from tunescope.comparison.trials import next_rates, unmoved_remark
 from tunescope.errors import UserError
+from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.text import Text
 from tunescope.methods.deltas.bias import Bias
 from tunescope.methods.deltas.head import Head
@@ -26,7 +28,7 @@ from tunescope.methods.deltas.lora import LoRA
 from tunescope.report import terminal
 from tunescope.report.verdict import edges
 from tunescope.tasks.kinds.classification import Classification
-from tunescope.trial.arm import Ready
+from tunescope.trial.arm import Arm, Ready
 from tunescope.trial.command import command
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -299,6 +301,17 @@ def test_what_it_trains_with_is_what_it_says(folder: Path, composed: Any, monkey
     arm = arms(apart(folder, "apart-again", arms=(BOTH,), workers=1, seeds=1))["both"]
     assert pairs(arm) == pairs(arms(composed)["both"])
     assert [tuple(own) for own in seen.values()] == [pytest.approx(pair) for pair in pairs(arm)]
+
+
+def test_every_trial_has_a_name_of_its_own_where_it_is_told(composed: Any) -> None:
+    """Or the curves of two would be one in a log."""
+    specs = (Prefix(length=3), LoRA(rank=2))
+    made: Any = {field.name: None for field in fields(Ready)}
+    arm = Ready(**(made | {"arm": Arm("both", BOTH), "specs": specs, "trains": (True, True)}))
+    jobs = [Job("id", arm, pair, 0, 5) for pair in pairs(arms(composed)["both"])]
+    expected = [f"lr {one:g}+{other:g} seed 0" for one, other in pairs(arms(composed)["both"])]
+    assert [execution.named(todo) for todo in jobs] == expected and len(set(expected)) == 7
+    assert [execution._run(todo).name for todo in jobs] == [f"both/{name}" for name in expected]
 
 
 def test_a_page_and_a_table_show_every_rate(composed: Any) -> None:

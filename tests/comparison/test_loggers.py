@@ -150,8 +150,8 @@ def test_a_logger_that_cannot_begin_closes_those_that_did(recorder, tmp_path, mo
 
 
 def test_names_for_logs_are_plain_and_tell_runs_apart():
-    assert Place("lora:rank=2", 0.001, 3, True).name == "lora:rank=2/lr 0.001 seed 3"
-    assert Place("zero-shot", None, 0, True).name == "zero-shot/seed 0"
+    assert Place("lora:rank=2", 0.001, 3, True, (0.001,)).name == "lora:rank=2/lr 0.001 seed 3"
+    assert Place("zero-shot", None, 0, True, ()).name == "zero-shot/seed 0"
     assert safe("text:text=\u202e<b>,x/lr 1e-05 seed 0") == "text_text___b__x/lr 1e-05 seed 0"
 
 

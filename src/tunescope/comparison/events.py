@@ -16,18 +16,26 @@ from tunescope.trial.provenance import model_of
 
 @dataclass(frozen=True)
 class Place:
-    """Which run: the arm, its learning rate (None where nothing is trained), its seed; tests: whether test rows too."""
+    """Which run: the arm, its learning rate (None where nothing is trained), its seed; tests: whether test rows too.
+
+    rates: of each method that is trained; `rate` is the first's.
+    """
 
     arm: str
     rate: float | None
     seed: int
     tests: bool
+    rates: tuple[float, ...]
 
     @property
     def name(self) -> str:
-        """For a log: arm/lr 0.001 seed 0."""
-        rate = "" if self.rate is None else f"lr {self.rate:g} "
-        return f"{self.arm}/{rate}seed {self.seed}"
+        """For a log: arm/lr 0.001 seed 0, or lr 0.05+0.005 of two methods."""
+        return f"{self.arm}/{told(self.rates)}seed {self.seed}"
+
+
+def told(rates: Sequence[float]) -> str:
+    """The words "lr 0.05+0.005 ", or nothing where nothing is trained."""
+    return f"lr {'+'.join(f'{rate:g}' for rate in rates)} " if rates else ""
 
 
 @dataclass(frozen=True)

@@ -79,9 +79,8 @@ def at_work(
 
 
 def _run(todo: Job) -> events.Place:
-    return events.Place(todo.arm.arm.name, todo.rate, todo.seed, todo.test)
+    return events.Place(todo.arm.arm.name, todo.rate, todo.seed, todo.test, tuple(todo.each_rate))
 
 
 def named(todo: Job) -> str:
-    rate = f"lr {todo.rate:g} " if todo.rate is not None else ""
-    return f"{rate}seed {todo.seed}" + (" test" if todo.test else "")
+    return f"{events.told(todo.each_rate)}seed {todo.seed}" + (" test" if todo.test else "")

@@ -29,8 +29,9 @@ class MLflow(Logger):
     def ended(self, event: Ended) -> None:
         name = safe(event.place.name)
         run = self.client.create_run(self.experiment, run_name=name, tags={"mlflow.parentRunId": self.run}).info.run_id
-        for key, value in {"arm": event.place.arm, "rate": event.place.rate, "seed": event.place.seed}.items():
-            self.client.log_param(run, key, str(value)[:500])
+        rates = "+".join(map(str, event.place.rates)) or "None"
+        for key, param in {"arm": event.place.arm, "rate": rates, "seed": str(event.place.seed)}.items():
+            self.client.log_param(run, key, param[:500])
         for step, loss, dev in event.curve:
             for key, value in (("loss", loss), ("dev", dev)):
                 if value is not None:
