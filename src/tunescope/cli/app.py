@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from tunescope import __version__
 from tunescope.cli import artifacts, comparisons, harness, listings, runs, studies
+from tunescope.cli.whole_numbers import exactly
 from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
 from tunescope.probes import names
@@ -25,6 +26,7 @@ app = App(
     name="tunescope",
     version=__version__,
     suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(converter=exactly),
     help_format="plaintext",  # the list of verbs has no marks, and what reads them takes a fifth of its time
     help="Tune a language model, and see what tuning did. Begin with: tunescope demo",
 )
