@@ -192,9 +192,9 @@ def _notes(settings: Settings, found: Found) -> list[str]:
         f"Model: {settings['parameters']:,} parameters. The answer behind {LEAD!r} is right, of {count['test']} "
         f"questions; intervals are over {settings['seeds']} seeds of demonstrations or of training.",
         f"Tuned: LoRA, {learned}, of {settings['batch_size']} questions each, hardly one of them twice, in "
-        f"{settings['precision']}; the best of {settings['trials']} rates (one more beyond an end) and of five looks "
-        f"by the answers to {count['dev']} others. Gain: steps less at once, tuned ones less at once with as many "
-        "tokens, seed by seed.",
+        f"{settings['precision']}; the best of {settings['trials']} rates, and of up to three past their ends, and of "
+        f"five looks, by the answers to {count['dev']} others. Gain: steps less at once, tuned ones less at once with "
+        "as many tokens, seed by seed.",
         *_unread(found),
         *_at_an_edge(found),
     ]
