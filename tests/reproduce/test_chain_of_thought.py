@@ -4,6 +4,7 @@ import pytest
 from conftest import smaller
 
 import tunescope as ts
+from tunescope.report.cells import Cell
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import find
 from tunescope.reproduce.run import reproduce
@@ -80,6 +81,8 @@ def test_demonstrations_that_the_model_has_no_room_for_leave_the_rest_of_the_tab
     shown, tuned = row["cells"][:2], row["cells"][3:6]
     assert all("positions and the model has 400" in cell["text"] and not cell["values"] for cell in shown)
     assert all(cell["values"] for cell in tuned)
+    drawn = (tmp_path / "run" / "right.svg").read_text()
+    assert "tuned with steps" in drawn and "shown with steps" in drawn and "gain" not in drawn
 
 
 def test_what_could_not_be_read_and_rates_at_an_end_are_told():
@@ -110,6 +113,11 @@ def test_a_given_decoder_is_prompted_and_tuned_and_gains_are_by_seed(tmp_path, i
     for once, steps, gain in ((0, 1, 2), (4, 5, 6)):
         pairs = zip(row["cells"][steps]["values"], row["cells"][once]["values"], strict=True)
         assert row["cells"][gain]["values"] == [one - other for one, other in pairs]
+    cells = [Cell((0.25, 0.75)), Cell((0.5, 1.0)), Cell((0.25, 0.25)), *[Cell((0.125,))] * 3, Cell((0.0,))]
+    drawn = str(find("chain-of-thought-model")._picture(result["table"]["columns"], [("hops three times", cells)]))
+    assert (
+        all(f">{mean}<" in drawn for mean in ("0.50", "0.75", "0.12")) and ">0.25<" not in drawn
+    )  # a gain is no share
     with pytest.raises(ts.UserError, match="chain-of-thought-model needs --model MODEL, a decoder"):
         find("chain-of-thought-model").settings(Ask("chain-of-thought-model"))
 

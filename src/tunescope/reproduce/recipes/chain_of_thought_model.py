@@ -5,14 +5,19 @@ on as many more of them as have as many tokens as the steps do, and on states an
 rates and steps are chosen by, is the answer behind "The answer is".
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from markupsafe import Markup
+
 from tunescope.errors import UserError
 from tunescope.lab.worlds import procedures
 from tunescope.report.cells import Cell, Table
+from tunescope.report.finding import HeatMap
+from tunescope.report.pictures import draw
 from tunescope.report.verdict import edges
 from tunescope.reproduce import corpus_line
 from tunescope.reproduce.ask import Ask
@@ -153,7 +158,7 @@ def _compared(
 
 
 def table(settings: Settings, found: Found) -> Table:
-    """A procedure a row: prompted and tuned, at once and with steps, and what steps gain seed by seed."""
+    """A procedure a row: prompted and tuned, at once and with steps, and what steps gain seed by seed; drawn, too."""
     rows = []
     for name in settings["cases"]:
         by_way = {unit["way"]: outcome for unit, outcome in found if unit["procedure"] == name}
@@ -162,7 +167,15 @@ def table(settings: Settings, found: Found) -> Table:
             rows.append((f"{name}, digit by digit", _cells(by_way, "digits")))
     prompted = (f"{SHOWN} shown, at once", f"{SHOWN} shown with steps", "gain")
     tuned_ways = ("tuned at once", "as many tokens", "tuned with steps", "gain")
-    return Table((*prompted, *tuned_ways), rows, _notes(settings, found))
+    names = (*prompted, *tuned_ways)
+    return Table(names, rows, _notes(settings, found), pictures={"right.svg": _picture(names, rows)})
+
+
+def _picture(names: Sequence[str], rows: Sequence[tuple[str, list[Cell]]]) -> Markup:
+    """The means of all but the gains, a procedure a row."""
+    shown = [index for index, name in enumerate(names) if name != "gain"]
+    means = [[fmean(cells[at].values) if cells[at].values else math.nan for at in shown] for _, cells in rows]
+    return draw(HeatMap("the share that is right", [label for label, _ in rows], [names[at] for at in shown], means))
 
 
 def _cells(by_way: Mapping[str, Any], key: str) -> list[Cell]:
