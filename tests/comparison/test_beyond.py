@@ -10,11 +10,11 @@ import pytest
 import tinyrun
 import torch
 
-from tunescope.comparison import execution
-from tunescope.comparison.comparison import compare
+from tunescope.comparison import execution, protocol
+from tunescope.comparison.comparison import compare, resume
 from tunescope.comparison.conclusion import fail
 from tunescope.comparison.costs import Costs, Sizes, rounds
-from tunescope.comparison.entry import entered, possible_jobs, trial_of
+from tunescope.comparison.entry import entered, jobs_left, trial_of
 from tunescope.comparison.job import Job
 from tunescope.comparison.pilot import piloted
 from tunescope.comparison.standing import Standing
@@ -34,7 +34,7 @@ from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
 from tunescope.trial.plan_json import from_json, to_json
-from tunescope.trial.rates import following, possible, start, unless_far_off
+from tunescope.trial.rates import following, start, unless_far_off
 from tunescope.trial.train.settings import Settings
 
 ARMS = ("prefix:length=3", "lora:rank=2", "zero-shot")
@@ -99,18 +99,6 @@ def test_three_times_the_largest_a_third_of_the_smallest_nothing_within() -> Non
     assert following([*grid, (0.15, 0.03)], grid[2], unmoved=True) == (3.33e-4, 1e-4)  # nor is the other end known
     assert following([*grid, (3.33e-4, 1e-4)], grid[0], unmoved=True) == (0.15, 0.03)
     assert following(grid, grid[0], unmoved=True) == (3.33e-4, 1e-4)
-    assert possible([(0.1,), (0.2,)], 2) == [(0.0111,), (0.0333,), (0.6,), (1.8,)]
-    assert possible([(0.1,)], 2) == possible([], 2) == []
-
-
-def test_what_it_tries_is_among_what_is_kept_for_it() -> None:
-    for end in (0, 2):
-        tried: list[Any] = [(1e-3,), (1e-2,), (5e-2,)]
-        best = tried[end]
-        for _ in range(4):
-            best = following(tried, best) or ()
-            tried.append(best)
-        assert set(tried[3:]) <= set(possible(tried[:3], 4))
 
 
 PAIRS = [(1e-2, 1e-3), (5e-2, 5e-3), (2e-1, 2e-2)]
@@ -130,6 +118,7 @@ def test_composed_methods_are_tried_apart_where_the_best_pair_lies_within() -> N
     assert following([*PAIRS, up], up, parts=[0, 1]) == (0.6, 5e-3)  # what has won goes on: past its own end
     assert following([*PAIRS, down], down, parts=[0, 1]) == (1e-2, 2e-2)  # (5e-2, 5e-3) was tried
     assert following(PAIRS, MIDDLE, parts=[0, 1], unmoved=True) == (3.33e-3, 3.33e-4)  # no end is known yet
+    assert following(PAIRS, MIDDLE, parts=[0, 1], apart=False) is None
 
 
 def test_what_is_not_trained_or_is_a_head_is_not_tried_apart() -> None:
@@ -141,23 +130,29 @@ def test_what_is_not_trained_or_is_a_head_is_not_tried_apart() -> None:
     assert following(seen, triple[1], parts=[1, 2]) is None
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
-@pytest.mark.parametrize("grid", [PAIRS, PAIRS[:2], [(*pair, 7 * pair[0]) for pair in PAIRS]])
-def test_whatever_wins_what_is_tried_is_kept(most: int, grid: Any) -> None:
-    """Every winner of every round, so that no half done run is swept away that could go on."""
-    parts = range(len(grid[0]))
-    kept = {*grid, *possible(grid, most, parts)}
-    rounds_left = [(list(grid), most)]
-    seen = 0
-    while rounds_left:
-        tried, left = rounds_left.pop()
-        for best in tried if left else ():
-            more = following(tried, best, parts=parts)
-            if more is not None:
-                assert more in kept
+GRIDS = [PAIRS, PAIRS[:2], [(*pair, 7 * pair[0]) for pair in PAIRS]]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("grid", GRIDS)
+def test_whatever_wins_no_two_train_alike_and_a_corner_is_gone_past(grid: Any, frozen: bool) -> None:
+    """Every winner of every round. frozen: behind a rate that trains nothing, or a head's, which is no part."""
+    places = range(len(grid[0]))
+    walks = [([(3.0 + at, *rates) for at, rates in enumerate(grid)] if frozen else list(grid), 4)]
+    parts, seen = [place + frozen for place in places], 0
+    while walks:
+        tried, left = walks.pop()
+        trained = [tuple(rates[part] for part in parts) for rates in tried]
+        assert len(set(trained)) == len(trained)
+        for best, own in zip(tried, trained, strict=True) if left else ():
+            more = following(tried, best, parts)
+            corners = [tuple(end(column) for column in zip(*trained, strict=True)) for end in (min, max)]
+            changed = sum(one != other for one, other in zip(best, more or best, strict=True))
+            assert (changed == len(best)) == (own in corners) and (changed == 1 or own in corners or more is None)
+            if more is not None and (left == 4 or best == tried[-1] or best == tried[0]):
                 seen += 1
-                rounds_left.append(([*tried, more], left - 1))
-    assert seen >= most
+                walks.append(([*tried, more], left - 1))
+    assert seen > 20
 
 
 def test_the_rule_is_that_of_the_best_trial_so_far(found: Any) -> None:
@@ -215,7 +210,7 @@ def test_a_run_that_was_stopped_keeps_what_it_had(folder: Path, found: Any) -> N
 
 def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, monkeypatch: Any) -> None:
     wanted = set[str]()
-    monkeypatch.setattr("tunescope.system.run_folder.sweep", lambda _, names, *more: wanted.update(names))
+    monkeypatch.setattr("tunescope.system.run_folder.sweep_half_done", lambda _, names: wanted.update(names))
     for arm in arms(ran(folder, "swept", beyond=3)).values():
         assert {one["id"] for one in arm["trials"] + arm["runs"] if arm["trials"]} <= wanted
 
@@ -325,14 +320,14 @@ def test_a_page_and_a_table_show_every_rate(composed: Any) -> None:
     assert drawn is not None and drawn[0].count('class="ring"') == 1
     same = [pair for pair in pairs(arm) if pair[0] == arm["learning_rates"][0]]
     assert len(same) > 1  # so that one rate of the first method does not name the chosen trial
-    assert "and up to 4 past an end of these that won or of one of its methods alone." in text
+    assert "and up to 4 past an end of these that won or, of composed methods, of one alone." in text
     assert shown in str(composed)
     assert [row["learning_rates"] for row in composed.table() if row["arm"] == "both"] == [shown]
 
 
 def test_a_composition_that_was_stopped_goes_on_with_what_it_had(folder: Path, composed: Any, monkeypatch: Any) -> None:
     wanted = set[str]()
-    monkeypatch.setattr("tunescope.system.run_folder.sweep", lambda _, names, *more: wanted.update(names))
+    monkeypatch.setattr("tunescope.system.run_folder.sweep_half_done", lambda _, names: wanted.update(names))
     (composed.folder / "results.json").unlink()
     again = apart(folder, "apart")
     assert json.loads(json.dumps(again.results["arms"])) == json.loads(json.dumps(composed.results["arms"]))
@@ -351,7 +346,10 @@ def test_a_pilot_of_a_composition_walks_its_grids_together(folder: Path, compose
         scores = {todo.id: 0.9 if todo is middle else 0.8 for todo in entry.trials}
         outcomes: Any = {key: {"status": "done", "dev": dev, "curve": [{"loss": 1.0}]} for key, dev in scores.items()}
         assert next_rates(bench, entry, outcomes) == more
-        assert len(possible_jobs(bench, entry)) > 40 or more is None
+        assert jobs_left(bench, entry) == entry.trials  # nothing has been chosen
+        entry.chosen = MIDDLE
+        left = {todo.id for todo in jobs_left(bench, entry)}
+        assert {todo.id for todo in entry.trials} < left and len(left) >= 3 + len(bench.plan.seeds) - 1
 
 
 def test_a_head_and_what_is_not_trained_are_no_parts() -> None:
@@ -374,14 +372,46 @@ def test_every_rate_of_a_run_that_failed_is_named() -> None:
 def test_a_method_at_an_end_of_its_own_rates_is_told() -> None:
     trials = [{"learning_rates": list(pair), "learning_rate": pair[0], "status": "done"} for pair in PAIRS]
     within = {"name": "mam", "learning_rates": [5e-2, 5e-3], "trials": trials}
-    assert edges.arm_edge(within) is None
-    assert edges.arm_edge(within | {"learning_rates": [5e-2, 2e-2]}) == "largest"
-    assert edges.arm_edge(within | {"learning_rates": [1e-2, 5e-3]}) == "smallest"
+    assert edges.arm_edges(within) == set()
+    assert edges.arm_edges(within | {"learning_rates": [5e-2, 2e-2]}) == {"largest"}
+    assert edges.arm_edges(within | {"learning_rates": [1e-2, 5e-3]}) == {"smallest"}
+    both = edges.at_an_edge([within | {"learning_rates": [1e-2, 2e-2]}], {})
+    assert [line.split()[1] for line in both] == ["largest", "smallest"] and all("for mam: " in line for line in both)
     old = [{key: trial[key] for key in ("learning_rate", "status")} for trial in trials]
-    assert edges.arm_edge({"name": "old", "learning_rate": 2e-1, "trials": old}) == "largest"
+    assert edges.arm_edges({"name": "old", "learning_rate": 2e-1, "trials": old}) == {"largest"}
     lost = [*trials, {"learning_rates": [5e-2, 6e-2], "learning_rate": 5e-2, "status": "out of memory"}]
-    assert edges.arm_edge(within | {"learning_rates": [5e-2, 2e-2], "trials": lost}) == "largest"
+    assert edges.arm_edges(within | {"learning_rates": [5e-2, 2e-2], "trials": lost}) == {"largest"}
     assert "mam at 0.05+0.06" in edges.choice_in_doubt([within | {"trials": lost, "score": 1.0}])[0]
+
+
+def test_what_was_begun_when_nothing_was_tried_apart_goes_on_so(folder: Path) -> None:
+    """Of a finished run only the page is made again: no rate is tried that it did not try."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tunescope.comparison.trials._one_answer", lambda _: 0.0)
+        patch.setattr("tunescope.trial.rates._moved", lambda *_, **__: PAIRS[0])
+        patch.setattr("tunescope.trial.rates._at", lambda *_: (1.0,))  # nothing is left to be tried apart
+        begun = ran(folder, "older-pairs", **(APART | {"arms": (BOTH,)}))
+        config = json.loads((begun.folder / "config.json").read_text())
+        assert config.pop("apart") is True
+        (begun.folder / "config.json").write_text(json.dumps(config))
+    before = [arm["trials"] for arm in begun.results["arms"]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tunescope.comparison.trials._one_answer", lambda _: 0.0)
+        for typed in (False, True):
+            again = (
+                ran(folder, "older-pairs", **(APART | {"arms": (BOTH,)})) if typed else resume(begun.folder, quiet=True)
+            )
+            assert [arm["trials"] for arm in again.results["arms"]] == before
+            assert again.results["protocol"]["apart"] is False
+            assert "of composed methods, of one alone" not in page(again)
+            (begun.folder / "results.json").unlink()  # it is typed again, half done
+
+
+def test_an_outcome_of_an_older_version_has_the_rates_of_its_job() -> None:
+    made: Any = {field.name: None for field in fields(Ready)}
+    todo = Job("id", Ready(**(made | {"specs": (LoRA(), Bias()), "trains": (True, True)})), (1e-3, 1e-2), 0, 5)
+    old = {"id": "id", "status": "diverged", "learning_rate": 1e-3}
+    assert protocol._trial(todo, old)["learning_rates"] == [1e-3, 1e-2]
 
 
 def test_with_halving_the_end_is_that_of_the_rate_that_went_on(folder: Path) -> None:

@@ -96,18 +96,22 @@ def test_a_line_that_the_model_cannot_have_is_told_and_the_others_stay(tmp_path,
     assert "has no such parameter" in first["text"] and not any(cell["text"] for cell in rest)
     composed = {**result["settings"], "lines": [{"arm": "prefix+lora"}]}
     said = "The rate of a composition is its first method's; the others walk their own grids beside it."
-    assert said in corpus_line.notes(composed) and said not in result["table"]["notes"]
-    assert said not in corpus_line.notes(composed, [({}, {"rate": "0.05+0.005"})])
-    assert said in corpus_line.notes(composed, [({}, {"rate": "0.05"})])  # of a result that has the first one alone
+    new, old = (({"arm": "prefix+lora"}, {"rate": rate}) for rate in ("0.05+0.005", "0.05"))
+    assert said in corpus_line.notes(composed, [new, old])  # of a result that has the first one alone
+    assert said not in corpus_line.notes(composed, [new]) and said not in result["table"]["notes"]
+    course = composed["course"] | {"beyond": 2, "trials": 3}
+    apart = "up to 2 past an end of these that won, or of one of its methods alone, chosen"
+    first = [corpus_line.notes(composed | {"course": course}, [one])[0] for one in (new, old)]
+    assert apart in first[0] and apart not in first[1]
 
 
 def test_every_rate_of_a_composition_stands_in_a_table_and_an_end_of_one_is_told(tmp_path):
     trials = [{"learning_rate": a, "learning_rates": [a, b], "dev": 0.5, "status": "done"} for a, b in ((1, 2), (3, 4))]
     arm = {"status": "done", "reason": "", "told": [], "learning_rate": 1, "learning_rates": [1, 4], "trials": trials}
     found = corpus_line.outcome(arm | {"runs": [], "parameters": {}}, [], tmp_path)
-    assert found["rate"] == "1+4" and corpus_line._edge(found) == "smallest"
+    assert found["rate"] == "1+4" and corpus_line._edges(found) == {"smallest", "largest"}
     old = [{"learning_rate": rate} for rate in (1, 0.5)]
-    assert corpus_line._edge(found | {"trials": old, "rate": "1"}) == "largest"
+    assert corpus_line._edges(found | {"trials": old, "rate": "1"}) == {"largest"}
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -11,7 +11,7 @@ from tunescope.errors import UserError
 from tunescope.trial.arm import Arm, Ready
 from tunescope.trial.bench import Bench
 from tunescope.trial.budget import TooSmallBudget
-from tunescope.trial.rates import grid, possible, start
+from tunescope.trial.rates import grid, start
 
 
 @dataclass
@@ -98,13 +98,9 @@ def trial_of(bench: Bench, arm: Ready, rates: tuple[float, ...], seed: int) -> J
     return found if bench.plan.trial_steps is None else replace(found, scored=False)
 
 
-def possible_jobs(bench: Bench, entry: Entry) -> list[Job]:
-    """Every job that the arm may still come to, whatever is chosen."""
-    seeds, arm = bench.plan.every_seed, entry.arm
-    if arm is None:
-        return []
-    tried = [trial.rates for trial in entry.trials]
-    further = possible(tried, bench.plan.past, arm.parts if bench.plan.trial_steps is None else ())
-    trials = [trial_of(bench, arm, rate, seeds[0]) for rate in (*tried, *further)]
-    rates = [*tried, *further] or [()]
-    return [*trials, *(job(bench, arm, rate, seed) for rate in rates for seed in seeds)]
+def jobs_left(bench: Bench, entry: Entry) -> list[Job]:
+    """Every job that the arm has, or may still come to: its trials, and at the rates that won every seed's run."""
+    if entry.arm is None or (entry.trials and entry.chosen is None):
+        return entry.trials
+    runs = [job(bench, entry.arm, entry.chosen or (), seed) for seed in bench.plan.every_seed]
+    return [*entry.trials, *runs]

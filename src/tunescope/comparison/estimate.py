@@ -37,7 +37,7 @@ TOKENS = 1024  # of a step that is timed whole on a CPU; a GPU is at its best wi
 HOW = (
     f"Estimated from {STEPS} real steps of each arm on rows of the middle length (on a CPU above {TOKENS:,} tokens on "
     f"a part of them) and from scoring {SCORED} rows and a window of other text, on this machine; early stopping, and "
-    "an end of a grid that does not win, make it less, and seeds that are added while there is no verdict "
+    "rates beyond a grid that are not tried, make it less, and seeds that are added while there is no verdict "
     "(--max-seeds) come on top."
 )
 

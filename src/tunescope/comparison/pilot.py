@@ -16,7 +16,8 @@ def piloted(question: Plan) -> Plan:
     With t rates and s seeds a comparison takes t + s - 1 runs an arm, and up to 3 more past the ends of its grid. A
     pilot has SHARE of t + s: trials of a few steps that are never scored, and what is left for the run. So few steps
     tell a rate that is far off, and not the best: the grid's middle is taken unless it is (`rates.unless_far_off`).
-    Trials past an end come only where an end was taken, and are not counted ahead. The run is never stopped early.
+    Trials past an end come only where an end was taken, and are not counted ahead; composed methods are not tried
+    apart, of which a few steps say too little. The run is never stopped early.
     """
     if question.halving:
         raise UserError("--halving has no effect in a pilot, whose trials are short already. Leave one of them out.")
@@ -29,5 +30,11 @@ def piloted(question: Plan) -> Plan:
     settings = replace(old, steps=steps, eval_every=max(1, -(-steps // EVALUATIONS)), patience=EVALUATIONS + 1)
     whole = Whole(old.steps, question.seeds, old.eval_every, old.patience, question.trials, question.rates)
     return replace(
-        question, seeds=question.seeds[:1], settings=settings, pilot_of=whole, trial_steps=trial or None, max_seeds=None
+        question,
+        seeds=question.seeds[:1],
+        settings=settings,
+        pilot_of=whole,
+        trial_steps=trial or None,
+        max_seeds=None,
+        apart=False,
     )

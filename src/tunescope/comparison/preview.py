@@ -83,7 +83,7 @@ def _lengths(found: Lengths) -> str:
 
 def _estimated(bench: Bench, workers: int) -> Iterator[str]:
     plan, whole, costs, start = bench.plan, 0.0, dict[str, Costs](), time.monotonic()
-    past = f" and up to {plan.past} past their ends" if plan.past else ""
+    past = f" and up to {plan.past} beyond these" if plan.past else ""
     yield (
         f"a comparison of {len(plan.seeds)} seeds, {len(plan.rates) or plan.trials} learning rates{past} and "
         f"{plan.settings.steps} steps of {plan.settings.batch_size} rows, with 1 worker:"

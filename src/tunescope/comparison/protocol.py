@@ -7,7 +7,7 @@ from tunescope.attachment.share import is_shared
 from tunescope.comparison import halving, shared_passes, trials
 from tunescope.comparison.conclusion import conclude, drop_losers, fail
 from tunescope.comparison.deadline import Deadline
-from tunescope.comparison.entry import Entry, distinct, not_all_refused, possible_jobs, trial_of
+from tunescope.comparison.entry import Entry, distinct, jobs_left, not_all_refused, trial_of
 from tunescope.comparison.execution import Execution, at_work
 from tunescope.comparison.few_test_rows import few_test_rows
 from tunescope.comparison.job import Job, job
@@ -19,7 +19,7 @@ from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.provenance import notes_of
 
-TRIAL = ("id", "learning_rate", "learning_rates", "seed", "dev", "status", "reason")
+TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 
 
 def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: Deadline | None = None) -> list[Standing]:
@@ -36,8 +36,7 @@ def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: De
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         run_folder.drop_damaged(folder, shown.say)
-        wanted = {todo.id for entry in entries for todo in possible_jobs(bench, entry)}
-        run_folder.sweep(folder, wanted, job_folder.leased(folder))
+        run_folder.sweep(folder, at_work=job_folder.leased(folder))
         with at_work(bench, execution, shown, lambda: _expected(bench, entries)) as any_run:
             run = deadline.timed(any_run)
             begun = distinct(todo for entry in entries for todo in entry.trials)
@@ -49,6 +48,8 @@ def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: De
                 outcomes |= run(distinct(_past_the_end(bench, entries, outcomes, deadline, shown)), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
+            left = {todo.id for entry in entries for todo in jobs_left(bench, entry)}
+            run_folder.sweep_half_done(folder, {*left, *job_folder.leased(folder)})
             _seeds_in_time(bench, entries, deadline, shown)
             outcomes = run(distinct(todo for entry in entries for todo in entry.runs), together)
         for entry in entries:
@@ -101,7 +102,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
         return
     if arm.trained:
         tried = [outcomes[todo.id] for todo in entry.trials]
-        standing.trials = [_trial(one) for one in tried]
+        standing.trials = [_trial(todo, outcomes[todo.id]) for todo in entry.trials]
         won = trials.best(entry, outcomes)
         if won is None:
             fail(standing, next(one for one in tried if one["status"] != "lost"))
@@ -149,6 +150,6 @@ def _seeds_in_time(bench: Bench, entries: list[Entry], deadline: Deadline, shown
             entry.runs = entry.runs[:count]
 
 
-def _trial(outcome: Outcome) -> dict[str, Any]:
+def _trial(todo: Job, outcome: Outcome) -> dict[str, Any]:
     loss = {"loss": trials.last_loss(outcome)} if outcome["status"] == "done" else {}
-    return {key: outcome.get(key) for key in TRIAL} | loss
+    return {key: outcome.get(key) for key in TRIAL} | {"learning_rates": todo.each_rate} | loss

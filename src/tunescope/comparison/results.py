@@ -62,6 +62,7 @@ def assemble(
             "precision": machine.precision_on(bench.device, plan.settings.precision),
             "halving": rates.halving_rule(plan.race) if plan.halving else None,
             "beyond": plan.past,
+            "apart": plan.apart,
             "looks": looks,
             "margin": plan.margin,
             "selection": OF_A_PILOT if plan.trial_steps else SELECTION,

@@ -4,12 +4,12 @@ Seeds that looks add come on top: they are begun while they will be over in time
 step, and the first of these that fits is taken:
 
 1. no figure of what an artifact costs other text, on which no verdict hangs;
-2. at most one learning rate past an end of its grid;
+2. at most one learning rate beyond its grid;
 3. fewer seeds, but three, below which no verdict is given;
 4. learning rates raced at successive halving;
 5. development scores of a fifth of the passes, then five of them a run, then three;
 6. fewer steps, by twentieths, but a quarter of those asked, and 20;
-7. no learning rate past an end.
+7. no learning rate beyond a grid.
 
 Where not even that fits, arms are left out from the end of the list, and the order is gone through again. What trains
 nothing stays, and so does the first context and the first delta: without them there is nothing to compare. Where these
@@ -155,12 +155,12 @@ def _other_text(plan: Plan) -> Cut:
 
 def _one_past(plan: Plan) -> Cut:
     if plan.past > 1:
-        yield replace(plan, beyond=1), "past", f"1 learning rate past an end of its grid, of {plan.past}"
+        yield replace(plan, beyond=1), "past", f"1 learning rate beyond its grid, of {plan.past}"
 
 
 def _none_past(plan: Plan) -> Cut:
     if plan.past:
-        yield replace(plan, beyond=0), "past", "no learning rate past an end of its grid"
+        yield replace(plan, beyond=0), "past", "no learning rate beyond its grid"
 
 
 def _seeds(plan: Plan) -> Cut:

@@ -28,6 +28,8 @@ from tunescope.trial.plan_json import from_json, to_json
 def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
     """What the folder's comparison was cut to, if it asks the same; and whether the question is to be over in time.
 
+    Rates are tried apart only where they were when it was begun.
+
     Raises UserError for a pilot with minutes.
     """
     path = folder / "config.json"
@@ -38,6 +40,7 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
             )
         return question, question.minutes is not None
     kept = run_folder.read_config(folder)
+    question = replace(question, apart=bool(kept.get("apart")))
     fit = kept.get("fit")
     if isinstance(fit, dict) and (question.fit is not None or fit.get("question") == digest(question)):
         known = {name: getattr(question, name) for name in AFTERWARDS if name != "forgetting"}
@@ -47,8 +50,8 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
 
 def digest(question: Plan) -> str:
     """Of what was asked before anything was cut."""
-    apart = (*AFTERWARDS, "fit", "model", "data")
-    return run_folder.identity({name: value for name, value in to_json(question).items() if name not in apart})
+    left_out = (*AFTERWARDS, "fit", "apart", "model", "data")
+    return run_folder.identity({name: value for name, value in to_json(question).items() if name not in left_out})
 
 
 def with_deadline(bench: Bench, execution: Execution, start: float, fits: bool) -> tuple[Deadline, Clock]:

@@ -22,16 +22,13 @@ def best(entry: Entry, outcomes: Mapping[str, Outcome]) -> Job | None:
 
 
 def next_rates(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> Rates | None:
-    """Past an end of the rates that are tried, or of one method alone; None where what has won lies between others.
-
-    A pilot's few steps do not tell the methods' rates apart.
-    """
+    """Past an end of the rates that are tried, or of one method alone; None where what has won lies between others."""
     won = best(entry, outcomes)
     if won is None:
         return None
     unmoved = _unmoved(bench, entry, outcomes) is not None
-    parts = won.arm.parts if won.scored else ()
-    return following([todo.rates for todo in entry.trials], won.rates, parts=parts, unmoved=unmoved)
+    tried = [todo.rates for todo in entry.trials]
+    return following(tried, won.rates, won.arm.parts, apart=bench.plan.apart, unmoved=unmoved)
 
 
 def unmoved_remark(bench: Bench, entry: Entry, outcomes: Mapping[str, Outcome]) -> str:

@@ -214,7 +214,8 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
         typed = ", ".join(f"{rate:g}" for rate in raw["protocol"].get("rates") or ())
         had = f"the learning rates {typed}" if typed else f"{trials} learning-rate trials from its method's own grid"
         past = raw["protocol"].get("beyond")
-        apart = " or of one of its methods alone" if any(len(edges.rates(arm)) > 1 for arm in arms) else ""
+        composed = raw["protocol"].get("apart") and any(len(edges.rates(arm)) > 1 for arm in arms)
+        apart = " or, of composed methods, of one alone" if composed else ""
         had += f", and up to {past} past an end of these that won{apart}" if past else ""
         said.append(
             f"Every trained arm had {had}. A wider search, other initialisations or more steps could change its score."

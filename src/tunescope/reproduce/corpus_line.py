@@ -142,7 +142,8 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     course, rows = settings["course"], settings["rows"]
     some = " and ".join(f"{most:,} {'rows' if part == 'train' else 'inputs'} of {part}" for part, most in rows.items())
     count = len(course["rates"]) or course["trials"]
-    past = f" and up to {course['beyond']} past an end of these that won" if course.get("beyond") else ""
+    apart = ", or of one of its methods alone" if any("+" in outcome.get("rate", "") for _, outcome in found) else ""
+    past = f" and up to {course['beyond']} past an end of these that won{apart}" if course.get("beyond") else ""
     many = f"{count} rates a line{past}, chosen on development rows at the first seed"
     has_full = any(line.get("arm") == "full" for line in settings["lines"])
     own = f" ({course['full']:g} of full tuning)" if course["full"] and has_full else ""
@@ -151,15 +152,14 @@ def notes(settings: Settings, found: Found = ()) -> list[str]:
     seeds = f"{settings['seeds']} seed{'s, the intervals are over them' if settings['seeds'] > 1 else ''}"
     written = "greedy decoding" if course["beams"] == 1 else f"beam search of {course['beams']}"
     answers = "answers chosen among the labels" if settings["choose"] else written
-    each = any("+" in outcome.get("rate", "") for _, outcome in found)
-    composed = any("+" in line.get("arm", "") for line in settings["lines"]) and not each
+    composed = [outcome.get("rate", "") for unit, outcome in found if "+" in unit.get("arm", "")]
     walked = "The rate of a composition is its first method's; the others walk their own grids beside it."
     return [
         f"Model: {settings['parameters']:,} parameters. {_long(course)} of {course['batch_size']} in "
         f"{course['precision']}, {rates}; {seeds}. {f'At most {some}' if some else 'All rows'}.",
         *_published_elsewhere(settings),
         f"The objective is the mean over a batch's target tokens for every method{_added(course)}; {answers}.",
-        *([walked] if composed and not course["rates"] else []),
+        *([walked] if any(rate and "+" not in rate for rate in composed) and not course["rates"] else []),
         *_prefixes(settings),
         *at_an_edge(settings, found),
         *(f"Not scored: {reason}" for reason in settings.get("not_scored", ())),
@@ -181,17 +181,17 @@ def at_an_edge(settings: Settings, found: Found) -> list[str]:
     """Which lines chose the largest or the smallest rate that was tried: one beyond it might have done better."""
     notes = []
     for which in ("largest", "smallest"):
-        at = [index for index, (_, outcome) in enumerate(found) if _edge(outcome) == which]
+        at = [index for index, (_, outcome) in enumerate(found) if which in _edges(outcome)]
         several = sum(len(outcome.get("trials", ())) > 1 for _, outcome in found)
         if at:
             notes.append(f"The {which} rate tried was chosen {_of(settings, found, at, several)}.")
     return notes
 
 
-def _edge(outcome: Mapping[str, Any]) -> str | None:
+def _edges(outcome: Mapping[str, Any]) -> set[str]:
     tried = [[float(f"{rate:g}") for rate in edges.rates(one)] for one in outcome.get("trials", ())]
     chosen = [float(rate) for rate in outcome["rate"].split("+")] if outcome.get("rate") else []
-    return edges.first_edge(tried, chosen)
+    return edges.every_edge(tried, chosen)
 
 
 def _of(settings: Settings, found: Found, at: Sequence[int], several: int) -> str:

@@ -102,7 +102,7 @@ def _held(
     run_folder.check_config(out, config)
     run_folder.write_config(out, config)
     if not job_folder.leased(out):  # else a worker may be writing there
-        run_folder.sweep(out, ())
+        run_folder.sweep(out)
     started = time.monotonic()
     if not place.is_remote:
         workers = workers or default_workers(ask)  # now that the model is here, its size is known

@@ -76,7 +76,7 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
             load_model(target)  # a model that is not there is told before anything is searched
         bare = {} if stand_in else {request.plan.seeds[0]: stats_of(bench, "")}
         if not job_folder.leased(folder):  # else a worker may be writing there
-            run_folder.sweep(folder, ())
+            run_folder.sweep(folder)
         run_folder.write_config(folder, config)
         every = seeds.every(chosen, request.plan.seeds, request.passes)
         at_all = [one for some in every for one in some]

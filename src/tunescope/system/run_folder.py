@@ -100,8 +100,8 @@ def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
     files.replace_folder(work, folder(run, name))
 
 
-def sweep(run: Path, wanted: Collection[str], at_work: Collection[str] = ()) -> None:
-    """Remove what dead processes left, but for half done runs that are still `wanted`.
+def sweep(run: Path, at_work: Collection[str] = ()) -> None:
+    """Remove what dead processes left half written.
 
     at_work: runs that other machines may be writing to, which are left alone.
     """
@@ -109,8 +109,12 @@ def sweep(run: Path, wanted: Collection[str], at_work: Collection[str] = ()) -> 
     for left in [one for pattern in torn for one in run.glob(pattern)]:
         if left.parent.name.partition(".")[0] not in at_work:
             files.remove(left)
+
+
+def sweep_half_done(run: Path, wanted: Collection[str]) -> None:
+    """Remove the runs that were left half done and are not `wanted`."""
     for left in run.glob("arms/*.tmp-*"):
-        if left.name.partition(".")[0] not in {*wanted, *at_work}:
+        if left.name.partition(".")[0] not in wanted:
             files.remove(left)
 
 

@@ -20,7 +20,7 @@ def from_json(config: Mapping[str, Any], source: Path) -> Plan:
     from pydantic import TypeAdapter, ValidationError
 
     names = {entry.name for entry in fields(Plan)}
-    config = {"beyond": 0, **config}  # of a run begun when nothing was tried past an end
+    config = {"beyond": 0, "apart": False, **config}  # of a run begun when nothing was tried past an end, or apart
     missing = next((name for name in ("model", "data", "task") if name not in config), None)
     if missing is not None:
         raise UserError(f"{source}: '{missing}' cannot be used (Field required); start the comparison anew.")

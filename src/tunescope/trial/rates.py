@@ -16,7 +16,7 @@ three, a ninth goes on at a third of the steps and a third at a ninth; and so on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tunescope.errors import UserError
@@ -115,47 +115,30 @@ def check_beyond(race: Race) -> None:
         raise UserError("--beyond has no effect on one learning rate; give more with --trials or --lr.")
 
 
-def following(tried: Sequence[Rates], best: Rates, *, parts: Sequence[int] = (), unmoved: bool = False) -> Rates | None:
+def following(
+    tried: Sequence[Rates], best: Rates, parts: Sequence[int] = (), *, apart: bool = True, unmoved: bool = False
+) -> Rates | None:
     """What to try after these, in their order, of which `best` won; None where it lies between others.
 
-    parts: the places of the methods that are tried apart too, two or more. unmoved: no score is above what one answer
-    to all rows gets, so that the end not gone past last is tried, too.
+    parts: the places of the methods that are trained, but for a head beside them; () is all of them. No two of what is
+    tried are the same there. apart: whether two or more of them are tried apart, too. unmoved: no score is above what
+    one answer to all rows gets, so that the end not gone past last is tried, too.
     """
     if len(tried) < 2:
         return None
-    low, high = _corner(tried, min), _corner(tried, max)
+    own = {_at(rates, parts): rates for rates in tried}
+    low, high = (own.get(tuple(map(end, zip(*own, strict=True)))) for end in (min, max))
     if best in (low, high):
         return _times(best, FACTOR if best == high else 1 / FACTOR)
     if unmoved:
         end = high if tried[-1] == low else low
         return end and _times(end, FACTOR if end == high else 1 / FACTOR)
-    apart = (_moved(tried, best, part, up=up) for up in (True, False) for part in parts)
-    return next((rates for rates in apart if rates not in tried), None) if len(parts) > 1 else None
+    moved = (_moved(tried, best, part, up=up) for up in (True, False) for part in parts)
+    return next((rates for rates in moved if _at(rates, parts) not in own), None) if apart and len(parts) > 1 else None
 
 
-def possible(grid: Sequence[Rates], most: int, parts: Sequence[int] = ()) -> list[Rates]:
-    """Every rate beyond these that `most` steps, past an end or of one of the parts, can come to."""
-    line, found = sorted(grid), dict[Rates, None]()
-    if len(line) < 2:
-        return []
-    for factor, end in ((FACTOR, -1), (1 / FACTOR, 0)):
-        for _ in range(most):
-            line.insert(len(line) if end else 0, _times(line[end], factor))
-    inner = line[most : len(line) - most]
-    for at, rates in enumerate(line):
-        left = most - max(0, most - at, at - most - len(inner) + 1)
-        for steps in _steps(len(parts), left) if len(parts) > 1 else [()]:
-            moved = list(rates)
-            for part, by in zip(parts, steps, strict=False):
-                moved[part] = line[at + by][part]
-            found[tuple(moved)] = None
-    return [rates for rates in found if rates not in grid]
-
-
-def _corner(tried: Sequence[Rates], end: Callable[[Sequence[float]], float]) -> Rates | None:
-    """What is at this end in every method at once, where that was tried."""
-    found = tuple(map(end, zip(*tried, strict=True)))
-    return found if found in tried else None
+def _at(rates: Rates, parts: Sequence[int]) -> Rates:
+    return tuple(rates[part] for part in parts) if parts else rates
 
 
 def _moved(tried: Sequence[Rates], best: Rates, part: int, *, up: bool) -> Rates:
@@ -164,15 +147,6 @@ def _moved(tried: Sequence[Rates], best: Rates, part: int, *, up: bool) -> Rates
     known = [rates[part] for rates in tried if (rates[part] > now if up else rates[part] < now)]
     beyond = _times((now,), FACTOR if up else 1 / FACTOR)[0]
     return (*best[:part], (min(known) if up else max(known)) if known else beyond, *best[part + 1 :])
-
-
-def _steps(parts: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Steps along the rates of every part, at most so many in all."""
-    if parts == 0:
-        yield ()
-        return
-    for by in range(-most, most + 1):
-        yield from ((by, *rest) for rest in _steps(parts - 1, most - abs(by)))
 
 
 def _times(rates: Rates, factor: float) -> Rates:

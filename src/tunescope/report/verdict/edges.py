@@ -11,36 +11,35 @@ from typing import Any, Literal
 # A rate that diverged, or lost a race, was tried; of these nothing is known, and they might have been the best.
 UNKNOWN = ("failed", "out of memory", "refused")
 
-Edge = Literal["largest", "smallest"] | None
 
-
-def edge(tried: Sequence[float], chosen: float | None) -> Edge:
+def edge(tried: Sequence[float], chosen: float | None) -> Literal["largest", "smallest"] | None:
     """Which end of the rates tried the chosen one is; None where it is neither, or was alone."""
     if len(tried) < 2 or chosen is None:
         return None
     return "largest" if chosen == max(tried) else "smallest" if chosen == min(tried) else None
 
 
-def arm_edge(arm: Mapping[str, Any]) -> Edge:
-    """The end at which the arm's rate is; of composed methods the first that is at an end of its own."""
-    return first_edge([rates(trial) for trial in _known(arm)], rates(arm))
+def arm_edges(arm: Mapping[str, Any]) -> set[str]:
+    """The ends at which the arm's rate is; composed methods can be at one each."""
+    return every_edge([rates(trial) for trial in _known(arm)], rates(arm))
 
 
-def first_edge(tried: Sequence[Sequence[float]], chosen: Sequence[float]) -> Edge:
+def every_edge(tried: Sequence[Sequence[float]], chosen: Sequence[float]) -> set[str]:
     """`edge`, of rates that have one number a method."""
-    ends = (edge(own, rate) for own, rate in zip(zip(*tried, strict=False), chosen, strict=False))
-    return next((end for end in ends if end), None)
+    whole = [own for own in tried if len(own) == len(chosen)]
+    ends = (edge([own[place] for own in whole], rate) for place, rate in enumerate(chosen))
+    return {end for end in ends if end}
 
 
 def at_an_edge(arms: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any]) -> list[str]:
     """A sentence for each end that some of these arms chose: one beyond it might have done better."""
     if protocol.get("pilot_of"):
         return []
-    edges = {arm["name"]: arm_edge(arm) for arm in arms}
+    edges = {arm["name"]: arm_edges(arm) for arm in arms}
     more = (protocol.get("beyond") or 0) + 2
     said = []
     for end, other in (("largest", "larger"), ("smallest", "smaller")):
-        names = [name for name, found in edges.items() if found == end]
+        names = [name for name, found in edges.items() if end in found]
         if names:
             said.append(
                 f"The {end} learning rate tried was chosen for {', '.join(names)}: a {other} one might do better. "

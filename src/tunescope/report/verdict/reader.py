@@ -11,7 +11,7 @@ from typing import Any
 
 from tunescope.data import scores
 from tunescope.report.verdict import curve, stability
-from tunescope.report.verdict.edges import arm_edge
+from tunescope.report.verdict.edges import arm_edges
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
 from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
 
@@ -116,7 +116,7 @@ class _Reader:
 
     def edges(self) -> tuple[str, ...]:
         return tuple(
-            arm["name"] for arm in self.done.values() if arm.get("group") in GROUPS["trained"] and arm_edge(arm)
+            arm["name"] for arm in self.done.values() if arm.get("group") in GROUPS["trained"] and arm_edges(arm)
         )
 
     def losses(self) -> str:
