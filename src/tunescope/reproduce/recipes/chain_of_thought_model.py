@@ -175,7 +175,8 @@ def _picture(names: Sequence[str], rows: Sequence[tuple[str, list[Cell]]]) -> Ma
     """The means of all but the gains, a procedure a row."""
     shown = [index for index, name in enumerate(names) if name != "gain"]
     means = [[fmean(cells[at].values) if cells[at].values else math.nan for at in shown] for _, cells in rows]
-    return draw(HeatMap("the share that is right", [label for label, _ in rows], [names[at] for at in shown], means))
+    labels = [label.removesuffix(" three times").replace("digit by digit", "digits") for label, _ in rows]
+    return draw(HeatMap("the share that is right", labels, [names[at] for at in shown], means))
 
 
 def _cells(by_way: Mapping[str, Any], key: str) -> list[Cell]:
