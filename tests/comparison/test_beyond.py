@@ -211,8 +211,10 @@ def test_a_run_that_was_stopped_keeps_what_it_had(folder: Path, found: Any) -> N
 def test_what_was_half_done_past_an_end_is_wanted_when_it_goes_on(folder: Path, monkeypatch: Any) -> None:
     wanted = set[str]()
     monkeypatch.setattr("tunescope.system.run_folder.sweep_half_done", lambda _, names: wanted.update(names))
+    monkeypatch.setattr("tunescope.system.job_folder.leased", lambda _: {"at another machine"})
     for arm in arms(ran(folder, "swept", beyond=3)).values():
         assert {one["id"] for one in arm["trials"] + arm["runs"] if arm["trials"]} <= wanted
+    assert "at another machine" in wanted
 
 
 def test_a_run_begun_before_there_was_such_an_option_goes_on(folder: Path) -> None:
@@ -378,6 +380,8 @@ def test_a_method_at_an_end_of_its_own_rates_is_told() -> None:
     both = edges.at_an_edge([within | {"learning_rates": [1e-2, 2e-2]}], {})
     assert [line.split()[1] for line in both] == ["largest", "smallest"] and all("for mam: " in line for line in both)
     old = [{key: trial[key] for key in ("learning_rate", "status")} for trial in trials]
+    mixed = [*trials, {"learning_rate": 9.0, "status": "done"}]  # one of whose rates the second is not known
+    assert edges.arm_edges(within | {"learning_rates": [2e-1, 5e-3], "trials": mixed}) == {"largest"}
     assert edges.arm_edges({"name": "old", "learning_rate": 2e-1, "trials": old}) == {"largest"}
     lost = [*trials, {"learning_rates": [5e-2, 6e-2], "learning_rate": 5e-2, "status": "out of memory"}]
     assert edges.arm_edges(within | {"learning_rates": [5e-2, 2e-2], "trials": lost}) == {"largest"}
