@@ -147,6 +147,19 @@ def test_hostile_text_adds_no_tag_and_no_control_character(poison, tmp_path):
     assert len(html.encode()) < 2_000_000
 
 
+@pytest.mark.parametrize("rates", ["<b>1</b>", ["<b>1</b>", 0.5], [float("nan"), 0.5], {"<b>": 1}, 7, [None]])
+def test_rates_that_are_no_numbers_are_left_out(rates):
+    results = json.loads(json.dumps(RESULTS))
+    arm = next(one for one in results["arms"] if one.get("trials") and one["status"] == "done")
+    for one in (arm, *arm["trials"]):
+        one |= {"learning_rates": rates, "learning_rate": 0.25}
+    html = report.html(results)
+    shown = re.findall(r'data-name="Rate"[^>]*>([^<]*)<', html)
+    assert "<b>1</b>" not in html
+    expected = {"list": "–" if rates == [None] else "0.5"}.get(type(rates).__name__, "0.25")
+    assert expected in shown
+
+
 def test_long_names_do_not_stretch_a_chart():
     results = copy.deepcopy(RESULTS)
     results["arms"][0]["name"] = "x" * 3000

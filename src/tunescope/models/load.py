@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.models import gguf_file
+from tunescope.models.quiet_loading import quiet
 
 # what older versions of transformers saved beside the weights, and the pooler that a model of words does without
 NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")
@@ -55,7 +55,7 @@ def _read(
     import transformers
 
     try:
-        with _silent(in_words):
+        with quiet(warnings=not in_words):  # of what is missing for words, which is refused later, in one line
             config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
             _check_config(name, config)
             _check_reads_text(name, config)
@@ -75,23 +75,6 @@ def _read(
     except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
         raise UserError(_cannot_load(name, problem)) from problem
     return model, tokenizer, report
-
-
-@contextmanager
-def _silent(in_words: bool) -> Iterator[None]:
-    """Without bars; in_words: and without warnings of what is missing, which is refused later, in one line."""
-    from transformers.utils import logging
-
-    bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    if in_words:
-        logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(told)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _class(config: PreTrainedConfig, in_words: bool) -> Any:

@@ -19,6 +19,7 @@ from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
+from tunescope.models.quiet_loading import quiet
 from tunescope.system import files
 from tunescope.tasks.prompts import templates
 
@@ -63,7 +64,7 @@ def check(given: Outgoing, folder: Path) -> float:
     """Logits over the old vocabulary at the positions of a text behind `prompt.txt`, against the attached model."""
     from transformers import AutoTokenizer
 
-    with checkpoint.quiet():
+    with quiet():
         tokenizer = AutoTokenizer.from_pretrained(folder)
     model = checkpoint.read(given.model, folder)
     made, _ = _prompted(given, len(embeddings.rows(given, given.model)))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +14,7 @@ from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.text_form import name_of
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import model_name
+from tunescope.models.quiet_loading import quiet
 from tunescope.system import files
 
 if TYPE_CHECKING:
@@ -76,19 +75,3 @@ def describe(given: Outgoing, form: str, folder: Path, **more: Any) -> None:
 def size(folder: Path) -> str:
     """Of all files together: "12 MB"."""
     return f"{sum(path.stat().st_size for path in folder.rglob('*') if path.is_file()) / 1e6:,.0f} MB"
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without transformers' progress bars and warnings: what matters of them is told in our own words."""
-    from transformers.utils import logging
-
-    bars, told = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(told)
-        if bars:
-            logging.enable_progress_bar()

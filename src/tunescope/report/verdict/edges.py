@@ -5,6 +5,7 @@ A grid that suits large models can end too early for a small one, and an arm tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -55,8 +56,9 @@ def _known(arm: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def rates(one: Mapping[str, Any]) -> list[float]:
     """The learning rates of an arm, or of a trial: one a method that is trained; of older results the first's alone."""
-    alone = one.get("learning_rate")
-    return list(one.get("learning_rates") or ([] if alone is None else [alone]))
+    every = one.get("learning_rates")
+    known = every if isinstance(every, list | tuple) and every else [one.get("learning_rate")]
+    return [float(rate) for rate in known if isinstance(rate, int | float) and math.isfinite(rate)]
 
 
 def untold(arm: Mapping[str, Any]) -> list[str]:
