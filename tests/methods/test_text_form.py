@@ -76,6 +76,7 @@ def test_parse_undoes_show(specs: Any) -> None:
     ("arm", "message"),
     [
         ("loar", "no method 'loar'. Did you mean 'lora'. Methods: anchors, infix, inputs, prefix, soft, text, adapter"),
+        ("prefix+adaptor", "no method 'adaptor'. Did you mean 'adapter'. Methods: anchors, infix"),
         ("zzzz", "no method 'zzzz'. Methods: "),
         ("pez+lora", "'pez' is a search, which stands alone as an arm and joins none"),
         ("", "no method ''"),

@@ -136,9 +136,10 @@ def built(part: str, known: Mapping[str, type], typed_as: str, what: str) -> Any
     if name not in known:
         if what == "method" and name in plugins.names(SEARCHES):
             raise UserError(f"{typed_as} {part!r}: {name!r} is a search, which stands alone as an arm and joins none.")
-        near = difflib.get_close_matches(name, known, n=1)
+        wrong = next((one for one in map(str.strip, name.split("+")) if one not in known), name)  # of several the first
+        near = difflib.get_close_matches(wrong, known, n=1)
         raise UserError(
-            f"{typed_as} {part!r}: no {what} {name!r}."
+            f"{typed_as} {part!r}: no {what} {wrong!r}."
             + (f" Did you mean {near[0]!r}?" if near else "")
             + f" {what.capitalize()}{'es' if what.endswith('ch') else 's'}: {', '.join(known)}."
         )
