@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.models import gguf_file
-from tunescope.models.quiet_loading import quiet
+from tunescope.models.silence import quiet
 
 # what older versions of transformers saved beside the weights, and the pooler that a model of words does without
 NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")

@@ -19,7 +19,7 @@ from tunescope.exchange.serving.refusals import check_tokenizer, check_tokens
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
-from tunescope.models.quiet_loading import quiet
+from tunescope.models.silence import quiet
 from tunescope.system import files
 from tunescope.tasks.prompts import templates
 

@@ -14,7 +14,7 @@ from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.text_form import name_of
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import model_name
-from tunescope.models.quiet_loading import quiet
+from tunescope.models.silence import quiet
 from tunescope.system import files
 
 if TYPE_CHECKING:
