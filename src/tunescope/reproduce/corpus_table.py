@@ -94,8 +94,7 @@ def settings(
         "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
         "device": device.type,
-        **({"load": ask.load} if ask.load else {}),
-        **({"gradient_checkpointing": True} if ask.gradient_checkpointing else {}),
+        **{name: given for name in ("load", "gradient_checkpointing") if (given := getattr(ask, name))},
         **model,
     }
 

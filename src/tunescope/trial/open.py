@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -65,10 +64,7 @@ def _opened(
     found = {part: read_hashed(path, plan.longest_field) for part, path in plan.data.items()}
     parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:
-        by = plan.task.get("by") if task is None else getattr(task, "by", None)
-        given = loading(plan.load, plan.device_map, str(device))
-        model, tokenizer = load_model(plan.model, in_words=by == "words", given=given)
-        check_here(model)
+        model, tokenizer = _loaded(plan, task, device)
     elif plan.load or plan.device_map:
         option = "load" if plan.load else "device_map"
         raise UserError(f"{option}={getattr(plan, option)!r} is for a model that is named: this one is loaded already.")
@@ -81,14 +77,8 @@ def _opened(
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":
         _check_head(model, task)
-    draws = _draws(plan, task, parts)
-    same = task.fields()  # rows of one input go to one part, whatever else they hold
-    for rows in parts.values():
-        _check_fields(rows, same)
-    label_of = labelled(task).label_of if task.is_labelled else None
-    cut = partial(split, parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
-    splits = draws[plan.seeds[0]] if draws else cut()
-    splits, draws = _with_notes(splits, parts), {seed: _with_notes(drawn, parts) for seed, drawn in draws.items()}
+    draws = {seed: _with_notes(drawn, parts) for seed, drawn in _draws(plan, task, parts).items()}
+    splits = draws[plan.seeds[0]] if draws else _with_notes(_cut(task, parts), parts)
     tokenizer = languages.with_languages(tokenizer, task)
     for seed in plan.seeds[1:] if draws else ():  # what cannot be used of theirs is found now, too
         task.prepare(draws[seed].parts(), tokenizer, model_kind=model_kind)
@@ -101,6 +91,22 @@ def _opened(
         bench.encoded(part, bos=True, room=room(bench, 0))
     _check_answers(bench)
     return bench
+
+
+def _loaded(plan: Plan, task: Task | None, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    by = plan.task.get("by") if task is None else getattr(task, "by", None)
+    given = loading(plan.load, plan.device_map, str(device))
+    model, tokenizer = load_model(plan.model, in_words=by == "words", given=given)
+    check_here(model)
+    return model, tokenizer
+
+
+def _cut(task: Task, parts: Mapping[str, Any]) -> Splits:
+    same = task.fields()  # rows of one input go to one part, whatever else they hold
+    for rows in parts.values():
+        _check_fields(rows, same)
+    label_of = labelled(task).label_of if task.is_labelled else None
+    return split(parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
 
 
 def _checkpoint(model: PreTrainedModel) -> None:

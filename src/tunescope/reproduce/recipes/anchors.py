@@ -5,6 +5,7 @@ demonstration a class, a draw of them for every seed. The story to test: informa
 layers and from them to the answer in deep ones; label words cut off early hurt most; label words alone keep the answer.
 """
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -171,21 +172,9 @@ def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[s
     as the best of random sets of a demonstration of one token, is left out.
     """
     known = list(draws)
-    depths = {cut["layers"] for one in known for cut in one["isolate"]["cuts"]}
-
-    def cut(where: str, words: str, layers: int) -> Any:
-        return lambda one: next(
-            cut["label_loyalty"]
-            for cut in one["isolate"]["cuts"]
-            if (cut["where"], cut["words"], cut["layers"]) == (where, words, layers)
-        )
-
-    def way(name: str, number: str) -> Any:
-        return lambda one: one["compress"]["ways"][name][number]
-
     found: list[tuple[str, str, Any]] = [
         ("accuracy", "", lambda one: one["isolate"]["accuracy"]),
-        ("accuracy, zero-shot", "", way("zero-shot", "accuracy")),
+        ("accuracy, zero-shot", "", _way("zero-shot", "accuracy")),
         ("commonest label", "", lambda one: one["commonest"]),
     ]
     for place, layer in (("first", 0), ("last", -1)):
@@ -193,20 +182,33 @@ def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[s
             (f"flow into label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][0]),
             (f"flow from label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][1]),
         ]
-    for layers in sorted(depths & {1, CUT}):
-        for where in ("first", "last"):
-            place = f"{where} layer" if layers == 1 else f"{where} {layers} layers"
-            for words in ("label words", "random words"):
-                found.append((f"label loyalty, {words} cut in the {place}", "", cut(where, words, layers)))
+    depths = {cut["layers"] for one in known for cut in one["isolate"]["cuts"]}
+    for layers, where in itertools.product(sorted(depths & {1, CUT}), ("first", "last")):
+        place = f"{where} layer" if layers == 1 else f"{where} {layers} layers"
+        for words in ("label words", "random words"):
+            found.append((f"label loyalty, {words} cut in the {place}", "", _loyalty(where, words, layers)))
     found += [
         ("AUC of attention to label words, first layer", "", lambda one: one["auc"]["auc"][0]),
         ("AUC of attention to label words, last layer", "", lambda one: one["auc"]["auc"][-1]),
     ]
-    one_set = all(way("random-top", "label_loyalty")(one) == way("random", "label_loyalty")(one) for one in known)
+    top, random = _way("random-top", "label_loyalty"), _way("random", "label_loyalty")
+    one_set = all(top(one) == random(one) for one in known)
     kept = ["anchors", "labels", "by saliency", "text_anchor", "random", "random-top", "zero-shot"]
     if at_home:  # each query is asked once, so none that is weighed is scored
         kept.remove("by saliency")
     for name in kept:
         if not (one_set and name == "random-top"):
-            found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), way(name, "label_loyalty")))
+            found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), _way(name, "label_loyalty")))
     return found
+
+
+def _loyalty(where: str, words: str, layers: int) -> Any:
+    return lambda one: next(
+        cut["label_loyalty"]
+        for cut in one["isolate"]["cuts"]
+        if (cut["where"], cut["words"], cut["layers"]) == (where, words, layers)
+    )
+
+
+def _way(name: str, number: str) -> Any:
+    return lambda one: one["compress"]["ways"][name][number]

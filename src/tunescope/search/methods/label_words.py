@@ -63,25 +63,11 @@ class LabelWords(Search):
         import torch
 
         from tunescope.search.methods._assignment import WordChoice, assignments
-        from tunescope.search.vocabulary import whole_words
-        from tunescope.tasks.prompts import chat
         from tunescope.trial.bench import room
 
         self._check(bench)
         tuning = tuning_of("label_words", self.tune, self.finalists, ("keep", self.keep))
-        task: Any = bench.task
-        words = whole_words(bench.tokenizer, chat.asked(task), bench.kind, chat.space_of(task))
-        n_classes = len(labelled(bench.task).labels)
-        if len(words) < n_classes:
-            raise UserError(
-                f"{self}: {n_classes} classes need as many different words, and this vocabulary has {len(words)} whole "
-                "ones. Name them yourself: --words LABEL=WORD,..."
-            )
-        if self.shortlist < n_classes:
-            raise UserError(
-                f"{self}: {n_classes} classes need as many different words, and each shortlist has {self.shortlist}. "
-                f"Type: label_words:shortlist={n_classes}"
-            )
+        words, n_classes = self._words(bench), len(labelled(bench.task).labels)
         train, dev = (bench.encoded(part, bos=True, room=room(bench, 0)) for part in ("train", "dev"))
         if tuning:
             passes = tuning.left(bench, passes, n_classes + len(dev))
@@ -108,6 +94,28 @@ class LabelWords(Search):
         for name in ("shortlist", "keep", "rows"):
             if getattr(self, name) < 1:
                 raise UserError(f"{self}: {name} must be at least 1.")
+
+    def _words(self, bench: Bench) -> dict[int, str]:
+        """Token -> word, of which each class gets one of its own."""
+        from tunescope.search.vocabulary import whole_words
+        from tunescope.tasks.prompts import chat
+
+        task: Any = bench.task
+        words, n_classes = (
+            whole_words(bench.tokenizer, chat.asked(task), bench.kind, chat.space_of(task)),
+            len(task.labels),
+        )
+        if len(words) < n_classes:
+            raise UserError(
+                f"{self}: {n_classes} classes need as many different words, and this vocabulary has {len(words)} whole "
+                "ones. Name them yourself: --words LABEL=WORD,..."
+            )
+        if self.shortlist < n_classes:
+            raise UserError(
+                f"{self}: {n_classes} classes need as many different words, and each shortlist has {self.shortlist}. "
+                f"Type: label_words:shortlist={n_classes}"
+            )
+        return words
 
     def _per_class(self, n_classes: int, n_dev: int, passes: int) -> int:
         """Training rows of each class that the passes allow beside one for each development row."""
