@@ -1,6 +1,7 @@
 """Rows as turns of a chat have the tokens of `apply_chat_template`, whatever the chat template is like."""
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.prompts.chat_template import head_saying, turns
+from tunescope.tasks.prompts.day import CODES, on_day
 from tunescope.tasks.prompts.templates import ids
 
 MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start|>", "<|end|>", "<|eot|>", "[INST]", "[/INST]", "<think>"]
@@ -260,11 +262,44 @@ def test_a_row_that_is_too_long_is_cut_within_its_turn() -> None:
     assert cut.input_ids[:6] == whole.input_ids[:6]
 
 
-def test_a_chat_template_that_writes_the_day_is_told() -> None:
+def dated() -> PreTrainedTokenizerFast:
     words = tokenizer("chatml")
-    assert not turns(words).note
-    words.chat_template = words.chat_template.replace("You help.", "{{ strftime_now('%d %b %Y') }}")
-    assert turns(words).note == "The chat template writes the day: a run that goes on another day asks its rows anew."
+    words.chat_template = words.chat_template.replace("You help.", "It is {{ strftime_now('%d %b %Y') }}.")
+    return words
+
+
+def test_a_chat_template_that_writes_the_day_is_told() -> None:
+    assert not turns(tokenizer("chatml")).note
+    assert turns(dated()).note == (
+        "The chat template writes the day: a run keeps that of its beginning, and a server writes its own."
+    )
+
+
+FORMS = " ".join(f"%{code}" for code in CODES if code not in "cHIMpSTXz-H-I-M-S") + " 100%%"
+
+
+@pytest.mark.parametrize("begun_by", ["", "\n", "  ", "\n\n  ", "{#- a note #}\n ", "{{ bos_token }}\n"])
+def test_a_kept_day_leaves_the_rest_of_a_chat_template_as_it_is(begun_by: str) -> None:
+    words = tokenizer("chatml")
+    day = f"{{{{ strftime_now('{FORMS}') }}}}{{% set at = strftime_now('%Y') %}}{{{{ at }}}}"
+    words.chat_template = f"{begun_by}  {{% if true %}}{day}{{% endif %}}\n" + CHATML
+    said = [{"role": "user", "content": "'%d' 2020"}]
+    kept = on_day(on_day(words, "2020-02-29"), date.today().isoformat())  # the last one counts
+    for given in ({}, {"add_generation_prompt": True}):
+        text = words.apply_chat_template(said, tokenize=False, **given)
+        assert kept.apply_chat_template(said, tokenize=False, **given) == text
+
+
+def test_a_day_that_is_kept_is_the_one_that_is_written() -> None:
+    words = dated()
+    kept = turns(on_day(words, "2020-02-29"))
+    assert (kept.head, kept.day) == ("<|im_start|>system\nIt is 29 Feb 2020.<|im_end|>\n", "2020-02-29")
+    assert kept.note == "The chat template writes the day: here 2020-02-29, and a server writes its own."
+    assert date.today().strftime("%Y") in turns(words).head  # the tokenizer that was given is as it was
+    assert on_day(words, "") is words
+    assert turns(on_day(tokenizer("chatml"), "2020-02-29")) == turns(tokenizer("chatml"))  # no day is written
+    with pytest.raises(ts.UserError, match=r"day='29\.2\.2020' is no day. Type it as 2026-11-26"):
+        on_day(words, "29.2.2020")
 
 
 @pytest.mark.parametrize(

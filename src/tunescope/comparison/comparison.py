@@ -126,7 +126,7 @@ def compare(
     given = None if task is None or isinstance(task, str) else task
     if not named and tokenizer is None:
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
-    opened = partial(open_bench, question, None if named else model, tokenizer, given)
+    opened = partial(open_bench, model=None if named else model, tokenizer=tokenizer, task=given)
     by_name = named and "kind" in question.task
     return run(
         question,
@@ -171,7 +171,7 @@ def ask(
 ) -> Comparison:
     """`run` with all that it needs named by the plan."""
     given = {"workers": workers, "executor": executor, "quiet": quiet, "report_to": report_to}
-    return run(question, folder, partial(open_bench, question), by_name=True, **given)  # type: ignore[arg-type]
+    return run(question, folder, open_bench, by_name=True, **given)  # type: ignore[arg-type]
 
 
 def resume(
@@ -213,7 +213,7 @@ def resume(
 def run(
     question: Plan,
     folder: Path,
-    opened: Callable[[], Bench],
+    opened: Callable[[Plan], Bench],
     *,
     by_name: bool,
     workers: int = 1,

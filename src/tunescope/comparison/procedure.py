@@ -28,6 +28,7 @@ from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
+from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.input_hashes import check_folder, input_hashes
 from tunescope.trial.plan import AFTERWARDS, Plan
 from tunescope.trial.plan_json import to_json
@@ -77,7 +78,7 @@ def held(folder: Path, processes: int) -> Iterator[Path]:
 
 
 def carried_out(
-    question: Plan, execution: Execution, opened: Callable[[], Bench], by_name: bool, report_to: Sequence[str]
+    question: Plan, execution: Execution, opened: Callable[[Plan], Bench], by_name: bool, report_to: Sequence[str]
 ) -> None:
     """All runs of the question, its verdict, results.json and the page.
 
@@ -86,11 +87,10 @@ def carried_out(
     Raises Submitted where the executor has a queue that is not waited for.
     """
     folder, start = execution.folder, time.monotonic()
-    question, fits = time_limit.before(question, folder)
+    question, fits = time_limit.before(on_its_day(question, folder), folder)
     with machine.threads(question.threads):
         run_folder.check_config(folder, _config(question, by_name), UNASKED)
-        bench = opened()
-        bench.plan = question
+        bench = opened(question)
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
         if not (folder / "config.json").exists():
             check_entries(bench)

@@ -50,7 +50,7 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
 
 def digest(question: Plan) -> str:
     """Of what was asked before anything was cut."""
-    left_out = (*AFTERWARDS, "fit", "apart", "model", "data")
+    left_out = (*AFTERWARDS, "fit", "apart", "day", "model", "data")
     return run_folder.identity({name: value for name, value in to_json(question).items() if name not in left_out})
 
 

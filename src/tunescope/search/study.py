@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tunescope.system.executors.local import Local
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
 from tunescope.trial.bench import Bench
+from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_json import to_json as plan_json
 from tunescope.trial.provenance import data_of, inputs_of, model_of
@@ -62,6 +63,7 @@ def study(request: SearchRequest, folder: Path, say: Say, command: str = "", pla
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a new folder with --out.")
     with files.disk_errors_named(folder, files.SAME_COMMAND), locked(folder, say):
+        request = replace(request, plan=on_its_day(request.plan, folder))
         return _held(request, chosen, folder, say, command, place or Place(Local(), 1))
 
 

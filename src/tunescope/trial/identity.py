@@ -64,7 +64,7 @@ def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) ->
     """
     name = f"{load.model_name(question.model)}-{Path(question.data['train']).name.partition('.')[0]}"
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
-    left_out = (*plan.AFTERWARDS, "apart")
+    left_out = (*plan.AFTERWARDS, "apart", "day")
     fields = {name: value for name, value in plan_json.to_json(question).items() if name not in left_out}
     for name in ("load", "dev_share", "fit"):
         if not getattr(question, name):

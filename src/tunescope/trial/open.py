@@ -23,6 +23,7 @@ from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task
 from tunescope.tasks.prompts import languages
+from tunescope.tasks.prompts.day import on_day
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.identity import asked_with
@@ -73,6 +74,7 @@ def _opened(
     model = model.eval() if is_placed else model.to(device).eval()
     if plan.gradient_checkpointing:
         _checkpoint(model)
+    tokenizer = on_day(tokenizer, plan.day)
     model_kind = anatomy(model).kind
     task = task if task is not None else make_task(_with_metric(plan), model_kind)
     if model_kind == "encoder":

@@ -72,6 +72,7 @@ class Plan:
     dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows.
     together: runs that share a pass of the model; 0 takes what is quickest.
     fit: what the question was cut to, so that it is done in the minutes; see `comparison.time_cuts`.
+    day: that a chat template which writes the day is to write, as 2026-11-26; "" is that on which the run is begun.
     apart: whether the methods of a composition are tried at rates apart (`trial.rates`); no in a pilot.
     max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
         verdict (None: none are, or 12 where no seeds are given either); and what counts as no worse.
@@ -116,6 +117,7 @@ class Plan:
     trial_steps: int | None = None
     fit: Fit | None = None
     apart: bool = True
+    day: str = ""
     halving: Annotated[
         bool,
         Option(

@@ -15,7 +15,16 @@ from tunescope.trial.plan import DEV_SHARE, MOST, NO_TEXT, PARTS, Plan
 from tunescope.trial.plan_check import check_seeds
 from tunescope.trial.train.settings import Settings
 
-ELSEWHERE = ("model", "data", "task", "pilot_of", "trial_steps", "fit", "apart")  # fields that are not given as such
+ELSEWHERE = (
+    "model",
+    "data",
+    "task",
+    "pilot_of",
+    "trial_steps",
+    "fit",
+    "apart",
+    "day",
+)  # fields that are not given as such
 MANY = ("arms", "budgets", "rates")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
 from tunescope.tasks.prompts.chat_template import head_saying, rendered
+from tunescope.tasks.prompts.day import on_day
 from tunescope.tasks.prompts.demonstrations import END
 from tunescope.tasks.prompts.turns import Turns
 
@@ -34,6 +35,7 @@ def messages(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerB
 def _chat(text: str, task: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[Message]:
     """Of a text that was written by the chat template, what it was written of: both render to the same."""
     turns = Turns(**task["chat"])
+    tokenizer = on_day(tokenizer, turns.day)
     behind = [{"role": "user", "content": MARK}, {"role": "assistant", "content": "b"}]
     for found in _readings(text, turns, task, tokenizer):
         if found and rendered(tokenizer, [*found, *behind]).startswith(text + turns.before + MARK):

@@ -62,7 +62,12 @@ def asked(task: Asks) -> str:
 
 def described(task: Asks) -> dict[str, Any]:
     """What a result says of the chat; {} where there is none."""
-    return {"chat": asdict(task.turns), "system": task.system} if task.turns else {}
+    if task.turns is None:
+        return {}
+    told = asdict(task.turns)
+    if not task.turns.day:
+        del told["day"]  # which earlier versions did not have
+    return {"chat": told, "system": task.system}
 
 
 def head_of(task: Asks) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.tasks.prompts import templates
+from tunescope.tasks.prompts.day import SPARE, kept_day, on_day
 from tunescope.tasks.prompts.turns import Turns
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "", template: str = 
         border, single = cut.usual, JOINED if cut.is_steady else LATER
     if not single and _is_begun(tokenizer) and not cut.first.startswith(str(tokenizer.bos_token)):
         single = UNBEGUN
+    dated = _is_dated(tokenizer)
     return Turns(
         head=cut.first.removesuffix(border),
         before=border,
@@ -66,8 +68,9 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "", template: str = 
         stop=_stop(tokenizer, cut.end),
         trims=trims,
         single=single,
-        note=" ".join(note for note in (_note(tokenizer, system, cut), _day(tokenizer)) if note),
+        note=" ".join(note for note in (_note(tokenizer, system, cut), _day(tokenizer) if dated else "") if note),
         joint=None if cut.end + border == cut.between else cut.between.removesuffix(border),
+        day=str(kept_day(tokenizer) or "") if dated else "",
     )
 
 
@@ -201,11 +204,16 @@ def _note(tokenizer: PreTrainedTokenizerBase, system: str, cut: _Cut) -> str:
     return f"{DIFFERS} What was tuned is what stands before an answer in a chat that has one."
 
 
+def _is_dated(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the chat template writes the day."""
+    one, other = (_tried(on_day(tokenizer, day), ANSWERED) for day in SPARE)
+    return one != other
+
+
 def _day(tokenizer: PreTrainedTokenizerBase) -> str:
-    """That the chat template writes the day; "" where it does not."""
-    if _tried(tokenizer, ANSWERED) == _tried(tokenizer, ANSWERED, strftime_now=str):  # the day's form, and no day
-        return ""
-    return "The chat template writes the day: a run that goes on another day asks its rows anew."
+    day = kept_day(tokenizer)
+    told = f"here {day}" if day else "a run keeps that of its beginning"
+    return f"The chat template writes the day: {told}, and a server writes its own."
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:

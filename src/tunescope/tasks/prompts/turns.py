@@ -18,7 +18,8 @@ class Turns:
     whether white space around the user's words goes. single: why demonstrations have no place; "", if they have one.
     note: how what a server begins an answer with is another, if it is. joint: from an answer to what stands
     `before` the next words; None where that is `end`. It is not where the first turn begins otherwise than later ones,
-    the last ends otherwise, or the tokenizer makes tokens that are of both sides elsewhere.
+    the last ends otherwise, or the tokenizer makes tokens that are of both sides elsewhere. day: that the chat template
+    wrote, where it writes one and it is kept; see `prompts.day`.
     """
 
     head: str
@@ -33,6 +34,7 @@ class Turns:
     note: str = ""
     opening: str = ""
     joint: str | None = None
+    day: str = ""
 
     @property
     def between(self) -> str:
