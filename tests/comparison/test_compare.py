@@ -26,6 +26,7 @@ from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.entry import _entry as made_ready
 from tunescope.comparison.standing import Standing, best_on_dev
 from tunescope.errors import UserError
+from tunescope.methods.deltas.head import Head
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.report.verdict.verdict import decide
 from tunescope.system import files, run_folder, tensor_files
@@ -68,7 +69,7 @@ def on(bench, asked, folder, **options):
     """`asked` on a model that is loaded already."""
     bench.plan = asked
     bench.rows.clear()
-    return comparison.run(asked, folder, lambda: bench, by_name=True, quiet=True, **options)
+    return comparison.run(asked, folder, tinyrun.opened(bench), by_name=True, quiet=True, **options)
 
 
 @pytest.fixture(scope="module")
@@ -746,5 +747,10 @@ def test_an_encoder_gets_a_head_in_every_arm_and_it_alone_is_an_arm(material, tm
     assert arm(found, "head")["parameters"]["trained"] == 2 * 16 + 2
     assert arm(found, "lora")["parameters"]["stored"] <= 256
     assert "beside a head of 34, the same in every arm" in arm(found, "lora")["budget_note"]
+    heads = {one["name"]: one["head_learning_rate"] for one in found.results["arms"]}
+    grids = {method: method.learning_rates[1] for method in (Head, ts.LoRA)}  # of one trial the middle of each
+    assert heads == {"zero-shot": None, "head": None, "lora": grids[Head], "prefix+lora": grids[Head]}
+    assert arm(found, "lora")["learning_rates"] == [grids[ts.LoRA]] != [grids[Head]]
+    assert arm(found, "lora")["trials"][0]["head_learning_rate"] == grids[Head]
     assert found.results["task"]["template"] == "{text}"
     assert not any(parameter.grad is not None for parameter in model.parameters())

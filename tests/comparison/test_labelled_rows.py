@@ -31,7 +31,7 @@ def done(tmp_path_factory):
         )
     )
     bench = open_bench(asked)
-    return bench, comparison.run(asked, root / "run", lambda: bench, by_name=True, quiet=True)
+    return bench, comparison.run(asked, root / "run", tinyrun.opened(bench), by_name=True, quiet=True)
 
 
 def kept(found, run):

@@ -61,7 +61,7 @@ def bench(material):
 
 def on(bench, asked, folder):
     bench.plan = asked
-    return comparison.run(asked, folder, lambda: bench, by_name=True, quiet=True)
+    return comparison.run(asked, folder, tinyrun.opened(bench), by_name=True, quiet=True)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ def asked(tmp_path_factory):
 def go_on(asked):
     """The comparison in a folder, on a model that is loaded already; what it says is read from stderr."""
     bench = open_bench(asked)
-    return lambda folder, quiet=True: comparison.run(asked, folder, lambda: bench, by_name=True, quiet=quiet)
+    return lambda folder, quiet=True: comparison.run(asked, folder, tinyrun.opened(bench), by_name=True, quiet=quiet)
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def done(material, tmp_path_factory):
     asked = question(material)
     bench = open_bench(asked)
     folder = tmp_path_factory.mktemp("done") / "run"
-    return bench, comparison.run(asked, folder, lambda: bench, by_name=True, quiet=True)
+    return bench, comparison.run(asked, folder, tinyrun.opened(bench), by_name=True, quiet=True)
 
 
 def kept(found, run):
@@ -166,7 +166,7 @@ def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_a
         model=model, data={part: str(path) for part in ("train", "dev", "test")}, task=TASK, seeds=(0,), trials=1,
         settings=settings, arms=("lora:rank=1", "soft:length=2"),
     )  # fmt: skip
-    found = comparison.run(asked, tmp_path / "run", lambda: open_bench(asked), by_name=True, quiet=True)
+    found = comparison.run(asked, tmp_path / "run", open_bench, by_name=True, quiet=True)
     assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]
     looked = [arm["runs"][0]["mechanism"] for arm in found.results["arms"]]
     assert all(one["reason"] == "" and one["content_pattern_shift"] is not None for one in looked), looked

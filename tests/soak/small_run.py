@@ -26,7 +26,7 @@ class SmallRun:
         run.SAVE_EVERY = 0.0
 
     def go_on(self, folder):
-        return numbers(comparison.run(self.plan, folder, lambda: self.bench, by_name=True, quiet=True).results)
+        return numbers(comparison.run(self.plan, folder, tinyrun.opened(self.bench), by_name=True, quiet=True).results)
 
 
 def numbers(found):

@@ -51,3 +51,13 @@ def write(folder):
         data[part] = str(folder / f"{part}.jsonl")
         Path(data[part]).write_text("".join(json.dumps(row) + "\n" for row in rows(count, seed)))
     return str(folder / "model"), data
+
+
+def opened(bench):
+    """For `comparison.run`: this bench, whatever is asked of it."""
+
+    def at(question):
+        bench.plan = question
+        return bench
+
+    return at

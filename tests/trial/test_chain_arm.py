@@ -60,7 +60,7 @@ def question(material, kind="reasoning"):
 
 
 def test_every_way_of_asking_is_an_arm_and_tells_what_could_not_be_read(bench, material, tmp_path):
-    found = comparison.run(question(material), tmp_path / "run", lambda: bench, by_name=True, quiet=True)
+    found = comparison.run(question(material), tmp_path / "run", tinyrun.opened(bench), by_name=True, quiet=True)
     by_name = {arm["name"]: arm for arm in found.results["arms"]}
     assert {name: arm["status"] for name, arm in by_name.items()} == dict.fromkeys(ARMS, "done")
     assert {name: arm["group"] for name, arm in by_name.items()} == {

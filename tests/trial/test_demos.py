@@ -61,7 +61,7 @@ def bench(material):
 @pytest.fixture(scope="module")
 def done(bench, material, tmp_path_factory):
     asked = question(material)
-    found = comparison.run(asked, tmp_path_factory.mktemp("run"), lambda: bench, by_name=True, quiet=True)
+    found = comparison.run(asked, tmp_path_factory.mktemp("run"), tinyrun.opened(bench), by_name=True, quiet=True)
     return found, {arm["name"]: arm for arm in found.results["arms"]}
 
 

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 
+from tunescope.methods.deltas.head import Head
 from tunescope.system import run_folder
 from tunescope.trial.arm import Ready
 from tunescope.trial.bench import Bench
@@ -37,6 +38,13 @@ class Job:
         """The rate of every method that is trained, but for the head's beside another."""
         own = [self.rates[part] for part in self.arm.parts] if self.rates else []
         return own or [rate for rate in (self.rate,) if rate is not None]
+
+    @property
+    def head_rate(self) -> float | None:
+        """The rate of a head beside what is trained; None where there is none, or the head stands alone."""
+        trained = zip(self.rates, self.arm.specs, self.arm.trains, strict=False)
+        heads = [rate for rate, spec, trains in trained if trains and isinstance(spec, Head)]
+        return heads[0] if heads and self.arm.parts else None
 
 
 def job(

@@ -108,6 +108,7 @@ def _choose(bench: Bench, entry: Entry, outcomes: dict[str, Outcome]) -> None:
             fail(standing, next(one for one in tried if one["status"] != "lost"))
             return
         entry.chosen, standing.learning_rate, standing.learning_rates = won.rates, won.rate, won.each_rate
+        standing.head_learning_rate = won.head_rate
         entry.unmoved = trials.unmoved_remark(bench, entry, outcomes)
     seeds = seeds_of(bench.plan, arm)
     entry.runs = [job(bench, arm, entry.chosen or (), seed, test=True) for seed in seeds]
@@ -152,4 +153,5 @@ def _seeds_in_time(bench: Bench, entries: list[Entry], deadline: Deadline, shown
 
 def _trial(todo: Job, outcome: Outcome) -> dict[str, Any]:
     loss = {"loss": trials.last_loss(outcome)} if outcome["status"] == "done" else {}
-    return {key: outcome.get(key) for key in TRIAL} | {"learning_rates": todo.each_rate} | loss
+    rates = {"learning_rates": todo.each_rate, "head_learning_rate": todo.head_rate}
+    return {key: outcome.get(key) for key in TRIAL} | rates | loss

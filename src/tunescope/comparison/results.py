@@ -111,6 +111,7 @@ def _arm(
         "reason": standing.reason,
         "learning_rate": standing.learning_rate,
         "learning_rates": standing.learning_rates,
+        "head_learning_rate": standing.head_learning_rate,
         "trials": standing.trials,
         "runs": examples.numbers(standing.runs),
         "methods": list(standing.methods),

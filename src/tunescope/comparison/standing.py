@@ -21,6 +21,7 @@ class Standing:
     reason: str = ""
     learning_rate: float | None = None  # of the first method
     learning_rates: list[float] = field(default_factory=list)
+    head_learning_rate: float | None = None  # of a head beside these
     trials: list[dict[str, Any]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
