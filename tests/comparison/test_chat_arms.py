@@ -175,6 +175,7 @@ def test_a_whole_comparison_and_what_it_leaves(material: Any, tmp_path: Path) ->
     )
     task = found.results["task"]
     assert task["chat"]["before"] == "<u> " and task["template"] == "{text} Label:"
+    assert "day" not in task["chat"]  # this chat template writes none
     assert ts.resume(tmp_path / "run").results["arms"] == found.results["arms"]
     (searched,) = [arm for arm in found.results["arms"] if arm["name"].startswith("random")]
     (text,) = ts.load(tmp_path / "run" / "arms" / searched["runs"][0]["id"] / "artifact")

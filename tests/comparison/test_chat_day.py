@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 import tunescope as ts
 from tunescope.comparison.comparison import Comparison, ask
+from tunescope.comparison.time_limit import digest
 from tunescope.exchange.serving.chat_template import messages
 from tunescope.search.study import SearchRequest, study
 from tunescope.system.say import say
@@ -83,6 +84,7 @@ def test_a_search_goes_on_with_the_day_of_its_beginning(tmp_path: Path) -> None:
 def test_the_day_is_no_part_of_what_names_a_run(tmp_path: Path) -> None:
     asked = question(tmp_path)
     assert default_folder(asked) == default_folder(replace(asked, day=LEAP))
+    assert digest(asked) == digest(replace(asked, day=LEAP))
     assert on_its_day(asked, tmp_path / "new").day == date.today().isoformat()
     plain = replace(asked, task={"kind": "classification"})
     assert on_its_day(plain, tmp_path / "new") == plain
