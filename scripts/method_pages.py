@@ -26,6 +26,7 @@ REAL = {
     "sst2-smollm2": "SST-2, SmolLM2-135M",
     "trec-methods": "TREC, SmolLM2-135M",
     "sst2-methods": "SST-2, SmolLM2-135M, every kind of method",
+    "ag_news-methods": "AG News, SmolLM2-135M",
 }
 TYPED = {
     "text": '"text:text=A review of a film:"',

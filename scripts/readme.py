@@ -12,6 +12,7 @@ from typing import Any
 from scripts import claims, families_table, findings, methods_table, paper_table, spans
 from scripts.numbers import BUSY
 from scripts.scale import TABLES
+from tunescope.report.verdict.edges import rates_of
 
 ROOT = Path(__file__).resolve().parent.parent
 TITLES = {
@@ -21,6 +22,8 @@ TITLES = {
     "sst2-smollm2": "SST-2 (at most 25 words), SmolLM2-135M",
     "trec-methods": "TREC (at most 40 words), SmolLM2-135M, every kind of method",
     "sst2-methods": "SST-2 (at most 25 words), SmolLM2-135M, every kind of method",
+    "ag_news-methods": "AG News (at most 40 words), SmolLM2-135M, every kind of method",
+    "rte-methods": "RTE (at most 60 words), SmolLM2-135M, every kind of method",
 }
 SHORT = {
     "adapter:placement=parallel,scale=4.0": "parallel adapter ×4",
@@ -81,7 +84,7 @@ def _arm(arm: dict[str, Any], metric: str) -> str:
         return f"| {name} | {arm['status']} | {arm['reason']} | | |"
     digits = 1 if metric == "bleu" else 3
     low, high = arm["interval"]
-    rate = "" if arm["learning_rate"] is None else f"{arm['learning_rate']:g}"
+    rate = "" if arm["learning_rate"] is None else rates_of(arm)
     stored = f"{arm['parameters']['stored']:,}"
     return f"| {name} | {arm['score']:.{digits}f} | {low:.{digits}f} to {high:.{digits}f} | {stored} | {rate} |"
 

@@ -12,7 +12,7 @@ import tinyrun
 from transformers import AutoTokenizer
 
 import tunescope as ts
-from tunescope.comparison.comparison import Comparison, ask
+from tunescope.comparison.comparison import Comparison, ask, compare
 from tunescope.comparison.time_limit import digest
 from tunescope.exchange.serving.chat_template import messages
 from tunescope.search.study import SearchRequest, study
@@ -20,6 +20,7 @@ from tunescope.system.say import say
 from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.identity import default_folder
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
 from tunescope.trial.train.settings import Settings
 
 TEMPLATE = (
@@ -81,12 +82,32 @@ def test_a_search_goes_on_with_the_day_of_its_beginning(tmp_path: Path) -> None:
     assert found["task"]["chat"]["day"] == LEAP
 
 
-def test_the_day_is_no_part_of_what_names_a_run(tmp_path: Path) -> None:
+def test_a_day_that_is_named_is_part_of_the_question(tmp_path: Path) -> None:
     asked = question(tmp_path)
-    assert default_folder(asked) == default_folder(replace(asked, day=LEAP))
+    assert default_folder(asked) != default_folder(replace(asked, day=LEAP))
     assert digest(asked) == digest(replace(asked, day=LEAP))
-    assert on_its_day(asked, tmp_path / "new").day == date.today().isoformat()
+    assert on_its_day(asked).day == on_its_day(asked, tmp_path / "new").day == date.today().isoformat()
+    assert on_its_day(replace(asked, task={"own": "Mine"})).day == date.today().isoformat()
     plain = replace(asked, task={"kind": "classification"})
     assert on_its_day(plain, tmp_path / "new") == plain
     (tmp_path / "config.json").write_text(json.dumps({"version": 1}))  # of a version that kept no day
     assert on_its_day(asked, tmp_path) == asked
+    for wrong in ("29.2.2020", "20200229", "2020-W09-6", date(2020, 2, 29)):
+        with pytest.raises(ts.UserError, match=r"is no day. Type it as \"2026-11-26\""):
+            check(replace(asked, day=wrong))  # type: ignore[arg-type]
+
+
+def test_a_run_that_was_cut_to_its_minutes_is_not_gone_on_with_on_another_day(tmp_path: Path) -> None:
+    asked = question(tmp_path, arms=("zero-shot",), minutes=5.0, day=LEAP)
+    found = compare(asked.model, asked.data, plan=asked, out=tmp_path / "run", quiet=True)
+    assert f'# in Python: day="{LEAP}"' in found.results["command"]
+    with pytest.raises(ts.UserError, match=r"holds another comparison \(it differs in: day\)"):
+        compare(asked.model, asked.data, plan=replace(asked, day="2020-03-01"), out=tmp_path / "run", quiet=True)
+
+
+def test_the_command_names_no_day_where_none_is_written(tmp_path: Path) -> None:
+    asked = question(tmp_path, arms=("zero-shot",))
+    tokenizer = AutoTokenizer.from_pretrained(asked.model)
+    tokenizer.chat_template = TEMPLATE.partition("}} ")[2]
+    tokenizer.save_pretrained(asked.model)
+    assert "in Python" not in ask(asked, tmp_path / "run", quiet=True).results["command"]

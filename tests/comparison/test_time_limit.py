@@ -14,7 +14,9 @@ from tunescope.comparison import comparison, costs, deadline, estimate, preview,
 from tunescope.comparison.costs import Costs, Sizes
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
-from tunescope.trial.plan import Plan
+from tunescope.system import run_folder
+from tunescope.trial.plan import Fit, Plan
+from tunescope.trial.plan_json import to_json
 from tunescope.trial.train.settings import Settings
 
 SIZES = Sizes(dev=100, test=150, labelled=True)
@@ -198,6 +200,21 @@ def test_a_comparison_is_cut_to_its_minutes_done_in_them_and_gone_on_with_as_it_
     assert once_more.results["arms"] == again.results["arms"]
     with pytest.raises(UserError, match=r"holds another comparison \(it differs in: .*settings"):
         comparison.ask(replace(asked, settings=Settings(steps=7)), tmp_path / "run", quiet=True)
+
+
+def test_a_text_that_is_named_is_measured_of_a_finished_run_that_was_cut(tmp_path: Path) -> None:
+    plan = asked(model="model", data={"train": "rows.jsonl"}, arms=("lora",))
+    cut = replace(plan, fit=Fit(8.0, 400.0, ("the other text",), time_limit.digest(plan)), forgetting="none")
+    (tmp_path / "config.json").write_text(json.dumps({"version": run_folder.VERSION, **to_json(cut)}))
+
+    def gone_on_with(text: str) -> str:
+        found, _ = time_limit.before(replace(plan, forgetting=text), tmp_path)
+        assert found.fit == cut.fit
+        return found.forgetting
+
+    assert gone_on_with("other.txt") == gone_on_with("") == "none"
+    (tmp_path / "results.json").write_text("{}")
+    assert (gone_on_with("other.txt"), gone_on_with("")) == ("other.txt", "none")
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(question: Plan, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.prompts.chat_template import head_saying, turns
-from tunescope.tasks.prompts.day import CODES, on_day
+from tunescope.tasks.prompts.day import FLAGS, LETTERS, on_day
 from tunescope.tasks.prompts.templates import ids
 
 MARKS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|start|>", "<|end|>", "<|eot|>", "[INST]", "[/INST]", "<think>"]
@@ -271,17 +271,18 @@ def dated() -> PreTrainedTokenizerFast:
 def test_a_chat_template_that_writes_the_day_is_told() -> None:
     assert not turns(tokenizer("chatml")).note
     assert turns(dated()).note == (
-        "The chat template writes the day: a run keeps that of its beginning, and a server writes its own."
+        "The chat template writes the day: here that of each call, and a server writes its own."
     )
 
 
-FORMS = " ".join(f"%{code}" for code in CODES if code not in "cHIMpSTXz-H-I-M-S") + " 100%%"
+HOURS = "cHIklMpPrRsSTXzZ"  # a kept day has none
+FORMS = " ".join(f"%{flag}{letter}" for flag in FLAGS for letter in LETTERS if letter not in HOURS) + " 100%%"
 
 
 @pytest.mark.parametrize("begun_by", ["", "\n", "  ", "\n\n  ", "{#- a note #}\n ", "{{ bos_token }}\n"])
 def test_a_kept_day_leaves_the_rest_of_a_chat_template_as_it_is(begun_by: str) -> None:
     words = tokenizer("chatml")
-    day = f"{{{{ strftime_now('{FORMS}') }}}}{{% set at = strftime_now('%Y') %}}{{{{ at }}}}"
+    day = f"{{{{ strftime_now('{FORMS}') }}}}{{% set at = strftime_now(format='%Y') %}}{{{{ at }}}}"
     words.chat_template = f"{begun_by}  {{% if true %}}{day}{{% endif %}}\n" + CHATML
     said = [{"role": "user", "content": "'%d' 2020"}]
     kept = on_day(on_day(words, "2020-02-29"), date.today().isoformat())  # the last one counts
@@ -298,8 +299,22 @@ def test_a_day_that_is_kept_is_the_one_that_is_written() -> None:
     assert date.today().strftime("%Y") in turns(words).head  # the tokenizer that was given is as it was
     assert on_day(words, "") is words
     assert turns(on_day(tokenizer("chatml"), "2020-02-29")) == turns(tokenizer("chatml"))  # no day is written
-    with pytest.raises(ts.UserError, match=r"day='29\.2\.2020' is no day. Type it as 2026-11-26"):
-        on_day(words, "29.2.2020")
+
+
+def test_the_day_is_asked_of_what_the_system_says() -> None:
+    words, day = tokenizer("chatml"), "{{ strftime_now('%Y') }}"
+    words.chat_template = CHATML.replace("You help.", day)  # where the system says nothing
+    kept = on_day(words, "2020-02-29")
+    assert (turns(kept).note[:39], turns(kept, "Be kind.").note) == ("The chat template writes the day: here ", "")
+    assert (turns(kept).day, turns(kept, "Be kind.").day) == ("2020-02-29", "")
+    words.chat_template = CHATML.replace(
+        "{{ m.content }}", f"{{{{ m.content }}}}{{% if m.role == 'system' %}}{day}{{% endif %}}"
+    )
+    kept = on_day(words, "2020-02-29")
+    assert turns(kept).note == "" and turns(kept, "Be kind.").note.startswith(
+        "The chat template writes the day: here 2020"
+    )
+    assert turns(kept).day == "2020-02-29"  # of a hard prompt, which is what the system says
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tunescope.trial.bench import Bench
+from tunescope.trial.chat_day import on_day_told
 from tunescope.trial.command import command
 from tunescope.trial.provenance import model_of
 
@@ -89,7 +90,7 @@ class Concluded:
 def begun(folder: Path, bench: Bench) -> Begun:
     plan, task = bench.plan, bench.task
     question = {
-        "command": command(plan),
+        "command": command(on_day_told(bench)),
         "model": model_of(bench)["name"],
         "task": task.kind,
         "metric": task.metric,

@@ -14,6 +14,7 @@ from tunescope.report.verdict.variance import Array, Pool
 from tunescope.system import machine, run_folder
 from tunescope.trial import rates
 from tunescope.trial.bench import Bench
+from tunescope.trial.chat_day import on_day_told
 from tunescope.trial.command import command
 from tunescope.trial.dev_rows import rule as early_rows_rule
 from tunescope.trial.plan import Plan
@@ -41,7 +42,7 @@ def assemble(
     dev_rows = reader.dev_rows({"data": data})
     return {
         "version": run_folder.VERSION,
-        "command": command(plan),
+        "command": command(on_day_told(bench)),
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "versions": machine.versions(),
         "machine": machine.describe(bench.device, plan.threads),

@@ -28,7 +28,8 @@ from tunescope.trial.plan_json import from_json, to_json
 def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
     """What the folder's comparison was cut to, if it asks the same; and whether the question is to be over in time.
 
-    Rates are tried apart only where they were when it was begun.
+    Rates are tried apart only where they were when it was begun. What is forgotten is measured on a text that is named
+    once it is finished; before, as it was cut to.
 
     Raises UserError for a pilot with minutes.
     """
@@ -43,8 +44,10 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
     question = replace(question, apart=bool(kept.get("apart")))
     fit = kept.get("fit")
     if isinstance(fit, dict) and (question.fit is not None or fit.get("question") == digest(question)):
-        known = {name: getattr(question, name) for name in AFTERWARDS if name != "forgetting"}
-        question = replace(from_json(kept, path), model=question.model, data=question.data, **known)
+        known = {name: getattr(question, name) for name in AFTERWARDS}
+        if not (question.forgetting and (folder / "results.json").exists()):
+            known["forgetting"] = kept.get("forgetting", "")
+        question = replace(from_json(kept, path), model=question.model, data=question.data, day=question.day, **known)
     return question, question.minutes is not None and question.fit is not None
 
 

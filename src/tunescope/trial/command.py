@@ -24,8 +24,9 @@ def command(plan: Plan, here: bool = False) -> str:
 
     asked = plan if plan.pilot_of is None else _whole(plan, plan.pilot_of)
     words = [*_command_words(asked, here), *([] if plan.pilot_of is None else ["--pilot"])]
-    one = len(asked.seeds) == 1 and asked.seeds[0] != 0  # for which the command line has no word
-    return shlex.join(words) + (f"  # in Python: seeds=[{asked.seeds[0]}]" if one else "")
+    unsaid = [f"seeds=[{asked.seeds[0]}]"] if len(asked.seeds) == 1 and asked.seeds[0] != 0 else []
+    unsaid += [f'day="{asked.day}"'] if asked.day else []  # the command line has no word for either
+    return shlex.join(words) + (f"  # in Python: {', '.join(unsaid)}" if unsaid else "")
 
 
 def _whole(plan: Plan, whole: Whole) -> Plan:

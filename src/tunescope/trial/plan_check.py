@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tunescope.errors import UserError
 from tunescope.models.load_options import DEVICE_MAPS, LOADS, QUANTISED
 from tunescope.system.plugins import one_of
+from tunescope.tasks.prompts.day import day_named
 from tunescope.trial.plan import MOST, PARALLEL, Plan
 from tunescope.trial.rates import check_beyond, check_halving
 from tunescope.trial.train.settings import OPTIMIZERS, PRECISIONS, SCHEDULES
@@ -51,6 +52,8 @@ def check(plan: Plan) -> Plan:
         one_of(name, getattr(settings, name), allowed)
     check_seeds(plan.seeds)
     _check_looks(plan)
+    if plan.day != "":
+        day_named(plan.day)
     return plan
 
 

@@ -23,7 +23,6 @@ ELSEWHERE = (
     "trial_steps",
     "fit",
     "apart",
-    "day",
 )  # fields that are not given as such
 MANY = ("arms", "budgets", "rates")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tunescope.system.pieces import Place
 from tunescope.system.say import say
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
+from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.open import open_bench
 
 Say = Callable[[str], None]
@@ -51,6 +52,7 @@ def study(request: AnchorRequest, say: Say = say, folder: Path | None = None, pl
         UserError: the folder is in use, an encoder, a task without label words, too few rows of a class, or prompts
             that do not fit.
     """
+    request = replace(request, plan=on_its_day(request.plan))
     with nullcontext() if folder is None else locked(folder, say), machine.threads(request.plan.threads):
         return _held(request, say, folder, place or Place(Local(), 1))
 

@@ -57,7 +57,7 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "", template: str = 
         border, single = cut.usual, JOINED if cut.is_steady else LATER
     if not single and _is_begun(tokenizer) and not cut.first.startswith(str(tokenizer.bos_token)):
         single = UNBEGUN
-    dated = _is_dated(tokenizer)
+    dated = _is_dated(tokenizer, system)
     return Turns(
         head=cut.first.removesuffix(border),
         before=border,
@@ -70,7 +70,7 @@ def turns(tokenizer: PreTrainedTokenizerBase, system: str = "", template: str = 
         single=single,
         note=" ".join(note for note in (_note(tokenizer, system, cut), _day(tokenizer) if dated else "") if note),
         joint=None if cut.end + border == cut.between else cut.between.removesuffix(border),
-        day=str(kept_day(tokenizer) or "") if dated else "",
+        day=str(kept_day(tokenizer) or "") if dated or _is_dated(tokenizer, SYSTEM) else "",
     )
 
 
@@ -204,16 +204,16 @@ def _note(tokenizer: PreTrainedTokenizerBase, system: str, cut: _Cut) -> str:
     return f"{DIFFERS} What was tuned is what stands before an answer in a chat that has one."
 
 
-def _is_dated(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the chat template writes the day."""
-    one, other = (_tried(on_day(tokenizer, day), ANSWERED) for day in SPARE)
+def _is_dated(tokenizer: PreTrainedTokenizerBase, system: str) -> bool:
+    """Whether the chat template writes the day where the system says that, or nothing."""
+    said = [*([{"role": "system", "content": system}] if system else []), *ANSWERED]
+    one, other = (_tried(on_day(tokenizer, day), said) for day in SPARE)
     return one != other
 
 
 def _day(tokenizer: PreTrainedTokenizerBase) -> str:
     day = kept_day(tokenizer)
-    told = f"here {day}" if day else "a run keeps that of its beginning"
-    return f"The chat template writes the day: {told}, and a server writes its own."
+    return f"The chat template writes the day: here {day or 'that of each call'}, and a server writes its own."
 
 
 def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]]) -> str:

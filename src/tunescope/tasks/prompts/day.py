@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 KEPT = "_tunescope_day"  # on a tokenizer: the day that its chat template writes, and the template without it
-CODES = (*"aAbBcdDeFgGhHIjmMnpSTuUVwWxXyYzZ", "-d", "-m", "-j", "-H", "-I", "-M", "-S")  # of C's strftime
+LETTERS = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ"  # of strftime, as C has it
+FLAGS = ("", *"-_0^#")  # glibc's, between the sign and the letter
 SPARE = ("2000-01-01", "2033-12-22")  # two days that share neither day, month, year nor weekday
 
 
@@ -28,10 +29,7 @@ def on_day(tokenizer: PreTrainedTokenizerBase, day: str) -> PreTrainedTokenizerB
     """
     if not day:
         return tokenizer
-    try:
-        found = date.fromisoformat(day)
-    except ValueError:
-        raise UserError(f"day={day!r} is no day. Type it as 2026-11-26, or leave it out for today.") from None
+    found = day_named(day)
     _, template = getattr(tokenizer, KEPT, (None, tokenizer.chat_template))
     tokenizer = copy.copy(tokenizer)
     setattr(tokenizer, KEPT, (found, template))
@@ -48,7 +46,21 @@ def kept_day(tokenizer: PreTrainedTokenizerBase) -> date | None:
     return found
 
 
+def day_named(day: str) -> date:
+    """The day of a text such as 2026-11-26. Raises UserError for any other."""
+    try:
+        found = date.fromisoformat(day)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or day != found.isoformat():
+        raise UserError(f'day={day!r} is no day. Type it as "2026-11-26", or leave it out for today.')
+    return found
+
+
 def _clock(day: date) -> str:
     """The macro. The line end behind it goes as it is read, so that what follows is at the beginning of a line."""
-    said = "".join(f"|replace({json.dumps('%' + code)},{json.dumps(day.strftime('%' + code))})" for code in CODES)
-    return f"{{% macro strftime_now(form) %}}{{{{ form{said}|replace('%%','%') }}}}{{% endmacro %}}\n"
+    said = {f"%{flag}{letter}": day.strftime(f"%{flag}{letter}") for flag in FLAGS for letter in LETTERS}
+    known = [(code, text) for code, text in said.items() if code != text]  # one that this machine does not have stays
+    told = f"{{% for code, text in {json.dumps(known)} %}}{{% set said.text = said.text|replace(code, text) %}}{{% endfor %}}"
+    written = f"{{% set said = namespace(text=format) %}}{told}{{{{ said.text|replace('%%', '%') }}}}"
+    return f"{{% macro strftime_now(format) %}}{written}{{% endmacro %}}\n"
