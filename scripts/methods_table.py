@@ -73,9 +73,11 @@ def _busy(found: dict[str, Any]) -> str:
 
 def _verdict(result: dict[str, Any]) -> str:
     """With how many seeds came near the best, where the context that suffices is an unstable one."""
-    answer, context = result["verdict"]["answer"], result["verdict"]["evidence"]["context"]
-    near, seeds = context["near_best"]
-    return f"*{answer}*" + (f", found in {near} of {seeds} seeds" if result["verdict"]["reason"] == "unstable" else "")
+    verdict = result["verdict"]
+    if verdict["reason"] != "unstable":
+        return f"*{verdict['answer']}*"
+    near, seeds = verdict["evidence"]["context"]["near_best"]
+    return f"*{verdict['answer']}*, found in {near} of {seeds} seeds"
 
 
 def _runs(result: dict[str, Any]) -> list[dict[str, Any]]:
