@@ -60,9 +60,17 @@ def _head(found: dict[str, Any]) -> str:
         f"for full tuning, products in {protocol['precision']}; "
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
         "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token. "
-        "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work, "
-        f"{_busy(found)}and the most memory it took. *Forgets* and *s* are means over the corpora."
+        "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work "
+        f"({_processors(found)}), {_busy(found)}and the most memory it took. *Forgets* and *s* are means over the corpora."
     )
+
+
+def _processors(found: dict[str, Any]) -> str:
+    """Each processor with the corpora that were timed on it."""
+    titles: dict[str, list[str]] = {}
+    for title, one in found.items():
+        titles.setdefault(one["machine"]["cpu"], []).append(title)
+    return "; ".join(f"{name} for {' and '.join(of)}" for name, of in titles.items())
 
 
 def _busy(found: dict[str, Any]) -> str:

@@ -61,6 +61,6 @@ def _clock(day: date) -> str:
     """The macro. The line end behind it goes as it is read, so that what follows is at the beginning of a line."""
     said = {f"%{flag}{letter}": day.strftime(f"%{flag}{letter}") for flag in FLAGS for letter in LETTERS}
     known = [(code, text) for code, text in said.items() if code != text]  # one that this machine does not have stays
-    told = f"{{% for code, text in {json.dumps(known)} %}}{{% set said.text = said.text|replace(code, text) %}}{{% endfor %}}"
-    written = f"{{% set said = namespace(text=format) %}}{told}{{{{ said.text|replace('%%', '%') }}}}"
-    return f"{{% macro strftime_now(format) %}}{written}{{% endmacro %}}\n"
+    each = "{% set said.text = said.text|replace(code, text) %}"
+    written = f"{{% for code, text in {json.dumps(known)} %}}{each}{{% endfor %}}{{{{ said.text|replace('%%', '%') }}}}"
+    return f"{{% macro strftime_now(format) %}}{{% set said = namespace(text=format) %}}{written}{{% endmacro %}}\n"
