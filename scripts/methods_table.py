@@ -61,7 +61,8 @@ def _head(found: dict[str, Any]) -> str:
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
         "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token. "
         "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work "
-        f"({_processors(found)}), {_busy(found)}and the most memory it took. *Forgets* and *s* are means over the corpora."
+        f"({_processors(found)}), {_busy(found)}and the most memory it took. "
+        "*Forgets* and *s* are means over the corpora."
     )
 
 
