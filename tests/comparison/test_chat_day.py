@@ -15,10 +15,13 @@ import tunescope as ts
 from tunescope.comparison.comparison import Comparison, ask, compare
 from tunescope.comparison.time_limit import digest
 from tunescope.exchange.serving.chat_template import messages
+from tunescope.probes.anchors import study as anchors_study
+from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.search.study import SearchRequest, study
 from tunescope.system.say import say
 from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.identity import default_folder
+from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
 from tunescope.trial.train.settings import Settings
@@ -80,6 +83,19 @@ def test_a_search_goes_on_with_the_day_of_its_beginning(tmp_path: Path) -> None:
     found = study(replace(request, plan=asked), tmp_path / "run", say, "search")
     assert [path.name for path in (tmp_path / "run" / "seeds").iterdir()] == kept
     assert found["task"]["chat"]["day"] == LEAP
+
+
+def test_every_draw_of_anchors_is_of_one_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days = []
+
+    def opened(plan: Plan) -> Any:
+        days.append(plan.day)
+        return open_bench(plan)
+
+    monkeypatch.setattr(anchors_study, "open_bench", opened)
+    asked = question(tmp_path)
+    found = anchors_study.study(AnchorRequest(asked, k=1, rows=2, only=("flow",)), lambda line: None)
+    assert days == [date.today().isoformat()] and "flow" in found.findings
 
 
 def test_a_day_that_is_named_is_part_of_the_question(tmp_path: Path) -> None:
