@@ -3,8 +3,8 @@
 A claim is that one number is above another. It holds where the interval of their difference lies above zero, taken
 seed by seed (subset by subset, draw by draw) where both are of the same three or more, and from a comparison's own pair
 where it has that; else where their intervals do not meet. Elsewhere it cannot be told; of one or two seeds there is no
-interval, and the means alone are told. Where the two numbers do not speak to the claim it cannot be told either, and
-the claim says why.
+interval, and the means alone are told. Where something else than the claim explains why one is above, it cannot be told
+either, and the claim says what; that takes a "holds" away and nothing else.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Claim:
     """That `above` is above `below`, each the row and the column of a cell of results/`file`.json.
 
     published: the paper's two numbers, where the cells do not have them. typed: the options of the published size.
-    but: why the two numbers tell nothing of the claim, whatever they are. fixed: `below` has no seed, and stands beside
-    each seed of `above`.
+    but: what else explains that `above` is above; only of a claim that would hold by its numbers. fixed: `below` has
+    no seed, and stands beside each seed of `above`.
     """
 
     paper: str
@@ -118,16 +118,23 @@ def counts() -> str:
     told = [outcome(one) for one in read()]
     certain, means = told.count(HOLDS), told.count(f"{HOLDS} {MEANS}")
     other = sum(one.startswith(OTHER_WAY) for one in told)
+    taken = sum(bool(one.but) for one in read())
     return (
         f"of {len(told)} claims {certain} hold beyond the intervals and {means} in the mean alone, {other} come out "
-        f"the other way round, and of {told.count(UNTOLD)} it cannot be told at the size that was tried"
+        f"the other way round, and of {told.count(UNTOLD)} it cannot be told at the size that was tried ({taken} of "
+        "these would hold by their numbers, but something else explains them: the table says what)"
     )
 
 
 def outcome(one: Claim) -> str:
     """What came of the claim."""
     above, below = number(one.file, *one.above), number(one.file, *one.below)
-    return UNTOLD if one.but else decided(above, below, difference(one, above, below))
+    told = decided(above, below, difference(one, above, below))
+    if not one.but:
+        return told
+    if not told.startswith(HOLDS):
+        raise ValueError(f"{one.says} ({one.file}): its numbers do not hold, so there is nothing to explain away.")
+    return UNTOLD
 
 
 def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]] | None) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import claims, claims_picture, finding_pictures, paper_table
-from scripts.numbers import RESULTS, read
+from scripts.numbers import RESULTS, answer, read
 from scripts.results import REAL
 
 DOCS = RESULTS.parent / "docs"
@@ -62,7 +62,7 @@ def pictures(text: str) -> dict[Path, str]:
 def _verdict(result: dict[str, Any]) -> str:
     """A comparison's answer, and the difference of the two arms that it is of."""
     verdict, metric = result["verdict"], result["task"]["metric"]
-    said = f"- The verdict of the comparison: *{verdict['answer']}*"
+    said = f"- The verdict of the comparison: {answer(result)}"
     pair = (verdict["evidence"] or {}).get("pair")
     if pair:
         low, high, level = pair["low"], pair["high"], f"{100 * pair['level']:.4g} %"
@@ -71,7 +71,7 @@ def _verdict(result: dict[str, Any]) -> str:
     chosen = (verdict["evidence"] or {}).get("chosen_context")
     if chosen:
         apart = f"{chosen['difference']:.3f} [{chosen['low']:.3f}, {chosen['high']:.3f}]"
-        said += f", and its run that the development rows chose less the other's mean {apart}"
+        said += f"; of its runs the one that the development rows chose less the other's mean is {apart}"
     return f"{said}."
 
 

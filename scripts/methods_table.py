@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-from scripts.numbers import BUSY, RESULTS, read
+from scripts.numbers import BUSY, RESULTS, answer, read
 from scripts.results import CORPORA
 
 TITLES = {"sst2": "SST-2", "trec": "TREC", "ag_news": "AG News", "rte": "RTE"}
@@ -29,14 +29,14 @@ SHOWN = {
 def table() -> str:
     """Of each method its accuracy on each corpus with the 95 % interval; what it stores, forgets and takes.
 
-    What it forgets and the seconds are means over the corpora, the memory is the most.
+    What it forgets is the least and the most of the corpora, the seconds are their mean, the memory is the most.
     """
     found = {title: read(name) for name, title in _results()}
     names = [arm["name"] for arm in next(iter(found.values()))["arms"]]
     heads = [*found, "stored", "forgets", "s", "MB"]
     lines = [f"| method | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|"]
     lines += [_row(name, list(found.values())) for name in names]
-    verdicts = " | ".join(map(_verdict, found.values()))
+    verdicts = " | ".join(map(answer, found.values()))
     return "\n".join([_head(found), "", *lines, f"| **verdict** | {verdicts} | | | | |"])
 
 
@@ -59,10 +59,10 @@ def _head(found: dict[str, Any]) -> str:
         f"{protocol['steps']} steps of {protocol['batch_size']}, at most {protocol['budgets'][0]:,} parameters but "
         f"for full tuning, products in {protocol['precision']}; "
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
-        "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token. "
+        "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token, on the corpus where that is "
+        "least and where it is most. "
         "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work "
-        f"({_processors(found)}), {_busy(found)}and the most memory it took. "
-        "*Forgets* and *s* are means over the corpora."
+        f"({_processors(found)}), {_busy(found)}the mean over the corpora, and the most memory it took on any of them."
     )
 
 
@@ -80,15 +80,6 @@ def _busy(found: dict[str, Any]) -> str:
     return f"for {' and '.join(shared)} beside other programs, " if shared else ""
 
 
-def _verdict(result: dict[str, Any]) -> str:
-    """With how many seeds came near the best, where the context that suffices is an unstable one."""
-    verdict = result["verdict"]
-    if verdict["reason"] != "unstable":
-        return f"*{verdict['answer']}*"
-    near, seeds = verdict["evidence"]["context"]["near_best"]
-    return f"*{verdict['answer']}*, found in {near} of {seeds} seeds"
-
-
 def _runs(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [run for arm in result["arms"] for run in arm["runs"]]
 
@@ -98,7 +89,7 @@ def _row(name: str, results: list[dict[str, Any]]) -> str:
     done = [arm for arm in arms if arm["score"] is not None]
     stored = f"{done[0]['parameters']['stored']:,}" if done else ""
     forgot = [arm["forgetting"]["change"] for arm in done if (arm["forgetting"] or {}).get("change") is not None]
-    forgets = f"{fmean(forgot):+.2f}" if forgot else ""
+    forgets = " to ".join(dict.fromkeys(f"{value:+.2f}" for value in (min(forgot), max(forgot)))) if forgot else ""
     runs = [run for arm in done for run in arm["runs"]]
     seconds = fmean(run["seconds"] for run in runs if run["seconds"] is not None) if runs else 0
     most = max((run["memory_mb"] or 0 for run in runs), default=0)

@@ -47,6 +47,16 @@ def read(file: str) -> dict[str, Any]:
     return found
 
 
+def answer(result: dict[str, Any]) -> str:
+    """A comparison's verdict; of an unstable context that suffices, with how many seeds came near the best."""
+    verdict = result["verdict"]
+    told = f"*{verdict['answer']}*"
+    if verdict["reason"] != "unstable":
+        return told
+    near, seeds = verdict["evidence"]["context"]["near_best"]
+    return f"{told}, found in {near} of {seeds} seeds"
+
+
 @cache
 def numbers(file: str) -> dict[str, dict[str, Number]]:
     """Row -> column -> number.

@@ -32,7 +32,16 @@ def _notes(result: dict[str, Any]) -> list[str]:
     if "lines" in result["settings"] and isinstance(result["units"], list):
         found = [(one["unit"], one["outcome"]) for one in result["units"]]
         notes += [note for note in at_an_edge(result["settings"], found) if note not in notes]
-    return notes
+    return [*notes, *_runs(result["table"]["rows"], notes)]
+
+
+def _runs(rows: list[dict[str, Any]], notes: list[str]) -> list[str]:
+    """Of how many runs an interval is, where the table's own notes do not say it of ours."""
+    found = {cell["seeds"] for row in rows for cell in row["cells"] if cell["interval"]}
+    told = " ".join(note for note in notes if not note.startswith("The paper:"))
+    if not found or any(f"{most} {what}" in told for most in found for what in ("seeds", "draws", "subsets")):
+        return []
+    return [f"Where an interval stands, ours is of {' or '.join(map(str, sorted(found)))} runs."]
 
 
 def _cell(cell: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import claims, families_table, findings, methods_table, paper_table, spans
-from scripts.numbers import BUSY
+from scripts.numbers import BUSY, answer
 from scripts.scale import TABLES
 from tunescope.report.verdict.edges import rates_of
 
@@ -40,12 +40,12 @@ def real() -> str:
 
 def _real(name: str, title: str) -> str:
     results = json.loads((ROOT / "results" / f"{name}.json").read_text("utf-8"))
-    protocol, verdict = results["protocol"], results["verdict"]
+    protocol = results["protocol"]
     lines = [
         f"**{title}** ({results['task']['metric']}; {scored(results):,} test items, "
         f"{_seeds(protocol)}, {protocol['trials_per_arm']} rates an arm, {protocol['steps']} steps of "
         f"{protocol['batch_size']}; {_cost(name, results)}; `results/{name}.json`). Verdict: "
-        f"*{verdict['answer']}*{_rule(protocol)}.",
+        f"{answer(results)}{_rule(protocol)}.",
         "",
         "| arm | score | 95 % interval | parameters stored | rate |",
         "|---|---|---|---|---|",

@@ -84,7 +84,7 @@ def test_a_number_without_a_seed_stands_beside_every_seed_where_the_claim_says_s
     assert all(number(each.file, *each.below).interval is None for each in claims.read() if each.fixed)
 
 
-def test_what_the_numbers_do_not_speak_to_cannot_be_told_and_says_why() -> None:
+def test_what_something_else_explains_cannot_be_told_and_says_why() -> None:
     one = claim("prefix-main", ("full tuning", "bleu"), ("LoRA, 2 %", "bleu"))
     assert claims.outcome(one) == claims.HOLDS
     other = replace(one, but="they are of two models")
@@ -95,9 +95,17 @@ def test_what_the_numbers_do_not_speak_to_cannot_be_told_and_says_why() -> None:
     )
 
 
+def test_an_explanation_takes_a_claim_that_holds_away_and_hides_none_that_does_not() -> None:
+    one = claim("prefix-main", ("LoRA, 2 %", "bleu"), ("full tuning", "bleu"))
+    assert claims.outcome(one) == claims.OTHER_WAY
+    with pytest.raises(ValueError, match="its numbers do not hold"):
+        claims.outcome(replace(one, but="it learned too little"))
+
+
 def test_the_counts_are_of_all_claims() -> None:
     counted = [int(one) for one in re.findall(r"\d+", claims.counts())]
-    assert counted[0] == sum(counted[1:]) == len(claims.read())
+    assert counted[0] == sum(counted[1:5]) == len(claims.read())
+    assert counted[5] == sum(bool(one.but) for one in claims.read())
 
 
 def test_a_cell_that_there_is_not_is_no_claim() -> None:

@@ -33,10 +33,13 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     outcomes = draws(result)
     assert len(result["units"]) == 8 and len(outcomes) == 2
     assert rows["accuracy"]["values"] == [one["isolate"]["accuracy"] for one in outcomes]
-    assert rows["flow into label words, last layer"]["values"] == [one["flow"]["shares"][-1][0] for one in outcomes]
-    cuts = [cut for cut in outcomes[0]["isolate"]["cuts"] if cut["layers"] == 1 and cut["where"] == "last"]
+    assert rows["flow into label words, last layer but one"]["values"] == [
+        one["flow"]["shares"][-2][0] for one in outcomes
+    ]
+    cuts = [cut for cut in outcomes[0]["isolate"]["cuts"] if cut["layers"] == 1 and cut["where"] == "first"]
     assert [cut["words"] for cut in cuts] == ["label words", "random words"]
-    assert rows["label loyalty, random words cut in the last layer"]["values"][0] == cuts[1]["label_loyalty"]
+    assert "label loyalty, random words cut in the last layer" not in rows  # nothing could come of it
+    assert rows["label loyalty, random words cut in the first layer"]["values"][0] == cuts[1]["label_loyalty"]
     assert rows["label loyalty, labels kept"]["values"][1] == outcomes[1]["compress"]["ways"]["labels"]["label_loyalty"]
     json.dumps(result, allow_nan=False)
     one, *others = sorted((tmp_path / "run" / "units").glob("*.json"))

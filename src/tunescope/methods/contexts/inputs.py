@@ -28,11 +28,11 @@ CITATION = """\
 class Inputs(KVContext):
     """`length` vectors s for every attention module, attended to as W_K s and W_V s.
 
-    Half the parameters of a `prefix` of that length, which trains keys and values freely, and never more than it can
-    do. The vectors enter after the layer's norm, at no position: no rotation, no position bias, no norm of keys. A
-    delta on W_K or W_V acts on them as on the text. Drawn from N(0, 1) like the paper's, whose vectors also pass the
-    layer's norm unless it is skipped. Here any norm is possible, so what no vectors can do here none can there; how
-    well either trains is another matter.
+    Half the parameters of a `prefix` of that length where keys are as wide as the model, and more where keys are
+    grouped (Llama). A prefix trains keys and values freely, so nothing here is beyond it. The vectors enter after the
+    layer's norm, at no position: no rotation, no position bias, no norm of keys. A delta on W_K or W_V acts on them as
+    on the text. Drawn from N(0, 1) like the paper's, whose vectors also pass the layer's norm unless it is skipped.
+    Here any norm is possible, so what no vectors can do here none can there; how well either trains is another matter.
 
     Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.inputs" (length, width of what the
     module makes its keys and values from).

@@ -153,7 +153,8 @@ def finding(found: Sequence[dict[str, Any]]) -> Finding:
         "(S_ww); their shares, layer by layer (Wang et al. 2023, section 2.1).",
         not_said="A gradient says how the loss would move with a small change of one weight; it does not say that what "
         "flows there is used. A mean over few pairs is compared with one over many: the shares are not shares of "
-        "all that flows.",
+        "all that flows. In the last layer (but of an encoder-decoder) only the answer's own row has a gradient, so "
+        "S_wp is zero there whatever the model does.",
         columns=("layer", "into label words (S_wp)", "from label words (S_pq)", "elsewhere (S_ww)"),
         rows=rows,
         pictures=[curves, *_arcs(found)],

@@ -46,6 +46,8 @@ NOTES = [
     "Saliency shares: into label words (S_wp), from label words to the answer (S_pq); the rest is elsewhere. Loyalty "
     "is to the uncut model's answers; the control cuts as many random words, as far as there are others. What is kept, "
     "and accuracy without demonstrations, are of the rows that importance was not weighed on.",
+    "The last layer is read at the answer's position alone: there nothing can flow into label words, and a cut of them "
+    "changes no answer, so the last layer but one is shown.",
     "The paper's loyalties are GPT2-XL's, the mean of four data sets.",
 ]
 HOME = (
@@ -168,8 +170,9 @@ def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
 def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[str, str, Any]]:
     """What is read from a draw: its name, the paper's number, and how.
 
-    Five layers are cut as published, beside one, where there are more of them. What equals its control in every draw,
-    as the best of random sets of a demonstration of one token, is left out.
+    Five layers are cut as published, beside one, where there are more of them. Left out is what could not come out
+    otherwise: the flow in the last layer, a cut in the last layer alone (nothing but the answer's own position is read
+    from there), and what equals its control in every draw, as the best of random sets of a demonstration of one token.
     """
     known = list(draws)
     found: list[tuple[str, str, Any]] = [
@@ -177,13 +180,15 @@ def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[s
         ("accuracy, zero-shot", "", _way("zero-shot", "accuracy")),
         ("commonest label", "", lambda one: one["commonest"]),
     ]
-    for place, layer in (("first", 0), ("last", -1)):
+    for place, layer in (("first layer", 0), ("last layer but one", -2)):
         found += [
-            (f"flow into label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][0]),
-            (f"flow from label words, {place} layer", "", lambda one, at=layer: one["flow"]["shares"][at][1]),
+            (f"flow into label words, {place}", "", _share(layer, 0)),
+            (f"flow from label words, {place}", "", _share(layer, 1)),
         ]
     depths = {cut["layers"] for one in known for cut in one["isolate"]["cuts"]}
     for layers, where in itertools.product(sorted(depths & {1, CUT}), ("first", "last")):
+        if layers == 1 and where == "last":
+            continue
         place = f"{where} layer" if layers == 1 else f"{where} {layers} layers"
         for words in ("label words", "random words"):
             found.append((f"label loyalty, {words} cut in the {place}", "", _loyalty(where, words, layers)))
@@ -200,6 +205,11 @@ def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[s
         if not (one_set and name == "random-top"):
             found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), _way(name, "label_loyalty")))
     return found
+
+
+def _share(layer: int, of: int) -> Any:
+    """The share of saliency at a layer; None in a model that does not have it."""
+    return lambda one: one["flow"]["shares"][layer][of] if len(one["flow"]["shares"]) >= abs(layer) else None
 
 
 def _loyalty(where: str, words: str, layers: int) -> Any:
