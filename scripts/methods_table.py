@@ -59,8 +59,8 @@ def _head(found: dict[str, Any]) -> str:
         f"{protocol['steps']} steps of {protocol['batch_size']}, at most {protocol['budgets'][0]:,} parameters but "
         f"for full tuning, products in {protocol['precision']}; "
         f"{', '.join(f'`results/{name}.json`' for name, _ in _results())}). *Stored*: parameters of an artifact. "
-        "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token, on the corpus where that is "
-        "least and where it is most. "
+        "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token, on "
+        "the corpus where that is least and where it is most. "
         "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work "
         f"({_processors(found)}), {_busy(found)}the mean over the corpora, and the most memory it took on any of them."
     )

@@ -68,6 +68,12 @@ def test_the_command_prints_every_line_and_runs_nothing(models, tmp_path, monkey
     assert "in all " in out and "T4 has 14.4 GB to spare" in out and not (tmp_path / "runs").exists()
     code, _, err = commands.call(monkeypatch, capsys, *words, "--gpu", "G4")
     assert code == 2 and "--gpu G4: it is one of T4, V100, " in err
+    code, _, err = commands.call(monkeypatch, capsys, *words, "--out", "here", "--workers", "2")
+    assert code == 2 and "--check, which runs nothing, has no use for --workers and --out." in err
+    code, _, err = commands.call(monkeypatch, capsys, *words[:-1], "--gpu", "T4")
+    assert code == 2 and "reproduce without --check has no use for --gpu." in err
+    code, _, err = commands.call(monkeypatch, capsys, *words[:-1], "--so-far", "--earlier", "result.json")
+    assert code == 2 and "--so-far, which runs nothing, has no use for --earlier." in err
 
 
 @pytest.mark.parametrize("name", ["prefix-low-data", "unified-scale", "prefix-init"])

@@ -9,6 +9,7 @@ from reference import anchors as literal
 from tunescope.probes.anchors.auc import auc, cumulative
 from tunescope.probes.anchors.confusion import actual_confusion, predicted_confusion, rank_correlation
 from tunescope.probes.anchors.flow import flow
+from tunescope.probes.demonstrations.auc import finding
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -117,3 +118,11 @@ def test_the_rank_correlation_is_over_pairs_of_classes_and_undefined_for_two():
     assert rank_correlation(predicted, 2 * predicted) == pytest.approx(1)
     assert rank_correlation(predicted, -predicted) == pytest.approx(-1)
     assert math.isnan(rank_correlation(predicted[:2, :2], predicted[:2, :2]))
+
+
+def test_the_axis_of_r_l_goes_as_far_as_layers_below_chance_take_it():
+    round = {"auc": [0.3, 0.9, 0.5], "cumulative": [-1.0, 1.5, 1.0], "predicted": [3, 3]}
+    (curves,) = finding([round]).pictures
+    assert (curves.low, curves.high) == (-1.0, 1.5)
+    (curves,) = finding([round | {"auc": [0.6, 0.9, 0.5], "cumulative": [0.2, 1.0, 1.0]}]).pictures
+    assert (curves.low, curves.high) == (0.0, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,6 +57,13 @@ def test_nothing_and_far_more_than_the_rest_have_places_of_their_own():
 def test_a_wide_range_without_a_gap_is_one_axis():
     sizes = charts.Sizes.of([1e3, 1e4, 1e5, 1e6], 0, 1000)
     assert (sizes.zero, sizes.far) == (None, 0.0)
+
+
+@pytest.mark.parametrize(("low", "high", "scale"), [(87.2, 87.9, 100.0), (8.1, 8.6, 10.0), (0.001, 0.009, 1.0)])
+def test_the_labels_of_an_axis_all_differ_and_are_their_places(low, high, scale):
+    _, y, (drawn,) = charts._panel((0, 1), (low, high), scale)
+    told = [one.text for one in ET.fromstring(f"<g>{drawn}</g>").iter("text")]
+    assert [float(one) for one in told] == pytest.approx(y.ticks(4)) and len(set(told)) == len(told) >= 2
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 10, 11, 5000])

@@ -1,6 +1,7 @@
 """What probes found, drawn: as a reader, a screen reader and an attacker would take it."""
 
 import copy
+import math
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from payloads import HOSTILE
 from test_page import Tags
 
+from tunescope.probes.anchors.summary import line
 from tunescope.report import findings_page
 from tunescope.report.drawing import number
 from tunescope.report.finding import Arcs, AttentionMap, Curves, Finding, HeatMap, Line, Pair
@@ -70,7 +72,8 @@ def test_labels_and_cells_stay_inside_however_many_heads_there_are(heads):
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [(0.4167, "0.417"), (1, "1.000"), (1e-17, "0"), (3.14e-5, "3.1e-5"), (18.54, "18.5"), (123.4, "123"), (NAN, "–"),
-     (float("inf"), "–"), (-0.25, "-0.250"), (1e7, "1.0e+7")],
+     (float("inf"), "–"), (-0.25, "-0.250"), (4.9e-4, "4.9e-4"), (5.1e-4, "0.00051"),
+     (0.00149, "0.0015"), (0.01, "0.010"), (1e7, "1.0e+7")],
 )  # fmt: skip
 def test_numbers_are_short(value, wanted):
     assert number(value) == wanted
@@ -153,6 +156,12 @@ def test_curves_have_a_point_for_every_known_value_at_its_height_and_their_names
     assert {"up", "flat", "layer", "share"} <= {one.text for one in drawn.iter("text")}
     assert drawn.get("aria-label") == "Shares. up: from 0 to 1.000; flat: from 0.500 to 0.500."
     assert len(list(drawn.iter("polygon"))) == 1  # the range of the one line that has one
+
+
+def test_a_draw_without_a_value_leaves_the_layer_to_the_others():
+    mixed = line("share", [[0.2, NAN, NAN], [0.4, 0.6, NAN]])
+    assert mixed.values[:2] == pytest.approx([0.3, 0.6]) and math.isnan(mixed.values[2])
+    assert (mixed.low[:2], mixed.high[:2]) == ([0.2, 0.6], [0.4, 0.6]) and math.isnan(mixed.low[2])
 
 
 def test_an_arc_is_as_wide_as_it_is_strong_and_coloured_by_the_marked_part_it_meets():

@@ -58,6 +58,12 @@ def test_what_cannot_be_read_is_a_row_with_the_reason(folder):
     assert told in list(index.lines(index.entries(folder)))
 
 
+def test_a_search_is_no_run(folder):
+    (folder / "search").mkdir()
+    (folder / "search" / "results.json").write_text('{"searches": [], "model": {"name": "m"}}')
+    assert "search" not in {one["run"] for one in index.entries(folder)}
+
+
 def test_a_folder_without_runs_and_another_s_index_are_refused(folder, tmp_path):
     with pytest.raises(UserError, match="There is no folder"):
         index.entries(folder / "no")

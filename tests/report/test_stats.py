@@ -119,6 +119,21 @@ def test_an_interval_stays_within_the_metrics_range():
     assert 0.9 < near.low < near.value < near.high < 1
 
 
+def test_a_metric_without_an_upper_end_has_students_interval_beyond_its_usual_best():
+    rng = np.random.default_rng(0)
+    edits = np.column_stack([rng.poisson(14, 40), np.full(40, 10)]).astype(float)  # TER around 140
+    got = stats.interval({0: edits}, stats.scorer("ter"))
+    error = edits[:, 0].std(ddof=1) * 10 / 40**0.5
+    half = scipy_stats.t.ppf(0.975, 39) * error
+    assert got.value == pytest.approx(10 * edits[:, 0].mean()) and got.value > 100
+    np.testing.assert_allclose([got.low, got.high], [got.value - half, got.value + half], rtol=1e-9)
+    few = np.column_stack([np.repeat([0.0, 3.0], [38, 2]), np.full(40, 10)])
+    assert stats.interval({0: few}, stats.scorer("ter")).low == 0.0  # an error rate is none below that
+    none = np.column_stack([np.zeros(40), np.full(40, 10)])
+    apart = stats.paired({0: 20 * edits}, {0: none}, stats.scorer("ter"))
+    assert apart.high - apart.value == pytest.approx(apart.value - apart.low) and apart.high > apart.value
+
+
 def test_swapping_the_arms_flips_the_interval():
     a = {seed: outcomes(0.6, seed=seed) for seed in range(2)}
     b = {seed: outcomes(0.5, seed=10 + seed) for seed in range(2)}

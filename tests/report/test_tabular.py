@@ -38,6 +38,16 @@ def test_rows_are_numbers_best_first_with_differences_to_the_best():
     assert all(one["score"] is None and one["reason"] for one in lost) and len(lost) == 3
 
 
+def test_an_arm_that_did_not_finish_has_no_score_whatever_its_seeds_had():
+    results = example()
+    arm = next(one for one in results["arms"] if one["status"] == "done" and one["name"] != "full")
+    arm |= {"status": "failed", "reason": "out of memory", "score": 0.999, "interval": [0.9, 1.0]}
+    row = next(one for one in tabular.rows(results) if one["arm"] == arm["name"])
+    assert (row["status"], row["score"], row["low"], row["high"]) == ("failed", None, None, None)
+    (bold,) = [line for line in tabular.as_latex(results).splitlines() if "textbf" in line]
+    assert bold.startswith("full")
+
+
 def test_other_metrics_have_columns():
     row = next(one for one in tabular.rows(written()) if one["status"] == "done")
     assert (row["nist"], row["nist_low"], row["ter_high"]) == (8.5123, 8.4, 42)

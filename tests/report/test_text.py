@@ -100,6 +100,20 @@ def test_nothing_of_a_path_is_left_where_a_text_is_cut() -> None:
     assert "somebody" not in text.clean(told) and text.clean(told).endswith(". film.txt")
 
 
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("e2e:/home/alice/corp/e2e", "e2e:e2e"),
+        ("file:///home/alice/x", "file://x"),
+        ("https://example.org/a/b", "https://example.org/a/b"),
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("and/or, 3/4 a/b/c", "and/or, 3/4 a/b/c"),
+    ],
+)
+def test_a_folder_goes_behind_a_colon_too_and_an_address_stays(told: str, expected: str) -> None:
+    assert text.clean(told) == expected
+
+
 def test_a_long_text_of_no_token_is_read_once() -> None:
     """Beginnings of tokens and paths, as somebody's file may hold them: hours, where each is read to the end again."""
     for part in ("sk-", "/a", "glpat-", "hf_", "-", "~", "/=", "C:\\"):

@@ -60,6 +60,31 @@ def test_the_rows_that_changed_are_shown_with_what_was_said_before_and_after():
     assert "10 of 10 rows that both results hold and some arm answers differently." in text
 
 
+def test_rows_of_one_input_are_one_draw_between_two_runs_too():
+    a, b = labelled(), other()
+    rows = len(a["arms"][0]["runs"][0]["stats"])
+    inputs = [at // 10 for at in range(rows)]
+    for run in (a, b):
+        run["data"]["test"]["inputs"] = inputs
+    runs = [next(one for one in run["arms"] if one["name"] == "lora-2")["runs"] for run in (b, a)]
+    gap = stats.paired(*map(stats.by_seed, runs), stats.scorer("accuracy"), inputs=inputs)
+    (arm,) = [one for one in two_runs.two_runs(a, b).arms if one["name"] == "lora-2"]
+    assert arm["gap"].replace("−", "-") == f"{gap.low:+.3f} to {gap.high:+.3f}"
+    assert gap.low != stats.paired(*map(stats.by_seed, runs), stats.scorer("accuracy")).low
+
+
+def test_scores_of_two_metrics_have_no_difference_and_each_its_own_scale():
+    a, b = labelled(), other()
+    b["task"]["metric"] = "bleu"
+    for arm in b["arms"]:
+        arm["score"], arm["interval"] = 27.3, [20.0, 30.0]
+    found = two_runs.two_runs(a, b)
+    arm = next(one for one in found.arms if one["name"] == "lora-2")
+    assert (arm["shown"][1], arm["span"][1], arm["difference"], arm["gap"]) == ("27.3", "20.0 to 30.0", "–", "")
+    assert "Scores of two metrics are no more than beside each other: they have no difference." in found.notes
+    assert "Test accuracy and BLEU of the arms" in " ".join("".join(Tags(two_runs.html(found)).text).split())
+
+
 def test_runs_with_themselves_have_no_difference():
     found = two_runs.two_runs(labelled(), labelled())
     assert (found.facts, found.changed, found.alone) == ([], [], ([], []))

@@ -189,6 +189,14 @@ def test_fewer_passes_read_fewer_training_rows_of_each_class(taught):
     assert LabelWords(rows=2).search(given, 1000, 0, say).passes == 9 + 6
 
 
+def test_a_label_without_a_training_row_gets_no_word_as_if_one_was_found(taught):
+    model, tokenizer = taught
+    some = [row for row in rows(6, 1) if row["label"] != "pos"]
+    given = bench(model, tokenizer, Classification(words=WORDS, template="{text} {mask}"), some, some)
+    with pytest.raises(UserError, match="no training row is labelled pos, and a word is found from rows"):
+        LabelWords().search(given, 100, 0, say)
+
+
 @pytest.mark.parametrize(
     ("task", "search", "message"),
     [

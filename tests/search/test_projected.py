@@ -1,5 +1,7 @@
 """A soft prompt said in words."""
 
+import shutil
+
 import pytest
 import torch
 from search_tools import bench
@@ -9,6 +11,7 @@ from tunescope.data import scores
 from tunescope.search.apply import stats_behind, stats_of
 from tunescope.search.loop import CHANGED
 from tunescope.search.methods.projected import Projected
+from tunescope.search.seeds import Seed, identity
 
 
 def quiet(_line):
@@ -37,6 +40,16 @@ def test_its_words_are_its_nearest_tokens_and_both_are_scored(tmp_path, by):
     assert found.text == "w20 w21 w22" and [point.dev for point in found.trace] == expected
     assert (found.dev, found.passes, found.counts) == (expected[1], 12, {})
     assert (found.template, found.words) == (given.task.template, given.task.words)
+
+
+def test_another_soft_prompt_in_the_old_folder_is_another_search(tmp_path):
+    given = bench()
+    one = Seed(Projected(artifact=saved(given, tmp_path / "soft", [20, 21])), 0, 99, 1)
+    before = identity(given, one)
+    assert identity(given, one) == before
+    shutil.rmtree(tmp_path / "soft")
+    saved(given, tmp_path / "soft", [22, 23])
+    assert identity(given, one) != before
 
 
 def test_a_token_that_is_banned_gives_way_to_the_next(tmp_path):

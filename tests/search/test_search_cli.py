@@ -23,7 +23,7 @@ from tunescope.cli.options import PlanOptions, question
 from tunescope.data import scores
 from tunescope.report import findings_page, terminal
 from tunescope.search import findings, names, seeds, study, transfer
-from tunescope.search.apply import stats_of, with_found
+from tunescope.search.apply import made, stats_of, with_found
 from tunescope.search.methods.pez import PEZ
 from tunescope.search.methods.projected import Projected
 from tunescope.search.search import Found
@@ -361,6 +361,16 @@ def test_the_tables_say_what_the_results_hold():
     assert "test rows alone: another seed could find another prompt" in scores.says
 
 
+def test_two_searches_of_one_name_have_each_its_own_scores_on_a_target():
+    results = made_up("w")
+    (one,) = results["searches"]
+    results["searches"] = [one, one | {"status": "refused"}, one]
+    cells = [one | {"score": score, "interval": [score, score]} for score in (0.25, 0.75)]
+    results["transfer"] = [{"model": "far", "status": "done", "reason": "", "zero_shot": one, "searches": cells}]
+    carried = findings.findings(results)["transfer"]
+    assert [row[-1] for row in carried.rows[1:]] == ["0.250 [0.250 to 0.250]", "0.750 [0.750 to 0.750]"]
+
+
 def test_results_name_a_search_without_the_folders_of_a_path():
     assert seeds.named(PEZ(length=3, ban=("a", "b"))) == "pez:length=3,ban=a,b"
     assert seeds.named(Projected(artifact="/home/somebody/runs/best")) == "projected:artifact=best"
@@ -450,6 +460,13 @@ def test_a_prompt_that_the_target_s_tokenizer_cannot_read_refuses_its_search_alo
     opened = open_bench(replace(plan, model=str(material["root"] / "poor")))
     assert [run["stats"] for run in got["searches"][1]["runs"]] == [stats_of(opened, "plot"), stats_of(opened, "bad")]
     assert study.summary(opened, {0: stats_of(opened, "")}) == got["zero_shot"]
+
+
+def test_a_start_token_that_is_the_unknown_one_too_is_no_unknown_part_of_a_prompt():
+    given = bench(start=True)
+    given.tokenizer.unk_token = given.tokenizer.bos_token  # as OPT's
+    (word,) = given.tokenizer("w20", add_special_tokens=False)["input_ids"]
+    assert made(given, "w20").tensors["ids"].tolist() == [given.tokenizer.unk_token_id, word]
 
 
 def test_a_template_and_words_that_were_found_are_carried_too(material):

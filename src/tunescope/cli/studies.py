@@ -24,7 +24,7 @@ def reproduce(
     so_far: bool = False,
     earlier: str | None = None,
     check: bool = False,
-    gpu: str = "H100",
+    gpu: str | None = None,
 ) -> None:
     """Run a paper's table again and print ours beside theirs; without a NAME, list the recipes.
 
@@ -36,7 +36,7 @@ def reproduce(
         so_far: the table of what is done in the folder, which may be at work; a recipe that cannot says so.
         earlier: a result.json of this recipe, from another folder or machine, whose pieces are not done again.
         check: run nothing, and say what each line would take in memory and time; for recipes on a model and a corpus.
-        gpu: for --check: T4, V100, L4, A10, L40S, RTX4090, A100-40GB, A100-80GB, H100 or H200.
+        gpu: for --check (default: H100): T4, V100, L4, A10, L40S, RTX4090, A100-40GB, A100-80GB, H100 or H200.
     """
     from tunescope.cli import recipe_estimate
     from tunescope.reproduce import run as running
@@ -49,9 +49,13 @@ def reproduce(
             raise UserError(f"{typed[0].names[0]} is asked of a recipe, and none is named. Type: tunescope reproduce")
         say(listing())
         return
+    used = {"--workers": workers, "--executor": executor != HERE, "--earlier": earlier}
     if check:
-        say("\n".join(recipe_estimate.lines(ask, find(name), gpu)))
+        _refuse_idle("--check, which runs nothing,", used | {"--out": out, "--so-far": so_far})
+        say("\n".join(recipe_estimate.lines(ask, find(name), gpu or "H100")))
         return
+    _refuse_idle("reproduce without --check", {"--gpu": gpu})
+    _refuse_idle("--so-far, which runs nothing,", used if so_far else {})
     folder = Path(out) if out else running.default_folder(ask)
     with side_by_side.submitted_told():
         if so_far:
@@ -59,6 +63,13 @@ def reproduce(
         else:
             running.reproduce(ask, folder, workers, say, executor, Path(earlier) if earlier else None)
         say(f"\nresult: {folder / 'result.json'}\npage: {folder / 'report.html'}")
+
+
+def _refuse_idle(what: str, typed: Mapping[str, object]) -> None:
+    """Raises UserError for an option that is given and would change nothing."""
+    idle = [name for name, given in typed.items() if given]
+    if idle:
+        raise UserError(f"{what} has no use for {' and '.join(idle)}.")
 
 
 def probe(

@@ -29,6 +29,7 @@ class Metric:
     stats: (outputs, references of each, lowercase) -> (rows, width). What depends on all references of the set, such as
         the weights of NIST and CIDEr, is fixed here, and fewer rows do not change it.
     score: (sums (n, width), rows in each sum (n,)) -> (n,).
+    is_bounded: whether `best` is the largest value there is (of errors: the worst); NIST and TER have none.
     higher_is_better: False for a count of errors, which cannot decide a comparison.
     needs: raises UserError, with what to type, where something that it runs on is not there.
     """
@@ -39,6 +40,7 @@ class Metric:
     stats: Callable[[Sequence[str], Sequence[Sequence[str]], bool], Floats]
     score: Callable[[Floats, Floats], Floats]
     higher_is_better: bool = True
+    is_bounded: bool = True
     needs: Callable[[], None] = lambda: None
 
     @property

@@ -62,6 +62,11 @@ def scale(metric: str) -> float:
     return find_metric(metric).best if metric in metric_names() else 1.0
 
 
+def is_bounded(metric: str) -> bool:
+    """Whether `scale` is the largest value there is."""
+    return metric not in metric_names() or find_metric(metric).is_bounded
+
+
 def is_lower_better(metric: str) -> bool:
     return metric in metric_names() and not find_metric(metric).higher_is_better
 

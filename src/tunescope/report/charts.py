@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup
@@ -90,7 +91,9 @@ def budget(arms: Sequence[Arm], f: Frame) -> Markup:
         x = sizes.axis(f.budget)
         parts.append(svg.tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="chance"))
         parts.append(svg.label(x, 14, f"budget {f.budget:,}", "tick", "middle"))
-    places = _apart([sizes(arm["stored"]) for arm in arms], 27, left + 14, edge - 24)
+    true = [sizes(arm["stored"]) for arm in arms]
+    places = _apart(true, 27, left + 14, edge - 24)
+    parts += [svg.line([(x, bottom - 10), (at, bottom)], "leader") for x, at in zip(places, true, strict=True)]
     heights = _apart([y(arm["score"]) for arm in arms], 19, top + 6, bottom)
     for arm, x, label_y in zip(arms, places, heights, strict=True):
         parts.append(_budget_arm(arm, f, y, (x, edge + 22, label_y)))
@@ -205,7 +208,8 @@ def _panel(
 ) -> tuple[Axis, Axis, list[Markup]]:
     x, y = Axis(*xs, 46, 290, log=log), Axis(*ys, 112, 8)
     ticks = y.ticks(4)
-    digits = 0 if scale > 1 else (1 if all(abs(t * 10 - round(t * 10)) < 1e-6 for t in ticks) else 2)
+    step = min((b - a for a, b in pairwise(ticks)), default=scale)
+    digits = max(0 if scale > 1 else 1, math.ceil(-math.log10(step) - 1e-9))
     return x, y, [svg.y_axis(y, 46, 290, [(t, f"{t:.{digits}f}".replace("-", "−")) for t in ticks])]
 
 

@@ -27,7 +27,9 @@ def number(value: float) -> str:
         return "–"
     if abs(value) < 1e-7:
         return "0"
-    if 0.0005 <= abs(value) < 1000:
+    if 0.0005 <= abs(value) < 0.01:
+        return f"{value:.2g}"
+    if 0.01 <= abs(value) < 1000:
         return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
     return re.sub(r"e([+-])0", r"e\1", f"{value:.1e}")
 

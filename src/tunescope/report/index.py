@@ -28,10 +28,18 @@ def entries(folder: Path) -> list[dict[str, Any]]:
     """
     if not folder.is_dir():
         raise UserError(f"There is no folder {folder}; type: tunescope index FOLDER, where FOLDER holds runs.")
-    found = [_entry(path.parent, folder) for path in sorted(folder.rglob("results.json"))]
+    found = [_entry(path.parent, folder) for path in sorted(folder.rglob("results.json")) if not _is_search(path)]
     if not found:
         raise UserError(f"{folder} holds no run: no results.json is in it or below it.")
     return found
+
+
+def _is_search(results: Path) -> bool:
+    """Whether these are of `tunescope search`, which has a page of its own and no arms."""
+    try:
+        return "searches" in files.read_json(results)
+    except (UserError, OSError):
+        return False
 
 
 def _entry(run: Path, folder: Path) -> dict[str, Any]:

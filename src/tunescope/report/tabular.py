@@ -44,7 +44,7 @@ def _other(pair: Mapping[str, Any], best: str | None) -> str | None:
 
 
 def _row(arm: Mapping[str, Any], pair: Mapping[str, Any] | None, best: str | None) -> Row:
-    low, high = arm["interval"] or (None, None)
+    low, high = arm["interval"] if arm["done"] and arm["interval"] else (None, None)
     difference: tuple[float | None, ...] = (None, None, None)
     if pair:
         sign = 1 if pair["a"] == arm["key"] else -1
@@ -57,7 +57,7 @@ def _row(arm: Mapping[str, Any], pair: Mapping[str, Any] | None, best: str | Non
         "group": arm["group"],
         "status": arm["status"],
         "reason": arm["reason"],
-        "score": arm["score"],
+        "score": arm["score"] if arm["done"] else None,
         "low": low,
         "high": high,
         **dict(zip(("difference", "difference_low", "difference_high"), difference, strict=True)),
@@ -67,7 +67,7 @@ def _row(arm: Mapping[str, Any], pair: Mapping[str, Any] | None, best: str | Non
         "seconds": arm["seconds"],
         "memory_mb": arm["memory"],
     }
-    for name, own in arm["others"].items():
+    for name, own in (arm["others"] if arm["done"] else {}).items():
         edges = own.get("interval") or (None, None)
         found |= {str(name): own.get("score"), f"{name}_low": edges[0], f"{name}_high": edges[1]}
     return found

@@ -11,7 +11,7 @@ from tunescope.data import scores
 from tunescope.system.say import JOINERS, visible_character
 
 LIMIT = 2000
-_PATH = re.compile(r"""(?<![\w.:/~])(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
+_PATH = re.compile(r"""(?:(?<![\w./~])|(?<=file://))(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
 _SECRET = re.compile(
     r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}"
     r"|glpat-[\w-]{20,}(?:\.\w{2}\.\w{9})?|A(?:KIA|SIA)[0-9A-Z]{16})(?!\w)"

@@ -47,7 +47,9 @@ def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> 
     views = view(dict(first)), view(dict(second))
     shared = _shared(first, second)
     same_rows = _tested(first) == _tested(second)
-    arms = [_arm(a, b, str((first.get("task") or {}).get("metric")), same_rows) for a, b in shared]
+    metrics = [str((run.get("task") or {}).get("metric")) for run in (first, second)]
+    inputs = ((first.get("data") or {}).get("test") or {}).get("inputs")
+    arms = [_arm(a, b, metrics, same_rows, inputs) for a, b in shared]
     used = {str(one["name"]) for one, _ in shared}, {str(one["name"]) for _, one in shared}
     left = [
         [arm["name"] for arm in seen.arms if arm["done"] and arm["key"] not in known]
@@ -76,24 +78,28 @@ def _tested(run: Json) -> tuple[object, ...]:
     return test.get("sha256"), test.get("rows"), task.get("metric"), tuple(task.get("labels") or ())
 
 
-def _arm(a: Json, b: Json, metric: str, same_rows: bool) -> dict[str, Any]:
-    """Scores, and where both had the same test rows the paired difference and the answers that changed."""
-    scale = scores.scale(metric)
+def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int] | None) -> dict[str, Any]:
+    """Scores, and where both had the same test rows the paired difference and the answers that changed.
+
+    Scores of two metrics have no difference.
+    """
+    metric, scales = metrics[0], [scores.scale(one) for one in metrics]
     runs = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
     seeds = sorted(set(runs[0]) & set(runs[1]))
     shapes = {runs[side][seed].shape for side in (0, 1) for seed in seeds}
     paired = same_rows and len(shapes) == 1
-    gap = stats.paired(runs[1], runs[0], stats.scorer(metric)) if paired else None
+    gap = stats.paired(runs[1], runs[0], stats.scorer(metric), inputs=inputs) if paired else None
     values = [_score(one) for one in (a, b)]
     known = [value for value in values if value is not None]
-    difference = gap.value if gap else known[1] - known[0] if len(known) == 2 else None
+    comparable = len(known) == 2 and metrics[0] == metrics[1]
+    difference = gap.value if gap else known[1] - known[0] if comparable else None
     return {
         "name": text.short(str(text.clean(str(a.get("name")))), 80),
         "group": a.get("group"),
-        "shown": [text.score(value, scale) for value in values],
-        "span": [text.span(one.get("interval"), scale) for one in (a, b)],
-        "difference": text.score(difference, scale, sign=True),
-        "gap": text.span([gap.low, gap.high], scale, sign=True) if gap else "",
+        "shown": [text.score(value, scale) for value, scale in zip(values, scales, strict=True)],
+        "span": [text.span(one.get("interval"), scale) for one, scale in zip((a, b), scales, strict=True)],
+        "difference": text.score(difference, scales[0], sign=True),
+        "gap": text.span([gap.low, gap.high], scales[0], sign=True) if gap else "",
         **(_moves(a, b) if paired and metric == scores.ACCURACY else {"better": None, "worse": None, "other": None}),
     }
 
@@ -175,6 +181,8 @@ def _notes(views: tuple[View, View], same_rows: bool, shared: Sequence[object]) 
         found.append("No arm that finished is in both runs.")
     if not same_rows:
         found.append("The runs were not tested on the same rows by the same metric: differences have no interval.")
+    if views[0].frame.metric != views[1].frame.metric:
+        found.append("Scores of two metrics are no more than beside each other: they have no difference.")
     if any(views[0].raw["model"].get("fingerprint") != one.raw["model"].get("fingerprint") for one in views[1:]):
         found.append("The models have other weights.")
     found.append("Answers are compared at the first seed of each run; intervals are paired over the seeds of both.")

@@ -37,10 +37,15 @@ class View:
 
     @property
     def beaten(self) -> str:
-        """That the best arm is no better on test than the model untrained, where that is so; else empty."""
+        """That no arm, or not the one that dev chose, is better on test than the model untrained; else empty."""
         untrained = [arm["score"] for arm in self.done if arm["group"] == "none"]
+        others = [arm["score"] for arm in self.done if arm["group"] != "none"]
         best = [arm["score"] for arm in self.done if arm["name"] == self.best]
-        return "Nothing beats the untrained model." if untrained and best and best[0] <= max(untrained) else ""
+        if not untrained or not best or best[0] > max(untrained):
+            return ""
+        if max(others, default=best[0]) <= max(untrained):
+            return "Nothing beats the untrained model."
+        return "The arm that is best on dev does not beat the untrained model on test."
 
     @property
     def done(self) -> list[Json]:

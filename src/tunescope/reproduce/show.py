@@ -26,11 +26,12 @@ def ours(cell: Cell) -> str:
     """ "0.912 [0.88, 0.94]", or the cell's text."""
     if cell.mean is None:
         return cell.text or "–"
-    number = f"{cell.mean:.{cell.digits}g}" if 0 < abs(cell.mean) < 1e-3 else f"{cell.mean:.{cell.digits}f}"
+    form = f".{cell.digits}{'g' if 0 < abs(cell.mean) < 1e-3 else 'f'}"
+    number = f"{cell.mean:{form}}"
     if cell.interval is None:
         return number
     low, high = cell.interval
-    return f"{number} [{low:.{cell.digits}f}, {high:.{cell.digits}f}]"
+    return f"{number} [{low:{form}}, {high:{form}}]"
 
 
 def as_text(title: str, table: Table) -> str:

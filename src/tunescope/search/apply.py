@@ -50,8 +50,8 @@ def made(bench: Bench, text: str) -> Artifact | None:
         return None
 
     (artifact,) = initialised(bench.model, [Text(text=said(bench, text))], bench.tokenizer, 0)
-    unknown = bench.tokenizer.unk_token_id
-    if unknown is not None and unknown in artifact.tensors["ids"].tolist():
+    unknown = bench.tokenizer.unk_token_id  # OPT's is its start token, which stands in front of every text
+    if unknown is not None and unknown in bench.tokenizer(text, add_special_tokens=False)["input_ids"]:
         raise UserError(f"the tokenizer has no token for a part of the prompt {text!r}.")
     return artifact
 

@@ -105,9 +105,8 @@ def _transfer(results: Json) -> Finding:
         for one in (results, *targets)
     )
     rows = [(NONE, *bare)]
-    for one in results["searches"]:
-        if one["status"] == "done":
-            rows.append((one["name"], _cell(one, scale), *(_carried(target, one["name"], scale) for target in targets)))
+    for at, one in enumerate(one for one in results["searches"] if one["status"] == "done"):
+        rows.append((one["name"], _cell(one, scale), *(_carried(target, at, scale) for target in targets)))
     reasons = [f"{t['model']}: {t['reason']}" for t in targets if t["reason"]]
     cells = [(target["model"], one) for target in targets for one in target["searches"]]
     reasons += [f"{model}, {one['name']}: {one['reason']}" for model, one in cells if one["reason"]]
@@ -121,9 +120,9 @@ def _transfer(results: Json) -> Finding:
     )
 
 
-def _carried(target: Json, name: str, scale: float) -> str:
-    found = next((one for one in target["searches"] if one["name"] == name), None)
-    return "refused" if found is None else _cell(found, scale)
+def _carried(target: Json, at: int, scale: float) -> str:
+    """Of the search that is the target's `at`-th, by place: two of one method may have one name."""
+    return _cell(target["searches"][at], scale) if at < len(target["searches"]) else "refused"
 
 
 def _cell(one: Json, scale: float) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from tunescope.errors import UserError
+from tunescope.system import files
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -49,6 +51,10 @@ class Search(ABC):
     names_labels: ClassVar[bool] = False  # whether it looks for the label words, so that none need be known before
     in_front: ClassVar[bool] = True  # whether it looks for a text in front of all rows
 
+    def reads(self) -> Mapping[str, str]:
+        """File -> sha256 of what it reads from disk beside the model and the data, so that other files are seen."""
+        return {}
+
     @abstractmethod
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         """What it finds on the training rows of `bench` within `passes`, chosen by the development rows.
@@ -59,6 +65,13 @@ class Search(ABC):
             UserError: the model, the task or the settings do not allow this search, or the passes do not suffice for
                 one step of it.
         """
+
+
+def contents(folder: str) -> dict[str, str]:
+    """File -> sha256 of a folder's own files; of the name of a model on a hub none."""
+    place = Path(folder)
+    found = sorted(place.iterdir()) if folder and place.is_dir() else []
+    return {path.name: files.sha256(path) for path in found if path.is_file()}
 
 
 def check_positive(search: Search, *names: str) -> None:

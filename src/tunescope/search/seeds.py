@@ -58,8 +58,9 @@ def every(chosen: Sequence[Search], seeds: Sequence[int], passes: int) -> list[l
 
 
 def identity(bench: Bench, one: Seed) -> str:
-    """Of all that a found prompt depends on: with other data or weights in the old places it is searched for anew."""
-    asked = {"search": show(one.search), "seed": one.seed, "passes": one.passes, "task": bench.task.describe()}
+    """Of all that a found prompt depends on: with other data, weights or files in the old places it is another one."""
+    asked: Json = {"search": show(one.search), "seed": one.seed, "passes": one.passes, "task": bench.task.describe()}
+    asked |= {"reads": dict(reads)} if (reads := one.search.reads()) else {}
     made_on = {"data": dict(bench.sha256), "base": bench.fingerprint, "device": bench.device.type}
     return run_folder.identity({**asked, **made_on, **asked_with(bench), "tunescope": __version__})
 

@@ -102,4 +102,5 @@ METRIC = Metric(
     width=2 * ORDERS + 1,
     stats=stats,
     score=score,
+    is_bounded=False,
 )

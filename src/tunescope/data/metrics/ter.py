@@ -58,5 +58,6 @@ METRIC = Metric(
     width=2,
     stats=stats,
     score=score,
+    is_bounded=False,
     higher_is_better=False,
 )

@@ -22,9 +22,16 @@ def shown(values: Sequence[float], low: float = -math.inf, high: float = math.in
 
 
 def line(name: str, values: Sequence[Sequence[float]], style: str = "text") -> Line:
-    """A curve over layers from the draws' curves: their means, and the least and most."""
+    """A curve over layers from the draws' curves: their means, and the least and most, of the draws that have one."""
     grid = np.array(values, dtype=float)
-    return Line(name, grid.mean(0).tolist(), grid.min(0).tolist(), grid.max(0).tolist(), style)
+    known = np.isfinite(grid)
+    totals, counts = np.where(known, grid, 0.0).sum(0), known.sum(0)
+    means = np.divide(totals, counts, out=np.full(len(totals), np.nan), where=counts > 0)
+    least, most = (
+        np.where(counts > 0, edge(np.where(known, grid, fill), 0), np.nan)
+        for edge, fill in ((np.min, np.inf), (np.max, -np.inf))
+    )
+    return Line(name, means.tolist(), least.tolist(), most.tolist(), style)
 
 
 def mean(values: Sequence[Sequence[float]]) -> list[float]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from tunescope.probes.anchors.auc import auc, cumulative
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.summary import line, shown
-from tunescope.report.finding import Curves, Finding
+from tunescope.report.finding import Curves, Finding, Line
 
 ORDER = 3
 
@@ -56,9 +56,15 @@ def finding(found: Sequence[dict[str, Any]]) -> Finding:
         "a model that is always wrong can have an AUC of 1.",
         columns=("layer", "AUC", "R_l"),
         rows=rows,
-        pictures=[Curves("AUC and R_l by layer", "layer", "", layers, lines)] if lines else [],
+        pictures=[Curves("AUC and R_l by layer", "layer", "", layers, lines, *_reach(lines))] if lines else [],
         numbers={"draws": list(found)},
     )
+
+
+def _reach(lines: Sequence[Line]) -> tuple[float, float]:
+    """The axis: 0 to 1, and as far as R_l goes where layers below chance take it beyond."""
+    edges = [edge for one in lines for edges in (one.low, one.high) for edge in edges]
+    return min(0.0, *edges), max(1.0, *edges)
 
 
 def _left_out(count: int, of: int) -> str:

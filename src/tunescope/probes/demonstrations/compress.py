@@ -46,7 +46,8 @@ def _behind_one(round: Round, prompts: Sequence[Prompt]) -> dict[str, Any]:
     ways = {name: asdict(one) for name, one in measured_ways(asked, spans, seed=round.seed).items()}
     sizes = [max(1, int(share * len(spans.ids))) for share in SIZES]
     draw = Random(round.seed)
-    drawn = [tuple(sorted(draw.sample(range(len(spans.ids)), size))) for size in sizes for _ in range(DRAWS)]
+    others = range(1, len(spans.ids))  # the first position is kept: attention rests on it
+    drawn = [(0, *sorted(draw.sample(others, size - 1))) for size in sizes for _ in range(DRAWS)]
     worth = (
         importance(round.model, round.tokenizer, [prompts[one] for one in sorted(weighing)], round.choices)
         if n
@@ -94,7 +95,8 @@ def finding(found: Sequence[dict[str, Any]]) -> Finding:
         says="Keys and values of a few positions, from one pass over the demonstrations, in the place of all. anchors: "
         "label words and formatting, as published; labels: label words alone; text_anchor: the anchors' tokens as a "
         "text of their own; random: a text token for every label token, the mean of 20 sets, and the best of them; "
-        "by saliency: as many positions as anchors, those that queries take most from. Loyalty is to the answers with "
+        "by saliency: as many positions as anchors, those that queries take most from; at random: the first position "
+        "and others. Loyalty is to the answers with "
         "all of them (Wang et al. 2023, section 4.2). Zero-shot's is the floor.",
         not_said="random-top is chosen on the rows that it is scored on, as published, and flatters itself. A model "
         "that answers most rows with one class is loyal whatever is kept: compare with zero-shot. Seconds are of this "

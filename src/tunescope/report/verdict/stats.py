@@ -70,6 +70,11 @@ class MetricScore:
     def scale(self) -> float:
         return scores.scale(self.metric)
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether nothing is above the scale."""
+        return scores.is_bounded(self.metric)
+
 
 def scorer(metric: str) -> MetricScore:
     """The `Score` of a metric by its name."""
@@ -98,7 +103,7 @@ def interval(
     """The mean score over seeds, with its interval.
 
     A score's interval is Wilson's, for as many rows as would leave its standard error: near an end of the scale it is
-    not symmetric, and it stays within.
+    not symmetric, and it stays within. That of a metric without an upper end (TER, NIST) is Student's, from 0 on.
 
     Args:
         runs: seed -> (rows, k) sufficient statistics; every seed scores the same rows.
@@ -112,6 +117,8 @@ def interval(
     values, scale = _values(stacked, score), _scale(score)
     table = by_input(_pseudo(stacked, values, score), inputs)
     found = _summary(float(values.mean()), table, level, scale, scatter(table).beside(pool))
+    if not _is_bounded(score):
+        return _moved(found, max(found.low, 0.0), found.high)
     if not 0 < found.value < scale or not found.error:
         top = max(scale, found.value)
         return _moved(found, max(found.low, 0.0), min(found.high, top) if scale > 0 else found.high)
@@ -147,7 +154,7 @@ def paired(
         pool = Pool(pool.variance * sum(_differs(one) for one in (left, right)), pool.freedom)
     spread = scatter(table, padded=True).beside(pool)
     found = _summary(float((ours - theirs).mean()), table, level, scale, spread)
-    if scale <= 0:
+    if scale <= 0 or not _is_bounded(score):
         return found
     most = max(scale, abs(found.value))
     return _moved(found, max(found.low, -most), min(found.high, most))
@@ -222,6 +229,10 @@ def _pseudo(stacked: Array, values: Array, score: Score) -> Array:
 
 def _scale(score: Score) -> float:
     return float(getattr(score, "scale", 1.0))
+
+
+def _is_bounded(score: Score) -> bool:
+    return bool(getattr(score, "is_bounded", True))
 
 
 def _summary(value: float, table: Array, level: float, scale: float, found: Scatter) -> Interval:

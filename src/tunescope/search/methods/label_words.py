@@ -75,6 +75,9 @@ class LabelWords(Search):
         columns = list(words)
         scores = _scores(bench, train, columns)
         labels = torch.tensor([row.label for row in train])
+        empty = [name for at, name in enumerate(labelled(bench.task).labels) if not (labels == at).any()]
+        if empty:
+            raise UserError(f"{self}: no training row is labelled {', '.join(empty)}, and a word is found from rows.")
         shortlists = tuple(self._shortlist(scores[labels == label]) for label in range(n_classes))
         say(f"{len(train)} training rows read; {len(set().union(*shortlists))} of {len(words)} words on the shortlists")
         kept = assignments(WordChoice(scores, labels, shortlists), self.keep, seed)

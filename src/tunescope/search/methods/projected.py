@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ from tunescope.search.frame import frame
 from tunescope.search.loop import CHANGED
 from tunescope.search.methods._nearest import By, nearest
 from tunescope.search.objective import check_answers
-from tunescope.search.search import Found, Point, Say, Search
+from tunescope.search.search import Found, Point, Say, Search, contents
 from tunescope.search.vocabulary import vocabulary
 from tunescope.trial.bench import Bench
 
@@ -37,6 +38,9 @@ class Projected(Search):
     artifact: str = ""
     nearest: By = "cosine"
     ban: tuple[str, ...] = ()
+
+    def reads(self) -> Mapping[str, str]:
+        return contents(self.artifact)
 
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         check_answers(bench)

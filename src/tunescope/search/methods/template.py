@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +11,7 @@ from tunescope.data.row import place, value
 from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.search.finalists import Candidate, settled, settled_by_tuning, tuning_of
-from tunescope.search.search import Found, Point, Say, Search
+from tunescope.search.search import Found, Point, Say, Search, contents
 from tunescope.tasks.task import changed, labelled
 
 if TYPE_CHECKING:
@@ -61,6 +61,9 @@ class Template(Search):
     forbid: tuple[str, ...] = ("..",)
     tune: int = 0
     finalists: int | None = None
+
+    def reads(self) -> Mapping[str, str]:
+        return contents(self.generator)
 
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         self._check(bench)
