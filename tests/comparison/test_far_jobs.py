@@ -17,8 +17,10 @@ from tunescope.comparison import status
 from tunescope.comparison.comparison import ask, compare, resume
 from tunescope.errors import UserError
 from tunescope.system import job_folder, run_folder
+from tunescope.system.executor import Event
 from tunescope.system.executors import slurm
-from tunescope.system.far_jobs import Submitted
+from tunescope.system.far_jobs import FarJobs, Jobs, Submitted, do
+from tunescope.system.job_folder import JobFolder
 
 pytest.importorskip("submitit")
 pytestmark = [pytest.mark.filterwarnings("ignore")]
@@ -212,3 +214,39 @@ def test_resume_asks_where_it_was_asked(asked, want, queue, tmp_path):
     shutil.rmtree(tmp_path / "run" / "arms")
     assert job_folder.executor_of(tmp_path / "run") == DEBUG
     assert numbers(resume(tmp_path / "run", workers=0, quiet=True).results) == want
+
+
+def test_a_fault_of_ours_is_one_death_and_the_job_is_begun_three_times(tmp_path):
+    begun, folder = [], JobFolder(tmp_path, "one")
+
+    def fails(asked):
+        begun.append(asked)
+        raise ZeroDivisionError("oops")
+
+    class Here:
+        waits = True
+
+        def __init__(self):
+            self.events = []
+
+        def submit(self, jobs):
+            self.events += [Event(job, "ended", do(JobFolder(tmp_path, job), fails, str)) for job in jobs]
+
+        def poll(self):
+            while self.events:
+                yield self.events.pop(0)
+
+    class One(Jobs):
+        folder, asks, how = tmp_path, {"one": {"what": 1}}, ""
+
+        def known(self, name):
+            return None
+
+        passing = done = progress = lambda self, name, found: None
+
+        def failed(self, name, reason):
+            return reason
+
+    outcome = FarJobs(One(), Here()).run()
+    assert outcome["one"].startswith("its worker died 3 times")
+    assert len(begun) == folder.deaths() == 3

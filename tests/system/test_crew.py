@@ -6,6 +6,8 @@ The oracle of the width is a meeting: two pieces wait for one another, which onl
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -137,3 +139,19 @@ def test_a_worker_that_is_not_ready_ends_the_run_with_its_own_words(tmp_path):
     ):
         ran(made, tmp_path, "first", "other")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_script_without_a_main_of_its_own_is_told_what_it_lacks(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import multiprocessing\n"
+        "from tunescope.system.crew import crew\n"
+        "with crew(2, multiprocessing.get_context('spawn'), print) as made:\n"
+        "    made.run(str, [1, 2], print)\n"
+    )
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
+    assert ran.returncode == 1
+    assert (
+        ran.stderr.rstrip().splitlines()[-1].startswith("tunescope.errors.UserError: a worker ended before it began.")
+    )
+    assert "`if __name__ == '__main__':`" in ran.stderr

@@ -14,6 +14,7 @@ import pytest
 
 from tunescope.errors import UserError
 from tunescope.system.executor import Event, Executor, Needs, Work
+from tunescope.system.executors.slurm import Slurm
 from tunescope.trial import executor_name
 
 NAMES = ("local", "ray", "slurm:cluster=local", "slurm:cluster=debug")
@@ -180,3 +181,18 @@ def test_without_its_package_the_line_says_what_to_install(
 if __name__ == "__main__":
     start(Path(sys.argv[1]))
     do(sys.argv[2])
+
+
+def test_a_job_that_the_accounting_does_not_know_is_asked_of_the_queue(tmp_path, monkeypatch):
+    queue = Slurm()
+    queue.begin(Work(tmp_path, print, (), str, ""), 0, Needs(1, 0.5))
+    assert queue._asked_for()["gpus_per_node"] == 1  # whole ones, as Slurm has them
+    monkeypatch.setattr("submitit.SlurmJob.state", property(lambda self: "UNKNOWN"))
+    known = tmp_path / "squeue"
+    said = "*=7) echo PENDING;; *=8) ;; *) echo Invalid job id specified >&2; exit 1;;"
+    known.write_text(f"#!/bin/sh\ncase $* in {said} esac\n")
+    known.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert [queue._waits("slurm", job) for job in ("7", "8", "9")] == [True, False, False]
+    known.write_text("#!/bin/sh\necho no answer >&2; exit 1\n")
+    assert queue._waits("slurm", "9")  # nothing is known, so nothing is handed in twice

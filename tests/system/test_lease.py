@@ -4,6 +4,7 @@ The oracle is the operating system: processes that are really killed, and files 
 """
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import warm
 
-from tunescope.system import lease
+from tunescope.system import files, lease, lock
 
 HOLDS = """
 import os, signal, sys, time
@@ -109,3 +110,23 @@ def test_the_beat_goes_on_while_it_is_held(path: Path, monkeypatch: Any) -> None
         first = lease.holder(path)
         time.sleep(0.5)
         assert first and lease.holder(path)["beat"] > first["beat"]  # type: ignore[index]
+
+
+def test_a_lease_of_a_process_of_this_machine_that_is_gone_is_nobody_s_without_a_wait(tmp_path: Path) -> None:
+    path = tmp_path / "lease.json"
+    assert not lease.may_live(path)
+    mine = {"token": "t", **lease._self(), "beat": 0}
+    files.put_json(path, mine)
+    assert lease.may_live(path)
+    files.put_json(path, mine | {"began": 1.0})  # the number was another's
+    assert not lease.may_live(path)
+    files.put_json(path, mine | {"machine": "far", "began": 1.0})
+    assert lease.may_live(path)  # nothing is known of it
+
+
+def test_a_lock_of_a_number_that_another_process_has_now_is_nobody_s(tmp_path: Path) -> None:
+    with lock.locked(tmp_path):
+        held = lock.holder(tmp_path)
+        assert held and held["pid"] == os.getpid()
+    files.put_json(tmp_path / "LOCK", held | {"began": held["began"] - 100})
+    assert lock.holder(tmp_path) is None

@@ -9,6 +9,7 @@ import psutil
 import pytest
 import tinyrun
 import torch
+from transformers import AutoModelForCausalLM
 
 from tunescope.cli import doctor
 from tunescope.system import cgroup, machine
@@ -144,8 +145,8 @@ def test_processes_are_as_many_as_available_memory_and_the_container_take(tmp_pa
     folder = Path(tinyrun.write(tmp_path)[0])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(machine, "cores", lambda: 8)
-    weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    one = 6 * weights + 2**29
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    one = 24 * model.num_parameters() + 2**29
     memory = psutil.virtual_memory()._replace(available=3 * one + 1, free=0)  # the rest of it is cached files
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     monkeypatch.setattr(cgroup, "free_memory", lambda: None)
@@ -153,6 +154,11 @@ def test_processes_are_as_many_as_available_memory_and_the_container_take(tmp_pa
     monkeypatch.setattr(cgroup, "free_memory", lambda: 2 * one)
     assert machine.default_workers(folder) == 2
     monkeypatch.setattr(cgroup, "free_memory", lambda: 0)
+    assert machine.default_workers(folder) == 1
+    model.to(torch.bfloat16).save_pretrained(folder)  # what is tuned is in float32 all the same
+    (file,) = folder.glob("*.safetensors")
+    assert machine._parameters(file) == model.num_parameters()
+    file.write_bytes(b"torn")
     assert machine.default_workers(folder) == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tunescope.comparison.board import FILE, Row, whole
 from tunescope.comparison.progress import duration
 from tunescope.errors import UserError
-from tunescope.system import lock, run_folder
+from tunescope.system import lease, lock, run_folder
 from tunescope.system.job_folder import JobFolder
 
 
@@ -37,7 +37,9 @@ def lines(run: Path) -> Iterator[str]:
 
 def is_over(run: Path) -> bool:
     """Whether nobody will change what `lines` says."""
-    return _read(run)["state"] != "running" or (lock.holder(run) is None and not list(run.glob("jobs/*/lease.json")))
+    return _read(run)["state"] != "running" or (
+        lock.holder(run) is None and not any(map(lease.may_live, run.glob("jobs/*/lease.json")))
+    )
 
 
 def _read(run: Path) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def _catch_up(run: Path, row: Row, name: str, what: str) -> None:
     folder, found = JobFolder(run, name), run_folder.finished(run, name)
     if found is not None:
         row.ended(name, found)
-    elif folder.lease.exists():
+    elif lease.may_live(folder.lease):
         row.now[name] = {"run": what, **(folder.progress() or {"host": ""})}
     elif folder.was_queued:
         row.status = "queued"
@@ -88,6 +90,6 @@ def _who(run: Path, told: dict[str, Any]) -> str:
     holder = lock.holder(run)
     if holder is not None:
         return f"led by process {holder['pid']} on {holder['host']}, executor {told['executor']}"
-    if any(run.glob("jobs/*/lease.json")) or any(run.glob("jobs/*/queued.json")):
+    if any(map(lease.may_live, run.glob("jobs/*/lease.json"))) or any(run.glob("jobs/*/queued.json")):
         return f"with the queue of {told['executor']}; when it is through, type: tunescope resume {run}"
     return f"nobody works on it; to go on, type: tunescope resume {run}"

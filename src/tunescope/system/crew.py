@@ -16,6 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
+from multiprocessing import sharedctypes
 from multiprocessing.context import BaseContext
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
 Happening = Literal["begun", "told", "done", "killed"]
 KILLED = "its process was killed twice, most likely for want of memory; try fewer --workers"
 
+UNBEGUN = (
+    "a worker ended before it began. A script is imported by every worker, so what it does itself stands under "
+    "`if __name__ == '__main__':`. If it does, the worker's own words are above, or try fewer workers."
+)
+
 _events: Queue[Any] | None = None  # a worker's own
 _place = 0
 _unready: UserError | None = None  # why it cannot work
@@ -38,12 +44,14 @@ _unready: UserError | None = None  # why it cannot work
 class Worker:
     """One process, and what it tells meanwhile: nobody else writes there, so a kill can leave no lock of it taken.
 
-    place: its number among those that are there, from 0; of one that is gone another has it.
+    place: its number among those that are there, from 0; of one that is gone another has it. begun: whether it came to
+    work at all, in memory that it shares.
     """
 
     pool: ProcessPoolExecutor
     events: Queue[Any]
     place: int
+    begun: Any
 
 
 class Crew:
@@ -90,7 +98,10 @@ class Crew:
         self.left.extend((work, piece) for piece in pieces)
 
     def turn(self) -> Iterator[tuple[Happening, Any, Any]]:
-        """What happens to pieces within a third of a second: (what, piece, what it told or returned)."""
+        """What happens to pieces within a third of a second: (what, piece, what it told or returned).
+
+        Raises UserError for a worker that ends before it begins, as in a script that does not ask for its `__name__`.
+        """
         while self.left and len(self.busy) < self.workers:
             work, piece = self.left[0]
             worker, future = self._begun(work, piece)
@@ -104,6 +115,8 @@ class Crew:
         for future in done:
             worker, piece = self.busy.pop(future)
             if isinstance(future.exception(), BrokenProcessPool):
+                if not worker.begun.value:
+                    raise UserError(UNBEGUN)
                 self._drop(worker)
                 yield "killed", piece, None
             else:
@@ -141,8 +154,9 @@ class Crew:
         with children_spared(), interrupts_held():  # a parent that ends here leaves a child without a word
             events = self.context.Queue()
             place = next(number for number in count() if number not in [one.place for one in self.team])
-            begin = (events, place, self.start, self.given)
-            worker = Worker(ProcessPoolExecutor(1, self.context, _begin, begin), events, place)
+            begun = sharedctypes.RawValue("b", 0)
+            begin = (events, place, begun, self.start, self.given)
+            worker = Worker(ProcessPoolExecutor(1, self.context, _begin, begin), events, place, begun)
             self.team.append(worker)
             return worker, worker.pool.submit(_done, work, piece)
 
@@ -173,9 +187,10 @@ def place() -> int:
     return _place
 
 
-def _begin(events: Queue[Any], number: int, start: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _begin(events: Queue[Any], number: int, begun: Any, start: Callable[..., None], given: tuple[Any, ...]) -> None:
     """In a worker: leave Ctrl-C to the parent, and never outlive it."""
     global _events, _place, _unready
+    begun.value = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _events, _place = events, number

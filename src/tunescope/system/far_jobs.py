@@ -99,7 +99,7 @@ class FarJobs:
             folder.died()
         last = time.monotonic() + LATE
         while not self._settle(name):
-            if event.value == "held" or event.kind == "died":
+            if event.value in ("held", "failed") or event.kind == "died":
                 break
             if time.monotonic() > last:
                 folder.died()
@@ -187,7 +187,7 @@ def begin_anew(folder: Path) -> None:
 
 
 def do(folder: JobFolder, work: Callable[[dict[str, Any]], Mapping[str, Any]], about: Callable[[Any], str]) -> str:
-    """In a worker: the job done, if nobody else is at it: "done", or "held" by another.
+    """In a worker: the job done, if nobody else is at it: "done", "failed" by a fault of ours, or "held" by another.
 
     work: makes what is asked, and returns what is told of it. about: what is asked, in words for the log. A fault of
     ours is told in the log, and counts as a death.
@@ -200,11 +200,11 @@ def do(folder: JobFolder, work: Callable[[dict[str, Any]], Mapping[str, Any]], a
                 return "held"
             if folder.outcome(asked) is None and folder.deaths() < DEATHS:
                 say(f"job {folder.name} on {socket.gethostname()}: {about(asked)}")
-                _done(folder, asked, work)
+                return _done(folder, asked, work)
     return "done"
 
 
-def _done(folder: JobFolder, asked: dict[str, Any], work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+def _done(folder: JobFolder, asked: dict[str, Any], work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> str:
     try:
         folder.put_outcome(asked, work(asked))
     except UserError as problem:
@@ -212,6 +212,8 @@ def _done(folder: JobFolder, asked: dict[str, Any], work: Callable[[dict[str, An
     except Exception:
         traceback.print_exc(file=sys.stdout)
         folder.died()
+        return "failed"
+    return "done"
 
 
 def refused(run: Path, name: str, problem: Exception) -> None:

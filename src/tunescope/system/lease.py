@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tunescope.system import files
+from tunescope.system import files, process
 
 BEAT = 2.0  # seconds
 PATIENCE = 60.0  # without a beat: file systems on a network may show a change that late
@@ -70,6 +70,13 @@ def is_live(path: Path) -> bool:
     return bool(live([path]))
 
 
+def may_live(path: Path) -> bool:
+    """Whether somebody has the lease who is not known to be gone, without a wait: of another machine's nothing is."""
+    found = holder(path)
+    is_here = found is not None and found.get("machine") == _machine()
+    return found is not None and not (is_here and not process.runs(found["pid"], found.get("began")))
+
+
 def live(paths: Sequence[Path], patience: float | None = None) -> set[Path]:
     """Those of the leases whose holders are there, all looked at together.
 
@@ -77,7 +84,7 @@ def live(paths: Sequence[Path], patience: float | None = None) -> set[Path]:
     """
     first = {path: found for path in paths if (found := holder(path)) is not None}
     here = {path for path, one in first.items() if one.get("machine") == _machine()}
-    alive = {path for path in here if _runs(first[path]["pid"], first[path].get("began"))}
+    alive = {path for path in here if process.runs(first[path]["pid"], first[path].get("began"))}
     left = set(first) - here
     last = time.monotonic() + (PATIENCE if patience is None else patience)
     while left and time.monotonic() < last:
@@ -146,7 +153,12 @@ def _line(value: dict[str, Any]) -> str:
 
 
 def _self() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "machine": _machine(), "pid": os.getpid(), "began": _began(os.getpid())}
+    return {
+        "host": socket.gethostname(),
+        "machine": _machine(),
+        "pid": os.getpid(),
+        "began": process.began(os.getpid()),
+    }
 
 
 @cache
@@ -156,23 +168,3 @@ def _machine() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
     return socket.gethostname()
-
-
-def _began(pid: int) -> float | None:
-    import psutil
-
-    with suppress(psutil.Error):
-        return float(psutil.Process(pid).create_time())
-    return None
-
-
-def _runs(pid: int, began: float | None) -> bool:
-    """Whether that very process is there: a number is given to another one day."""
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        same = began is None or abs(process.create_time() - began) < 1.0
-        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False

@@ -12,7 +12,7 @@ from typing import Any
 from filelock import SoftFileLock, Timeout
 
 from tunescope.errors import UserError
-from tunescope.system import files
+from tunescope.system import files, process
 
 MARKER = "LOCK.marker"
 EMPTY_FOR = 5.0  # seconds
@@ -64,16 +64,16 @@ def _take(folder: Path, lock: Path, say: Callable[[str], None]) -> None:
             raise UserError(_refusal(folder, holder))
         say(f"{folder} was left by process {holder['pid']}, which is gone; taking over.")
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    files.put_json(lock, {"pid": os.getpid(), "host": socket.gethostname(), "started": started})
+    mine = {"pid": os.getpid(), "began": process.began(os.getpid()), "host": socket.gethostname(), "started": started}
+    files.put_json(lock, mine)
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
     """Who holds the folder; None where nobody does, or a process of this host that is gone."""
-    import psutil
-
     found = _read(folder / "LOCK")
-    is_gone = found and found.get("host") == socket.gethostname() and not psutil.pid_exists(found["pid"])
-    return None if is_gone else found
+    if found is None or found.get("host") != socket.gethostname():
+        return found
+    return found if process.runs(found["pid"], found.get("began")) else None
 
 
 def _drop_empty(marker: Path) -> None:

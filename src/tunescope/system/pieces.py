@@ -163,4 +163,4 @@ def lines(run: Path) -> Iterator[str]:
 
 def is_over(run: Path) -> bool:
     """Whether nobody leads it, and nobody works on a piece."""
-    return lock.holder(run) is None and not job_folder.leased(run)
+    return lock.holder(run) is None and not any(lease.may_live(one.lease) for one in job_folder.every(run))

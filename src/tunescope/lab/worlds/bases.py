@@ -72,8 +72,9 @@ def pretrained(base: Base) -> Path:
         beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
         with machine.threads(1), contextlib.redirect_stdout(sys.stderr):
             _make(base, beside)
-        files.remove(folder)
-        files.put_folder(beside, folder)
+        if not (folder / NAME).exists():
+            files.remove(folder)  # what another version left there
+        files.put_first(beside, folder)  # of two processes that make the same model, one keeps its own
     return folder
 
 

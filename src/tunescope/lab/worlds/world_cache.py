@@ -47,9 +47,10 @@ class Pretraining(Generic[C]):
 
     @property
     def identity(self) -> str:
-        """16 hex digits: equal for equal recipes, torch and tunescope versions."""
+        """16 hex digits: equal for equal recipes, torch, transformers and tunescope versions."""
         kind = {"kind": type(self.curriculum).__name__}
-        return run_folder.identity(asdict(self) | kind | {name: version(name) for name in ("torch", "tunescope")})
+        versions = {name: version(name) for name in ("torch", "transformers", "tunescope")}
+        return run_folder.identity(asdict(self) | kind | versions)
 
     def lesson(self) -> Lesson:
         """What it learns."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.system.executor import Event, Executor, Needs, Work
+from tunescope.system.say import say
 
 OBJECTS = 80_000_000  # bytes of Ray's own store, in which nothing of ours lies
 BEGUN = 3  # slots that may die one after another while they begin
@@ -49,7 +51,7 @@ class Ray(Executor):
         self.left: deque[str] = deque()
         self.team: dict[Any, str | None] = {}  # slot -> its job, None of an idle one, "" of one that loads the model
         self.asked: dict[Any, Any] = {}  # what is awaited -> slot
-        self.unready, self.began = 0, False
+        self.unready, self.began, self.told = 0, False, False
         if ray.is_initialized():
             return
         quiet = {"log_to_driver": False, "configure_logging": False}
@@ -78,6 +80,8 @@ class Ray(Executor):
         """As `Executor.poll`. A slot that is gone takes its job with it, and another is begun where there is room."""
         ray = imported()
         self._fill()
+        if not self.asked:
+            self._no_room()
         done, _ = ray.wait(list(self.asked), num_returns=1, timeout=0.5) if self.asked else ([], [])
         for ref in done:
             slot = self.asked.pop(ref)
@@ -116,6 +120,19 @@ class Ray(Executor):
             made = imported().remote(Slot).options(max_restarts=0, max_task_retries=0, **takes).remote()
             self.team[made] = ""
             self.asked[made.begin.remote(self.work.start, self.work.given)] = made
+
+    def _no_room(self) -> None:
+        """Wait for a machine that a job fits on, which a cluster that grows may add; told once."""
+        if self.left and not any(job is None for job in self.team.values()):
+            if not self.told:
+                needs = self.needs
+                say(
+                    f"No machine of the Ray cluster has room for a job: {needs.cpus} CPUs, {needs.gpus:g} GPUs, "
+                    f"{needs.memory:.1f} GB. It is waited for; to ask for less, stop and type --executor "
+                    "ray:cpus=N,gpus=N,memory=GB"
+                )
+            self.told = True
+            time.sleep(0.5)
 
     def _handed_out(self) -> Iterator[Event]:
         for slot, job in self.team.items():

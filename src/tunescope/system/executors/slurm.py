@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -83,11 +84,11 @@ class Slurm(Executor):
         if cluster != "slurm":
             return False
         state = str(imported().SlurmJob(self.work.folder / "slurm", job).state)
-        return state.partition(" ")[0] in WAITING
+        return _is_queued(job) if state == "UNKNOWN" else state.partition(" ")[0] in WAITING
 
     def _asked_for(self) -> dict[str, Any]:
         asked: dict[str, Any] = {"timeout_min": self.minutes, "cpus_per_task": self.needs.cpus}
-        asked |= {"gpus_per_node": -(-self.needs.gpus // 1)} if self.needs.gpus else {}
+        asked |= {"gpus_per_node": math.ceil(self.needs.gpus)} if self.needs.gpus else {}
         asked |= {"mem_gb": self.needs.memory} if self.needs.memory else {}
         own = {"partition": self.partition, "account": self.account, "array_parallelism": self.slots or 256}
         return asked | {f"slurm_{name}": value for name, value in own.items() if value} | {"name": "tunescope"}
@@ -96,6 +97,18 @@ class Slurm(Executor):
 def called(command: Sequence[str]) -> int:
     """On the node: the job as a process of its own, whose result lies in its folder and not in submitit's."""
     return subprocess.run(list(command), check=False).returncode
+
+
+def _is_queued(job: str) -> bool:
+    """What the queue says of a job that the accounting does not know, or not yet; where it says nothing, that it is."""
+    asked = ["squeue", "--noheader", "--format=%T", f"--jobs={job}"]
+    try:
+        found = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    if found.returncode:
+        return "Invalid job id" not in found.stderr
+    return bool(found.stdout.strip())
 
 
 def _is_process(pid: int) -> bool:
