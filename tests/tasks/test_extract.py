@@ -30,6 +30,11 @@ from tunescope.tasks.answers.extract import Extraction, vote
         ("number", "The answer is none of 3", "3"),
         ("number", "4 and the answer is unknown", None),
         ("number", "no digits", None),
+        ("number", "The answer is \u22125.", "-5"),
+        ("number", "so 10-4", "4"),
+        ("number", "The answer is (-4)", "-4"),
+        ("number", "The answer is (1,2)", "1"),
+        ("number", "The answer is 1,080 eggs", "1080"),
         ("yes,no", "The answer is No, since yes is wrong", "no"),
         ("yes,no", "yes or no? no, YES", "yes"),
         ("yes,no", "The answer is nothing", None),
@@ -80,3 +85,10 @@ def test_a_marker_must_have_words():
 )
 def test_the_commonest_answer_wins_and_of_equals_the_first(answers, expected):
     assert vote(answers) == expected
+
+
+def test_right_answers_of_several_numbers_are_told_with_what_helps():
+    targets = ["3/4", "10:30", "1e5", "1,080", "-2.5", "5 apples"]
+    (note,) = Extraction("number").several(targets)
+    assert note.startswith("3 of 6 right answers hold more than one number, as '3/4' does") and "--read line" in note
+    assert Extraction("number").several(targets[3:]) == Extraction().several(targets) == ()

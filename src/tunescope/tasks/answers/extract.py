@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tunescope.errors import UserError
 
-NUMBER = r"-?(?:\d[\d,]*(?:\.\d+)?|\.\d+)"
+NUMBER = r"(?:(?<![\w.)\]])[-\u2212])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Extraction:
     marker: in any case, and where it begins or ends in a letter no part of a longer word.
 
     read: "line", from there to the end of the line, without white space around it and one full stop at its end;
-        "number", the first number there, without commas and in its shortest form (18.00 is 18); or choices, as
+        "number", the first number there, without the commas of its thousands and in its shortest form (18.00 is 18),
+        below zero where a minus stands in front of it and no other number or letter before that; or choices, as
         "yes,no": the first of them there as a whole word, in any case. Where the marker does not occur, a line finds
         nothing, and the others take the last number or choice of the text (as Kojima et al. 2022, arXiv:2205.11916,
         appendix A.5, take numbers).
@@ -50,6 +51,17 @@ class Extraction:
         text = text.split(self.stop)[0] if self.stop else text
         return self._read(text, text)
 
+    def several(self, targets: Sequence[str]) -> tuple[str, ...]:
+        """A note on right answers of more than one number, such as 3/4, of which the first alone is compared."""
+        found = [one for one in targets if self.read == "number" and len(re.findall(NUMBER, one)) > 1]
+        told = (
+            f"{len(found):,} of {len(targets):,} right answers hold more than one number, as {found[0][:40]!r} does, "
+            "and the first alone is compared: write each as one number, or type --read line."
+            if found
+            else ""
+        )
+        return (told,) if told else ()
+
     def _read(self, text: str, behind: str | None) -> str | None:
         if self.read == "line":
             return _line(behind)
@@ -59,7 +71,7 @@ class Extraction:
             return None
         first = found[-1] if behind is None else found[0]
         if self.read == "number":
-            return _shortest(first.replace(",", ""))
+            return _shortest(first.replace(",", "").replace("\u2212", "-"))
         return next(one for one in self.choices if re.fullmatch(re.escape(one), first, flags=re.IGNORECASE))
 
 

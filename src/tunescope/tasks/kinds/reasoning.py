@@ -99,8 +99,13 @@ class Reasoning(Task):
                 self._gold(row, index)
         ready = self._generation().prepare(splits, tokenizer, model_kind=model_kind)
         shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
+        targets = [str(row[self.target]) for rows in splits.values() for row in rows]
         longest = max(map(len, templates.ids(tokenizer, shown)), default=STEPS)
-        notes = (*ready.notes, f"{len(shown)} of {len(splits['train'])} training rows show their steps.")
+        notes = (
+            *ready.notes,
+            *self._rule().several(targets),
+            f"{len(shown)} of {len(splits['train'])} training rows show their steps.",
+        )
         blank = sum("\n\n" in steps.strip() for steps in shown)
         if blank and not self.chat:
             notes += (
