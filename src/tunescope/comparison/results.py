@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tunescope.comparison import examples, other_text
-from tunescope.comparison.standing import Standing
+from tunescope.comparison.standing import Standing, every_seed
 from tunescope.report.verdict import reader, stability, stats
 from tunescope.report.verdict.stats import LEVEL
-from tunescope.report.verdict.variance import Array, Pool
+from tunescope.report.verdict.variance import Pool
 from tunescope.system import machine, run_folder
 from tunescope.trial import rates
 from tunescope.trial.bench import Bench
@@ -106,6 +106,7 @@ def _arm(
         "name": standing.name,
         "spec": standing.spec,
         "group": standing.group,
+        "varies": standing.varies,
         "budget_note": standing.note,
         "parameters": dict(standing.parameters),
         "status": standing.status,
@@ -141,7 +142,8 @@ def _comparisons(
     for other in standings:
         if other is best or other.dev is None:
             continue
-        ours, theirs = _every_seed(other, best), _every_seed(best, other)
+        ours, theirs = stats.by_seed(other.runs), stats.by_seed(best.runs)
+        ours, theirs = every_seed(other, ours, theirs), every_seed(best, theirs, ours)
         gap = stats.paired(ours, theirs, score, level=LEVEL, pool=pool, inputs=inputs)
         found.append(
             {
@@ -153,13 +155,7 @@ def _comparisons(
                 "seeds": gap.seeds,
                 "freedom": gap.freedom if math.isfinite(gap.freedom) else None,
                 "parts": gap.parts,
-                "also": examples.also_paired(other.runs, best.runs, LEVEL, inputs),
+                "also": examples.also_paired(other, best, LEVEL, inputs),
             }
         )
     return found
-
-
-def _every_seed(one: Standing, other: Standing) -> dict[int, Array]:
-    """What trains nothing and draws nothing ran once, and stands for every seed."""
-    runs = stats.by_seed(one.runs)
-    return dict.fromkeys(stats.by_seed(other.runs), next(iter(runs.values()))) if len(runs) == 1 else runs
