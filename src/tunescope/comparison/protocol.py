@@ -146,7 +146,7 @@ def _seeds_in_time(bench: Bench, entries: list[Entry], deadline: Deadline, shown
         told = f"it went {deadline.slower:.1f} times slower than timed before: {count} of {len(plan.seeds)} seeds"
         shown.say(f"note: {told}")
         fit = plan.fit and replace(plan.fit, left_out=(*plan.fit.left_out, told))
-        bench.plan = replace(plan, seeds=plan.seeds[:count], fit=fit)
+        bench.cut_to(replace(plan, seeds=plan.seeds[:count], fit=fit))
         for entry in entries:
             entry.runs = entry.runs[:count]
 

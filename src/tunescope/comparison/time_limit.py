@@ -77,7 +77,7 @@ def with_deadline(bench: Bench, execution: Execution, start: float, fits: bool) 
     costs, spent = as_first(bench.model, (costs, spent))
     kept = reserve(question.minutes)
     if question.fit is None:
-        bench.plan = cut(bench, costs, Time(60 * question.minutes - kept - spent, workers, spent))
+        bench.cut_to(cut(bench, costs, Time(60 * question.minutes - kept - spent, workers, spent)))
         say_minutes(bench.plan, execution.quiet)
     agreed = partial(as_first, bench.model)
     end = start + 60 * question.minutes - kept
