@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tunescope.comparison import comparison, interim_looks, results
+from tunescope.comparison import comparison, interim_looks, results, shared_passes
 from tunescope.comparison.standing import Standing
 from tunescope.errors import UserError
 from tunescope.report.verdict import stats
@@ -132,6 +132,28 @@ def test_an_arm_that_was_best_at_few_seeds_and_fails_at_more_gives_way(question,
     found = asked(plan, tmp_path / "run", monkeypatch, [True])
     assert found["protocol"]["looks"]["deciding"] == ["soft:length=2", "lora:rank=1"]
     assert {arm["name"]: len(arm["runs"]) for arm in found["arms"]} == dict.fromkeys(plan.arms, 6)
+    assert found["best"] == {"arm": "lora:rank=1", "path": "best"}  # of all, with the seeds that were added
+    assert {one["b"] for one in found["comparisons"]} == {"lora:rank=1"}
+    tensors = (tmp_path / "run" / "best" / "tensors.safetensors").read_bytes()
+    kept = [tmp_path / "run" / "arms" / run["id"] / "artifact" for run in found["arms"][2]["runs"]]
+    assert tensors in [(path / "tensors.safetensors").read_bytes() for path in kept]
+
+
+def test_added_seeds_share_passes_as_the_first_ones_were_measured_to_which_is_noted_once(
+    question, tmp_path, monkeypatch
+):
+    sizes = []
+
+    def size(bench: Any, jobs: Any) -> tuple[int, str]:
+        sizes.append(len(jobs))
+        return 2, "two"
+
+    monkeypatch.setattr(shared_passes, "best_size", size)
+    found = asked(replace(question, together=0), tmp_path / "run", monkeypatch, [True])
+    assert len(sizes) == 1
+    paths = [tmp_path / "run" / "arms" / run["id"] / "result.json" for run in found["arms"][1]["runs"]]
+    assert [json.loads(path.read_text()).get("together") for path in paths[3:]] == [None, 2, 2]  # one's was done
+    assert all(arm["budget_note"].count("shared passes") == 1 for arm in found["arms"][1:])
 
 
 def test_the_one_run_of_a_trained_arm_is_paired_with_one_run_and_that_of_the_model_as_it_is_with_all():

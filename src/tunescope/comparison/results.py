@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tunescope.comparison import examples, other_text
-from tunescope.comparison.standing import Standing, every_seed
+from tunescope.comparison.standing import Standing, best_on_dev, every_seed
 from tunescope.report.verdict import reader, stability, stats
 from tunescope.report.verdict.stats import LEVEL
 from tunescope.report.verdict.variance import Pool
@@ -31,11 +31,9 @@ OF_A_PILOT = (
 )
 
 
-def assemble(
-    bench: Bench, standings: Sequence[Standing], best: Standing | None, looks: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def assemble(bench: Bench, standings: Sequence[Standing], looks: dict[str, Any] | None = None) -> dict[str, Any]:
     """The whole of results.json but for the verdict. looks: at how many seeds, as `comparison.interim_looks` has it."""
-    plan = bench.plan
+    plan, best = bench.plan, best_on_dev(standings)
     score, data = stats.scorer(bench.task.metric), data_of(bench)
     pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
     inputs = (data.get("test") or {}).get("inputs")
