@@ -261,6 +261,21 @@ def test_that_there_is_no_time_for_rates_beyond_the_grids_is_told_once_and_kept(
     assert kept[-1] == "no time for more learning rates beyond those of the grids" and kept.count(kept[-1]) == 1
 
 
+def test_that_minutes_cut_nothing_of_what_was_begun_without_them_is_told_while_it_is_half_done(
+    question: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = replace(question, arms=("zero-shot", "lora:rank=1"), trials=1, seeds=(0,))
+    asked, folder = replace(asked, settings=Settings(steps=2, batch_size=8, eval_every=2)), tmp_path / "run"
+    comparison.ask(asked, folder)
+    told = f"note: --minutes 30 cuts nothing here: the comparison in {folder} was begun without it"
+    for is_done in (True, False):
+        if not is_done:
+            (folder / "results.json").unlink()
+        comparison.ask(replace(asked, minutes=30.0), folder)
+        shown = capsys.readouterr()
+        assert (told in " ".join((shown.out + shown.err).split())) == (not is_done)
+
+
 def test_check_ends_with_the_command_that_fits(question: Plan) -> None:
     from tunescope.trial.open import open_bench
 

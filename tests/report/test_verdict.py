@@ -180,6 +180,15 @@ def test_a_context_still_rising_is_not_proof_that_weights_are_needed():
     assert "change its dev score +0.2." in sentences[0]  # from .80 to the end of the scale
 
 
+def test_a_curve_is_as_noisy_as_the_rows_that_its_points_are_of():
+    slow = arm("prefix", "context", 0.80, curve=(0.70, 0.725, 0.75, 0.775))
+    made = results(ZERO, slow, LORA)
+    made["data"]["dev"] = {"rows": 1000}
+    assert decide(made)["reason"] == "undertrained"
+    made["protocol"]["early_rows"] = 32  # of a score of .8 these leave a standard error of .07
+    assert decide(made)["answer"] == "weights needed"
+
+
 def test_a_delta_still_rising_is_not_proof_that_a_context_or_a_prompt_suffices():
     rising = arm("lora", "delta", 0.90, curve=RISING)
     assert outcome(ZERO, PREFIX, rising)[:2] == ("no verdict", "undertrained")

@@ -16,6 +16,7 @@ from tunescope.trial import rates
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_day_told
 from tunescope.trial.command import command
+from tunescope.trial.dev_rows import early_size
 from tunescope.trial.dev_rows import rule as early_rows_rule
 from tunescope.trial.plan import Plan
 from tunescope.trial.provenance import data_of, model_of
@@ -76,6 +77,7 @@ def _protocol(bench: Bench, looks: dict[str, Any] | None) -> dict[str, Any]:
         "looks": looks,
         "margin": plan.margin,
         "selection": OF_A_PILOT if plan.trial_steps else SELECTION,
+        "early_rows": early_size(bench.at(plan.seeds[0]), plan.settings.steps),
         "early_stopping": "; ".join(filter(None, (early_stopping(plan.settings), early_rows_rule(bench)))),
         "fit": _fit(plan),
         "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,

@@ -51,6 +51,16 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
     return question, question.minutes is not None and question.fit is not None
 
 
+def say_uncut(question: Plan, folder: Path, fits: bool, quiet: bool) -> None:
+    """That minutes cut nothing of a comparison that was begun without, where there is more of it to run."""
+    if question.minutes is None or fits or quiet or (folder / "results.json").exists():
+        return
+    say(
+        f"note: --minutes {question.minutes:g} cuts nothing here: the comparison in {folder} was begun without it and "
+        "goes on as it was begun. Only seeds that looks add (--max-seeds) are held to it."
+    )
+
+
 def digest(question: Plan) -> str:
     """Of what was asked before anything was cut."""
     left_out = (*AFTERWARDS, "fit", "apart", "day", "model", "data")

@@ -88,6 +88,7 @@ class _Reader:
         self.pairs = Pairs(results, self.metric, self.done.values())
         self.deciding = set((protocol.get("looks") or {}).get("deciding") or ())
         self.dev_rows = dev_rows(results)
+        self.early_rows = min(protocol.get("early_rows") or self.dev_rows, self.dev_rows)  # of a curve's points
         self.zero = self._highest({"none"})
 
     def best(self, groups: Iterable[str]) -> Arm | None:
@@ -180,7 +181,7 @@ class _Reader:
             shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in runs),
             shown=self._shown(raw),
             seconds=_mean(finite(run.get("seconds")) for run in runs),
-            rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.dev_rows)),
+            rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.early_rows)),
             fall=curve.fall(runs),
             near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
             chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
