@@ -47,6 +47,29 @@ def test_a_comparison_with_checkpointing_has_the_same_numbers(
             assert before["curve"] == after["curve"] and before["stats"] == after["stats"]
 
 
+def test_runs_that_share_passes_checkpoint_too(
+    model_and_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    from tunescope.tasks.kinds.classification import Classification
+
+    row_losses, held = Classification.row_losses, set[bool]()
+
+    def watched(self: Any, model: Any, rows: Any, tokenizer: Any) -> Any:
+        held.update(one.training for one in model.modules() if isinstance(one, GradientCheckpointingLayer))
+        return row_losses(self, model, rows, tokenizer)
+
+    monkeypatch.setattr(Classification, "row_losses", watched)
+    model, data = model_and_data
+    words = ["compare", model, data["train"], *FEW, "--words", "neg=bad,pos=good", "--gradient-checkpointing"]
+    words[words.index("--together") + 1] = 2
+    words[words.index("soft")] = "lora:rank=3"
+    code, out, err = commands.call(monkeypatch, capsys, *words, "--out", tmp_path / "run")
+    assert code == 0, out + err
+    assert held == {True}  # which is what layers are checkpointed by
+
+
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "bart"])
 def test_layers_in_eval_mode_are_checkpointed_and_drop_nothing(family: str) -> None:
     model = tiny.make(family)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from tunescope.comparison import comparison, interim_looks
+from tunescope.comparison import comparison, interim_looks, results, shared_passes
+from tunescope.comparison.standing import Standing
 from tunescope.errors import UserError
+from tunescope.report.verdict import stats
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
 from tunescope.trial.plan_json import from_json
@@ -130,6 +132,38 @@ def test_an_arm_that_was_best_at_few_seeds_and_fails_at_more_gives_way(question,
     found = asked(plan, tmp_path / "run", monkeypatch, [True])
     assert found["protocol"]["looks"]["deciding"] == ["soft:length=2", "lora:rank=1"]
     assert {arm["name"]: len(arm["runs"]) for arm in found["arms"]} == dict.fromkeys(plan.arms, 6)
+    assert found["best"] == {"arm": "lora:rank=1", "path": "best"}  # of all, with the seeds that were added
+    assert {one["b"] for one in found["comparisons"]} == {"lora:rank=1"}
+    tensors = (tmp_path / "run" / "best" / "tensors.safetensors").read_bytes()
+    kept = [tmp_path / "run" / "arms" / run["id"] / "artifact" for run in found["arms"][2]["runs"]]
+    assert tensors in [(path / "tensors.safetensors").read_bytes() for path in kept]
+
+
+def test_added_seeds_share_passes_as_the_first_ones_were_measured_to_which_is_noted_once(
+    question, tmp_path, monkeypatch
+):
+    sizes = []
+
+    def size(bench: Any, jobs: Any) -> tuple[int, str]:
+        sizes.append(len(jobs))
+        return 2, "two"
+
+    monkeypatch.setattr(shared_passes, "best_size", size)
+    found = asked(replace(question, together=0), tmp_path / "run", monkeypatch, [True])
+    assert len(sizes) == 1
+    paths = [tmp_path / "run" / "arms" / run["id"] / "result.json" for run in found["arms"][1]["runs"]]
+    assert [json.loads(path.read_text()).get("together") for path in paths[3:]] == [None, 2, 2]  # one's was done
+    assert all(arm["budget_note"].count("shared passes") == 1 for arm in found["arms"][1:])
+
+
+def test_the_one_run_of_a_trained_arm_is_paired_with_one_run_and_that_of_the_model_as_it_is_with_all():
+    def standing(name: str, seeds: int, **fields: Any) -> Standing:
+        rows = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+        return Standing(name, runs=[{"seed": s, "dev": 0.5, "stats": rows} for s in range(seeds)], **fields)
+
+    best, zero = standing("lora", 3), standing("zero-shot", 1, varies=False)
+    found = results._comparisons([zero, standing("full", 1), best], best, stats.scorer("accuracy"), None, None)
+    assert {one["a"]: one["seeds"] for one in found} == {"zero-shot": 3, "full": 1}
 
 
 def test_of_equal_development_scores_the_lower_training_loss_decides():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tunescope.comparison import comparison, costs, deadline, estimate, preview, time_cuts, time_limit
+from tunescope.comparison import comparison, costs, deadline, estimate, preview, protocol, time_cuts, time_limit
 from tunescope.comparison.costs import Costs, Sizes
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
@@ -242,6 +242,38 @@ def test_where_it_goes_slower_than_timed_there_are_fewer_seeds_which_is_told(
     assert {arm["name"]: len(arm["runs"]) for arm in found.results["arms"]} == dict.fromkeys(asked.arms, 1)
     assert found.results["protocol"]["seeds"] == [0]
     assert "1 of 3 seeds" in found.results["protocol"]["fit"]["left_out"][-1]
+
+
+def test_that_there_is_no_time_for_rates_beyond_the_grids_is_told_once_and_kept(
+    question: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = replace(question, minutes=30.0, arms=("zero-shot", "prefix:length=2", "lora:rank=1"), trials=2, beyond=3)
+    asked = replace(asked, settings=Settings(steps=4, batch_size=8, eval_every=2), seeds=(0,))
+    monkeypatch.setattr(protocol.trials, "next_rates", lambda bench, entry, outcomes: (0.5,) if entry.trials else None)
+    monkeypatch.setattr(deadline.Deadline, "allows", lambda self, *rounds: len(rounds) < 2)  # the seeds, and no more
+    found = comparison.ask(asked, tmp_path / "run")
+    told = capsys.readouterr()
+    assert (
+        " ".join((told.out + told.err).split()).count("leaves no time for learning rates beyond those of the grids")
+        == 1
+    )
+    kept = found.results["protocol"]["fit"]["left_out"]
+    assert kept[-1] == "no time for more learning rates beyond those of the grids" and kept.count(kept[-1]) == 1
+
+
+def test_that_minutes_cut_nothing_of_what_was_begun_without_them_is_told_while_it_is_half_done(
+    question: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = replace(question, arms=("zero-shot", "lora:rank=1"), trials=1, seeds=(0,))
+    asked, folder = replace(asked, settings=Settings(steps=2, batch_size=8, eval_every=2)), tmp_path / "run"
+    comparison.ask(asked, folder)
+    told = f"note: --minutes 30 cuts nothing here: the comparison in {folder} was begun without it"
+    for is_done in (True, False):
+        if not is_done:
+            (folder / "results.json").unlink()
+        comparison.ask(replace(asked, minutes=30.0), folder)
+        shown = capsys.readouterr()
+        assert (told in " ".join((shown.out + shown.err).split())) == (not is_done)
 
 
 def test_check_ends_with_the_command_that_fits(question: Plan) -> None:

@@ -31,11 +31,22 @@ def test_of_a_long_file_its_first_characters_are_taken(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(None, "--forgetting: Cannot read .*a.txt: No such file"), (b" \n", "--forgetting: .* no text")],
+    [(None, "--forgetting: Cannot read .*a.txt: No such file"), (b" \n", "--forgetting: .*a.txt is empty")],
 )
 def test_a_file_that_is_not_there_or_empty_is_refused_in_one_line(tmp_path, content, says):
     if content is not None:
         (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(UserError, match=says) as caught:
         general_text(str(tmp_path / "a.txt"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_gzip_file_is_refused_in_one_line(tmp_path):
+    packed = bytearray(gzip.compress(b"one line\n" * 50))
+    packed[10] = 0xFF  # a block of a type that there is not (RFC 1951, 3.2.3)
+    (tmp_path / "a.txt.gz").write_bytes(packed)
+    with pytest.raises(
+        UserError, match=r"^--forgetting: .*a\.txt\.gz is not a whole gzip file \(.*Compress it again"
+    ) as caught:
+        general_text(str(tmp_path / "a.txt.gz"))
     assert "\n" not in str(caught.value)

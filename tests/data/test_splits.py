@@ -35,6 +35,17 @@ def test_equal_rows_land_in_one_part_and_every_row_in_exactly_one(some, by):
     assert len(keys[0] | keys[1] | keys[2]) == sum(map(len, keys))
 
 
+def test_a_number_and_the_text_that_it_is_read_as_are_one_input():
+    numbers, words = [[{"text": kind(n), "label": n % 2} for n in range(30)] for kind in (int, str)]
+    parts = split(numbers + words[::2], by=("text",), share=0.2).parts()
+    held = [{str(row["text"]) for row in part} for part in parts.values()]
+    assert len(set.union(*held)) == sum(map(len, held)) == 30
+    assert shared(numbers, words, ("text",)) == list(range(1, 31)) and not shared(numbers, words)
+    assert repeats([numbers[1], words[1], {"text": True}, {"text": "true"}], ("text",)) == [2, 4]
+    for some, dev in ((numbers, [0, 9, 14]), (words, ["20", "21", "29"])):  # as they were cut before
+        assert [row["text"] for row in split(some, by=("text",)).dev] == dev
+
+
 def test_distinct_rows_are_cut_into_exactly_the_shares_and_the_notes_say_so():
     some = [{"text": str(i)} for i in range(250)]
     cut = split(some, share=0.1, seed=3)

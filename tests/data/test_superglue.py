@@ -220,6 +220,8 @@ def test_multirc_is_a_row_an_answer_in_the_order_of_t5_s_fields(tmp_path):
         corpus(f"multirc:{made.jsonl(tmp_path / 'a.jsonl', {'passage': bare})}")
     with pytest.raises(UserError, match="line 1 needs 'passage' with 'text' and 'questions'"):
         corpus(f"multirc:{made.jsonl(tmp_path / 'b.jsonl', {'passage': {'text': 'x'}})}")
+    with pytest.raises(UserError, match=r"line 1 needs 'passage' with .* all of it words"):
+        corpus(f"multirc:{made.jsonl(tmp_path / 'c.jsonl', {'passage': {**PARAGRAPH, 'text': 3}})}")
 
 
 NEWS = 'Ann met Bo.\n@highlight\nBo said "no"\n@highlight\nAnn left\n@highlight\nBo stayed'

@@ -180,6 +180,15 @@ def test_a_context_still_rising_is_not_proof_that_weights_are_needed():
     assert "change its dev score +0.2." in sentences[0]  # from .80 to the end of the scale
 
 
+def test_a_curve_is_as_noisy_as_the_rows_that_its_points_are_of():
+    slow = arm("prefix", "context", 0.80, curve=(0.70, 0.725, 0.75, 0.775))
+    made = results(ZERO, slow, LORA)
+    made["data"]["dev"] = {"rows": 1000}
+    assert decide(made)["reason"] == "undertrained"
+    made["protocol"]["early_rows"] = 32  # of a score of .8 these leave a standard error of .07
+    assert decide(made)["answer"] == "weights needed"
+
+
 def test_a_delta_still_rising_is_not_proof_that_a_context_or_a_prompt_suffices():
     rising = arm("lora", "delta", 0.90, curve=RISING)
     assert outcome(ZERO, PREFIX, rising)[:2] == ("no verdict", "undertrained")
@@ -320,6 +329,55 @@ def test_one_seed_or_two_give_no_verdict_and_ask_for_three():
         found = decide(results(ZERO, arm("prefix", "context", 0.50), LORA, seeds=seeds))
         assert (found["answer"], found["reason"]) == ("no verdict", "few seeds")
         assert "--seeds 3" in found["run"]
+
+
+def at_one_seed(made, **fields):
+    return made | {"runs": made["runs"][:1], "varies": True} | fields
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "pair", "reason"),
+    [
+        ("full", "full", (0.90, 0.90), "full tuning ahead"),
+        ("full", "full", (0.51, 0.51), "learnt elsewhere"),
+        ("head", "head", (0.90, 0.90), "head alone"),
+        ("demos:k=4", "text", (0.90, 0.90), "prompt alone"),
+    ],
+)
+def test_where_looks_gave_seeds_to_two_arms_alone_the_one_run_of_another_decides_nothing(name, group, pair, reason):
+    both = arm("prefix", "context", pair[0]), arm("lora", "delta", pair[1])
+    able, zero = arm(name, group, 0.97), arm("zero-shot", "none", 0.5)
+    gaps = [(one["name"], name, -0.47, 0.02) for one in both] if reason == "learnt elsewhere" else []
+    many = results(zero, *both, able, gaps=gaps)
+    assert decide(many)["reason"] == reason
+    few = results(at_one_seed(zero, varies=False), *both, at_one_seed(able), gaps=gaps, seeds=[0])
+    for one in few["comparisons"]:
+        one["seeds"] = 3  # earlier versions counted the one run as many
+    found = decide(few)
+    assert (found["answer"], found["reason"], found["more_seeds"]) == ("no verdict", "few seeds", False)
+    assert f"It turns on {name} (0.970), and with its 1 seed" in found["sentences"][0]
+    assert "--seeds 3" in found["run"]
+    assert "behind another" not in " ".join(found["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "seeds", "own"),
+    [
+        ({"group": "none"}, [0], None),  # of an earlier version, as all without "varies"
+        ({"group": "text", "demonstrations": {"lines": [1]}}, [0], 1),
+        ({"group": "text", "demonstrations": {"lines": [1]}}, [0, 1, 2], None),  # nearest: the others have three runs
+        ({"group": "full"}, [0, 1, 2], 1),
+        ({"group": "context", "trials": []}, [0], None),
+        ({"group": "text", "varies": True}, [0, 1, 2], 1),
+    ],
+)
+def test_one_run_stands_for_every_seed_where_nothing_is_trained_or_drawn(raw, seeds, own):
+    run = {"seed": 0, "stats": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "demonstrations": raw.pop("demonstrations", None)}
+    one = {"name": "one", "runs": [run], **raw}
+    other = {"name": "other", "group": "delta", "runs": [run | {"seed": s} for s in (0, 1, 2)]}
+    pairs = reader.Pairs({"protocol": {"seeds": seeds}}, "accuracy", [])
+    assert pairs.of_its_own(one) == own
+    assert pairs.of(one, other).seeds == (own or 3)
 
 
 def test_the_mechanism_is_told_where_it_was_measured():

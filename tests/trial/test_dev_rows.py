@@ -88,6 +88,7 @@ def test_a_run_is_scored_on_some_rows_while_it_trains_and_on_all_at_its_end(
     found = ran(tmp_path, "some", 0.2)
     n = len((tmp_path / "many.jsonl").read_text().splitlines())
     assert n > dev_rows.LEAST and Counter(asked) == {32: 4 * 3, n: 4, 0: 4}
+    assert found.results["protocol"]["early_rows"] == 32
     told = f"while a run trains 32 of the {n} development rows are scored, at its end all"
     assert found.results["protocol"]["early_stopping"].endswith(told)
     for path in found.folder.glob("arms/*/result.json"):
@@ -95,6 +96,7 @@ def test_a_run_is_scored_on_some_rows_while_it_trains_and_on_all_at_its_end(
         assert kept["dev"] * n == pytest.approx(round(kept["dev"] * n), abs=1e-9)
 
     whole = ran(tmp_path, "whole", 1.0)
+    assert whole.results["protocol"]["early_rows"] is None
     assert not {one.name for one in (whole.folder / "arms").iterdir()} & {
         one.name for one in (found.folder / "arms").iterdir()
     }

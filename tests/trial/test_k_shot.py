@@ -7,12 +7,12 @@ import pytest
 import tinyrun
 
 from tunescope.cli.options import PlanOptions, question
-from tunescope.comparison import job, score
+from tunescope.comparison import estimate, job
 from tunescope.comparison.comparison import ask
 from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.errors import UserError
-from tunescope.trial import command, plan, plan_check
+from tunescope.trial import command, plan, plan_check, questions
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -41,14 +41,14 @@ def asked(material, **changes):
 
 def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_same(material, tmp_path, monkeypatch):
     seen = {}
-    plain = score.rows_of
+    plain = questions.sets_of
 
-    def spy(bench, todo, tuned, part):
-        found = plain(bench, todo, tuned, part)
-        seen.setdefault((todo.seed, part), set()).add(tuple(row.source for row in found))
-        return found
+    def spy(arm, bench, tuned, part, seed):
+        (found,) = plain(arm, bench, tuned, part, seed)
+        seen.setdefault((seed, part), set()).add(tuple(row.source for row in found))
+        return [found]
 
-    monkeypatch.setattr(score, "rows_of", spy)
+    monkeypatch.setattr(questions, "sets_of", spy)
     found = ask(asked(material), tmp_path / "run", quiet=True)
     test = read(material[1]["test"])
     for seed in SEEDS:
@@ -63,6 +63,14 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
     assert "--k-shot 3" in found.results["command"]
     assert all(arm["status"] == "done" for arm in found.results["arms"])
     assert [len(run["stats"]) for run in found.results["arms"][2]["runs"]] == [len(test)] * 2
+
+
+def test_what_is_cut_to_fit_the_minutes_is_cut_of_every_seed(material):
+    bench = open_bench(asked(material))
+    estimate.sizes_of(bench)  # has looked at the first seed
+    shorter = replace(bench.plan, settings=replace(bench.plan.settings, steps=2))
+    bench.cut_to(shorter)
+    assert [bench.at(seed).plan for seed in SEEDS] == [shorter] * 2
 
 
 def test_demonstrations_come_from_the_rows_that_their_seed_drew(material):

@@ -13,6 +13,7 @@ import transformers
 
 import tunescope as ts
 from tunescope.comparison import arms, job
+from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -37,6 +38,14 @@ def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_
     inputs = [{row["input"] for row in part} for part in opened().splits.parts().values()]
     assert not inputs[0] & inputs[1] and not inputs[0] & inputs[2] and not inputs[1] & inputs[2]
     assert sum(map(len, inputs)) == 20
+
+
+def test_a_tokenizer_beside_the_name_of_a_model_is_refused_and_not_left_out(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+    with pytest.raises(
+        UserError, match=r"^A tokenizer is given with a model that is named, .* compare\(model, data, tok"
+    ):
+        ts.compare(model, data, tokenizer=tinyrun.tokenizer(), arms=["zero-shot"], out=tmp_path / "run", quiet=True)
 
 
 def test_a_corpus_of_texts_is_scored_by_its_own_metric_where_none_is_named(tmp_path):

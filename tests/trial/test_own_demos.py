@@ -13,9 +13,10 @@ from reference import demonstrations as literal
 
 import tunescope as ts
 from tunescope.attachment.tuned import Bare
-from tunescope.comparison import arms, estimate, job, workers
+from tunescope.comparison import arms, estimate, job, score, workers
 from tunescope.comparison.comparison import ask
 from tunescope.comparison.problem import attached, problem_of, specs_of
+from tunescope.data.row import Row
 from tunescope.errors import Note
 from tunescope.tasks.answers import ensemble, row_vectors
 from tunescope.trial import bench as bench_module
@@ -198,6 +199,26 @@ def test_a_row_is_cut_beside_its_own_demonstrations_and_not_beside_the_longest(b
             assert row.slot is None or row.input_ids[row.slot] == bench.tokenizer.mask_token_id
             cut += not fits
     assert 0 < cut < sum(map(len, whole))
+
+
+def test_rows_of_one_line_are_cut_each_from_its_own_words_and_counted_behind_any_set(bench, monkeypatch):
+    """Many rows of a corpus come from one line of its file, or from the same line of several."""
+    demos = Demos(k=1, choose="balanced", sets=3)
+    same = [Row(dict(row), "test.jsonl", 1) for row in bench.splits.test]
+    own = replace(bench, rows={}, demos=type(bench.demos)(), splits=replace(bench.splits, test=same))
+    apart, asked = (own_demos.QueryDemos(demos, one, one.task, 0, False) for one in (bench, own))
+    lengths = sorted(len(row.input_ids) for one in apart.rows("test", 7) for row in one)
+    limit = lengths[len(lengths) // 3]
+    monkeypatch.setattr("tunescope.trial.bench.room", lambda bench, taken: limit - taken)
+    cut = asked.rows("test", 7)
+    assert [[row.input_ids for row in one] for one in cut] == [
+        [row.input_ids for row in one] for one in apart.rows("test", 7)
+    ]
+
+    todo = job.job(own, arms.ready(Arm("own", str(demos)), own), (), 7)
+    behind_any = sum(any(row.cut for row in sets) for sets in zip(*cut, strict=True))
+    assert sum(row.cut > 0 for row in cut[0]) < behind_any
+    assert score.cut(own, todo, Bare(), "test") == {"test": behind_any}
 
 
 def test_the_loss_in_training_is_that_of_the_rows_behind_what_was_drawn(bench):

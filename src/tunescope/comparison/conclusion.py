@@ -15,6 +15,8 @@ from tunescope.system import files, run_folder
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "forgetting")
 RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
 
+SHARED = "; shared passes: its memory is that of all who shared, its time is its part"
+
 
 def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     """The runs of the chosen rate; an arm that lost one of them has no score, since the others have all theirs."""
@@ -28,8 +30,8 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     prompts = dict.fromkeys(one["shown"] for one in found if one.get("found"))
     if prompts:
         standing.remarks.append(f"found: {' | '.join(prompts)}")
-    if any(one.get("together") for one in found):
-        standing.note += "; shared passes: its memory is that of all who shared, its time is its part"
+    if any(one.get("together") for one in found) and SHARED not in standing.note:  # looks conclude again
+        standing.note += SHARED
     cut: dict[str, int] = {}
     for one in found:
         for part, rows in {**one.get("cut", {}), **one.get("cut_test", {})}.items():

@@ -8,7 +8,7 @@ from tunescope.comparison.arm_methods import methods_of, served_as
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.standing import Standing
 from tunescope.errors import UserError
-from tunescope.trial.arm import Arm, Ready
+from tunescope.trial.arm import Arm, Ready, has_every_seed
 from tunescope.trial.bench import Bench
 from tunescope.trial.budget import TooSmallBudget
 from tunescope.trial.rates import grid, start
@@ -82,6 +82,7 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
         short = problem if isinstance(problem, TooSmallBudget) else None
         return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)), short=short)
     standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
+    standing.varies = has_every_seed(bench.plan, prepared)
     standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
     entry = Entry(standing, prepared)
     if prepared.trained:

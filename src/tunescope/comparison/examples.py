@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tunescope.comparison.standing import Standing, every_seed
 from tunescope.data.scores import aggregate, of_rows, statistics
 from tunescope.report.verdict import stats
 from tunescope.report.verdict.variance import Array
@@ -12,7 +13,6 @@ from tunescope.tasks.task import labelled
 
 if TYPE_CHECKING:
     from tunescope.comparison.score import Scored
-    from tunescope.comparison.standing import Standing
     from tunescope.trial.bench import Bench
 
 SHOWN = 200  # rows in results.json
@@ -46,17 +46,14 @@ def also(runs: Sequence[Run], level: float, inputs: Sequence[int] | None = None)
     return found
 
 
-def also_paired(
-    runs: Sequence[Run], best: Sequence[Run], level: float, inputs: Sequence[int] | None = None
-) -> dict[str, Any]:
-    """{metric: runs minus the best arm's runs and the interval}; what ran once stands for every seed."""
+def also_paired(one: Standing, best: Standing, level: float, inputs: Sequence[int] | None = None) -> dict[str, Any]:
+    """{metric: an arm's runs minus the best arm's runs and the interval}."""
     found = {}
-    for name in runs[0].get("also") or {}:
-        a, b = _by_seed(runs, name), _by_seed(best, name)
-        a, b = (
-            dict.fromkeys(other, next(iter(one.values()))) if len(one) == 1 else one for one, other in ((a, b), (b, a))
+    for name in one.runs[0].get("also") or {}:
+        a, b = _by_seed(one.runs, name), _by_seed(best.runs, name)
+        gap = stats.paired(
+            every_seed(one, a, b), every_seed(best, b, a), stats.scorer(name), level=level, inputs=inputs
         )
-        gap = stats.paired(a, b, stats.scorer(name), level=level, inputs=inputs)
         found[name] = {"difference": gap.value, "interval": [gap.low, gap.high]}
     return found
 

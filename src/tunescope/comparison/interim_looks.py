@@ -36,18 +36,19 @@ class Clock:
         return time.monotonic() + seeds * a_seed / self.workers + self.kept <= self.start + 60 * minutes
 
 
-def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, clock: Clock) -> dict[str, Any]:
+def looked(bench: Bench, entries: list[Entry], run: Run, clock: Clock) -> dict[str, Any]:
     """results.json after the last look that was needed.
 
     At each look the deciding arms are the best context and the best delta on dev, over all seeds that they have: one
-    that was best at three seeds and fails at others gives way to one that does not. The test rows have no part in it.
+    that was best at three seeds and fails at others gives way to one that does not. So does the arm that is best of
+    all, which the others are told against and which is kept. The test rows have no part in it.
     """
     plan, standings = bench.plan, [entry.standing for entry in entries]
     if plan.max_seeds is None:
-        return assemble(bench, standings, best)
+        return assemble(bench, standings)
     counts = planned(len(plan.seeds), plan.max_seeds)
     looks: dict[str, Any] = {"planned": list(counts), "at": len(plan.seeds), "deciding": []}
-    results = assemble(bench, standings, best, looks)
+    results = assemble(bench, standings, looks)
     for count in [count for count in counts if count > len(plan.seeds)]:
         if not decide(results)["more_seeds"]:
             break
@@ -55,14 +56,14 @@ def looked(bench: Bench, entries: list[Entry], best: Standing | None, run: Run, 
         arms = [one for one in standings if one.name in names]
         most = max(count - len(one.runs) for one in arms)
         if not as_first(bench.model, clock.allows(plan.minutes, arms, most)):
-            return assemble(bench, standings, best, looks | {"out_of_time": plan.minutes})
+            return assemble(bench, standings, looks | {"out_of_time": plan.minutes})
         done = set[str]()
         while left := [entry for entry in entries if entry.standing.name in set(names) - done]:
             run(bench, left, plan.every_seed[:count])
             done |= set(names)
-            names = best_of_each(assemble(bench, standings, best, looks | {"deciding": []}))
+            names = best_of_each(assemble(bench, standings, looks | {"deciding": []}))
         looks = looks | {"at": count, "deciding": names}
-        results = assemble(bench, standings, best, looks)
+        results = assemble(bench, standings, looks)
     return results
 
 

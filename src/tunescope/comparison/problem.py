@@ -80,6 +80,11 @@ def _tell(todo: Job, line: str) -> None:
     say(f"{todo.arm.arm.name}: {line}", sys.stderr)
 
 
+def recomputing(bench: Bench) -> AbstractContextManager[None]:
+    """Within it layers are computed again in the backward pass, where --gradient-checkpointing asks for it."""
+    return checkpointed(bench.model) if bench.plan.gradient_checkpointing else nullcontext()
+
+
 def _loss(bench: Bench, rows: Sequence[Any]) -> Tensor:
-    with checkpointed(bench.model) if bench.plan.gradient_checkpointing else nullcontext():
+    with recomputing(bench):
         return bench.task.loss(bench.model, rows, bench.tokenizer)

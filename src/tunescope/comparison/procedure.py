@@ -88,6 +88,7 @@ def carried_out(
     """
     folder, start = execution.folder, time.monotonic()
     question, fits = time_limit.before(on_its_day(question, folder), folder)
+    time_limit.say_uncut(question, folder, fits, execution.quiet)
     with machine.threads(question.threads):
         run_folder.check_config(folder, _config(question, by_name), UNASKED)
         bench = opened(question)
@@ -103,12 +104,12 @@ def carried_out(
             try:
                 if execution.executor.waits:
                     far_jobs.begin_anew(folder)
-                standings = tried(bench, entries, execution, deadline)
-                best = best_on_dev(standings)
-                results = looked(bench, entries, best, partial(more, execution=execution), clock)
+                standings, together = tried(bench, entries, execution, deadline)
+                results = looked(bench, entries, partial(more, execution=execution, together=together), clock)
             except KeyboardInterrupt:
                 raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
             results["inside"] = inside_attention.pictures(bench, standings, folder)
+            best = best_on_dev(standings)  # with the seeds that looks have added
             if best and not keep_best(folder, best):
                 results["best"]["path"] = None
             finish(folder, results)

@@ -22,8 +22,12 @@ from tunescope.trial.provenance import notes_of
 TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
 
 
-def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: Deadline | None = None) -> list[Standing]:
-    """Every arm's standing after all its runs; those that would be over too late for the deadline are not begun.
+def tried(
+    bench: Bench, entries: list[Entry], execution: Execution, deadline: Deadline | None = None
+) -> tuple[list[Standing], int]:
+    """Every arm's standing after all its runs, and how many runs shared a pass.
+
+    Runs that would be over too late for the deadline are not begun.
 
     Raises:
         UserError: every arm was refused.
@@ -45,7 +49,9 @@ def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: De
                 halving.race(bench.plan, [entry.trials for entry in entries], run, folder, together)
             outcomes = run(begun, together)
             for _ in range(bench.plan.past):
-                outcomes |= run(distinct(_past_the_end(bench, entries, outcomes, deadline, shown)), together)
+                if not (later := _past_the_end(bench, entries, outcomes, deadline, shown)):
+                    break
+                outcomes |= run(distinct(later), together)
             for entry in entries:
                 _choose(bench, entry, outcomes)
             left = {todo.id for entry in entries for todo in jobs_left(bench, entry)}
@@ -55,11 +61,14 @@ def tried(bench: Bench, entries: list[Entry], execution: Execution, deadline: De
         for entry in entries:
             conclude(entry, outcomes)
             drop_losers(folder, entry)
-    return [entry.standing for entry in not_all_refused(entries)]
+    return [entry.standing for entry in not_all_refused(entries)], together
 
 
-def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], execution: Execution) -> None:
-    """These arms at these seeds, of which they have some; their standings are brought up to date."""
+def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], execution: Execution, together: int) -> None:
+    """These arms at these seeds, of which they have some; their standings are brought up to date.
+
+    together: runs that share a pass, as many as shared one before.
+    """
     for entry in entries:
         assert entry.arm is not None  # it has finished before
         entry.runs = [job(bench, entry.arm, entry.chosen or (), seed, test=True) for seed in seeds]
@@ -67,7 +76,7 @@ def more(bench: Bench, entries: list[Entry], seeds: tuple[int, ...], execution: 
         display([entry.standing.name for entry in entries], quiet=execution.quiet) as shown,
         at_work(bench, execution, shown, lambda: _expected(bench, entries)) as run,
     ):
-        outcomes = run(distinct(todo for entry in entries for todo in entry.runs), bench.plan.together or 1)
+        outcomes = run(distinct(todo for entry in entries for todo in entry.runs), together)
     for entry in entries:
         conclude(entry, outcomes)
 
@@ -131,6 +140,7 @@ def _past_the_end(
             later += [job(bench, entry.arm, rates, seed, test=True) for seed in seeds_of(bench.plan, entry.arm)]
     if found and not deadline.allows(distinct(todo for _, todo in found), distinct(later)):
         shown.say(f"note: --minutes {bench.plan.minutes:g} leaves no time for learning rates beyond those of the grids")
+        _cut_further(bench, "no time for more learning rates beyond those of the grids")
         return []
     for entry, todo in found:
         entry.trials.append(todo)
@@ -139,16 +149,23 @@ def _past_the_end(
 
 def _seeds_in_time(bench: Bench, entries: list[Entry], deadline: Deadline, shown: Display) -> None:
     """Fewer seeds, the same of every arm, where all would be over too late; one is always run."""
-    plan, count = bench.plan, len(bench.plan.seeds)
+    seeds = bench.plan.seeds
+    count = len(seeds)
     while count > 1 and not deadline.allows(distinct(todo for entry in entries for todo in entry.runs[:count])):
         count -= 1
-    if count < len(plan.seeds):
-        told = f"it went {deadline.slower:.1f} times slower than timed before: {count} of {len(plan.seeds)} seeds"
+    if count < len(seeds):
+        told = f"it went {deadline.slower:.1f} times slower than timed before: {count} of {len(seeds)} seeds"
         shown.say(f"note: {told}")
-        fit = plan.fit and replace(plan.fit, left_out=(*plan.fit.left_out, told))
-        bench.plan = replace(plan, seeds=plan.seeds[:count], fit=fit)
+        _cut_further(bench, told, seeds=seeds[:count])
         for entry in entries:
             entry.runs = entry.runs[:count]
+
+
+def _cut_further(bench: Bench, told: str, **fields: Any) -> None:
+    """The plan with less than the minutes had left of it, which is kept in words."""
+    plan = bench.plan
+    fit = plan.fit and replace(plan.fit, left_out=(*plan.fit.left_out, told))
+    bench.cut_to(replace(plan, fit=fit, **fields))
 
 
 def _trial(todo: Job, outcome: Outcome) -> dict[str, Any]:

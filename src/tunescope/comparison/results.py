@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tunescope.comparison import examples, other_text
-from tunescope.comparison.standing import Standing
+from tunescope.comparison.standing import Standing, best_on_dev, every_seed
 from tunescope.report.verdict import reader, stability, stats
 from tunescope.report.verdict.stats import LEVEL
-from tunescope.report.verdict.variance import Array, Pool
+from tunescope.report.verdict.variance import Pool
 from tunescope.system import machine, run_folder
 from tunescope.trial import rates
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_day_told
 from tunescope.trial.command import command
+from tunescope.trial.dev_rows import early_size
 from tunescope.trial.dev_rows import rule as early_rows_rule
 from tunescope.trial.plan import Plan
 from tunescope.trial.provenance import data_of, model_of
@@ -31,11 +32,9 @@ OF_A_PILOT = (
 )
 
 
-def assemble(
-    bench: Bench, standings: Sequence[Standing], best: Standing | None, looks: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def assemble(bench: Bench, standings: Sequence[Standing], looks: dict[str, Any] | None = None) -> dict[str, Any]:
     """The whole of results.json but for the verdict. looks: at how many seeds, as `comparison.interim_looks` has it."""
-    plan = bench.plan
+    plan, best = bench.plan, best_on_dev(standings)
     score, data = stats.scorer(bench.task.metric), data_of(bench)
     pool = stats.pool_of((stats.by_seed(one.runs) for one in standings if one.trials and one.status == "done"), score)
     inputs = (data.get("test") or {}).get("inputs")
@@ -78,6 +77,7 @@ def _protocol(bench: Bench, looks: dict[str, Any] | None) -> dict[str, Any]:
         "looks": looks,
         "margin": plan.margin,
         "selection": OF_A_PILOT if plan.trial_steps else SELECTION,
+        "early_rows": early_size(bench.at(plan.seeds[0]), plan.settings.steps),
         "early_stopping": "; ".join(filter(None, (early_stopping(plan.settings), early_rows_rule(bench)))),
         "fit": _fit(plan),
         "pilot_of": asdict(plan.pilot_of) if plan.pilot_of else None,
@@ -106,6 +106,7 @@ def _arm(
         "name": standing.name,
         "spec": standing.spec,
         "group": standing.group,
+        "varies": standing.varies,
         "budget_note": standing.note,
         "parameters": dict(standing.parameters),
         "status": standing.status,
@@ -141,7 +142,8 @@ def _comparisons(
     for other in standings:
         if other is best or other.dev is None:
             continue
-        ours, theirs = _every_seed(other, best), _every_seed(best, other)
+        ours, theirs = stats.by_seed(other.runs), stats.by_seed(best.runs)
+        ours, theirs = every_seed(other, ours, theirs), every_seed(best, theirs, ours)
         gap = stats.paired(ours, theirs, score, level=LEVEL, pool=pool, inputs=inputs)
         found.append(
             {
@@ -153,13 +155,7 @@ def _comparisons(
                 "seeds": gap.seeds,
                 "freedom": gap.freedom if math.isfinite(gap.freedom) else None,
                 "parts": gap.parts,
-                "also": examples.also_paired(other.runs, best.runs, LEVEL, inputs),
+                "also": examples.also_paired(other, best, LEVEL, inputs),
             }
         )
     return found
-
-
-def _every_seed(one: Standing, other: Standing) -> dict[int, Array]:
-    """What trains nothing and draws nothing ran once, and stands for every seed."""
-    runs = stats.by_seed(one.runs)
-    return dict.fromkeys(stats.by_seed(other.runs), next(iter(runs.values()))) if len(runs) == 1 else runs

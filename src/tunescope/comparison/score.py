@@ -48,5 +48,7 @@ def _means(predictions: Sequence[Any]) -> dict[str, float]:
 
 
 def cut(bench: Bench, todo: Job, tuned: Tuned, *parts: str) -> dict[str, int]:
-    """Rows of each part that did not fit beside the context, and were cut."""
-    return {part: sum(row.cut > 0 for row in rows_of(bench, todo, tuned, part)) for part in parts}
+    """Rows of each part that did not fit beside the context, and were cut: behind any of their sets of demonstrations,
+    and of training rows whose demonstrations are drawn anew each time, as at first."""
+    sets = {part: questions.sets_of(todo.arm, bench, tuned, part, todo.seed) for part in parts}
+    return {part: sum(any(one.cut for one in row) for row in zip(*sets[part], strict=True)) for part in parts}

@@ -27,7 +27,7 @@ from tunescope.comparison import run as run_arm
 from tunescope.comparison import score
 from tunescope.comparison.job import Job
 from tunescope.comparison.outcome import Outcome, stopped
-from tunescope.comparison.problem import problem_of
+from tunescope.comparison.problem import problem_of, recomputing
 from tunescope.methods.artifact import AttentionDelta
 from tunescope.methods.deltas.full import Full
 from tunescope.system import files, run_folder
@@ -141,8 +141,9 @@ def _problems(bench: Bench, jobs: Sequence[Job], tuned: Banked) -> tuple[dict[st
 
     def losses(asked: Mapping[str, list[int]]) -> dict[str, Tensor]:
         rows = {name: drawn[name](chosen) for name, chosen in asked.items()}
-        with tuned.rows([name for name, some in rows.items() for _ in some]):
-            every = bench.task.row_losses(bench.model, [row for some in rows.values() for row in some], bench.tokenizer)
+        with tuned.rows([name for name, some in rows.items() for _ in some]), recomputing(bench):
+            some = [row for own in rows.values() for row in own]
+            every = bench.task.row_losses(bench.model, some, bench.tokenizer)
         each = torch.split(every, [len(some) for some in rows.values()])
         return {name: own.sum() / _count(some) for (name, some), own in zip(rows.items(), each, strict=True)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -26,6 +26,7 @@ class Standing:
     runs: list[dict[str, Any]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     methods: tuple[str, ...] = ()  # what it is made of, by name
+    varies: bool = True  # whether another seed gives another result
     served_as: str = ""  # the format that servers of others take it in
 
     @property
@@ -37,6 +38,11 @@ class Standing:
     def last_loss(self) -> float:
         """The mean training loss before the last evaluation, 0 for what trains nothing."""
         return fmean(run["curve"][-1]["loss"] if run.get("curve") else 0.0 for run in self.runs) if self.runs else 0.0
+
+
+def every_seed(one: Standing, runs: dict[int, Any], seeds: Iterable[int]) -> dict[int, Any]:
+    """What an arm has of each seed; what trains nothing and draws nothing ran once, and stands for all of these."""
+    return runs if one.varies or len(runs) != 1 else dict.fromkeys(seeds, next(iter(runs.values())))
 
 
 def best_on_dev(standings: Sequence[Standing]) -> Standing | None:

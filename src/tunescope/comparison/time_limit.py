@@ -51,6 +51,16 @@ def before(question: Plan, folder: Path) -> tuple[Plan, bool]:
     return question, question.minutes is not None and question.fit is not None
 
 
+def say_uncut(question: Plan, folder: Path, fits: bool, quiet: bool) -> None:
+    """That minutes cut nothing of a comparison that was begun without, where there is more of it to run."""
+    if question.minutes is None or fits or quiet or (folder / "results.json").exists():
+        return
+    say(
+        f"note: --minutes {question.minutes:g} cuts nothing here: the comparison in {folder} was begun without it and "
+        "goes on as it was begun. Only seeds that looks add (--max-seeds) are held to it."
+    )
+
+
 def digest(question: Plan) -> str:
     """Of what was asked before anything was cut."""
     left_out = (*AFTERWARDS, "fit", "apart", "day", "model", "data")
@@ -77,7 +87,7 @@ def with_deadline(bench: Bench, execution: Execution, start: float, fits: bool) 
     costs, spent = as_first(bench.model, (costs, spent))
     kept = reserve(question.minutes)
     if question.fit is None:
-        bench.plan = cut(bench, costs, Time(60 * question.minutes - kept - spent, workers, spent))
+        bench.cut_to(cut(bench, costs, Time(60 * question.minutes - kept - spent, workers, spent)))
         say_minutes(bench.plan, execution.quiet)
     agreed = partial(as_first, bench.model)
     end = start + 60 * question.minutes - kept

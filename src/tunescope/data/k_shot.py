@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tunescope.data.splits import KeptRows, Rows, Splits, key_of
+from tunescope.data.splits import KeptRows, Rows, Splits, key_of, keys_of
 from tunescope.errors import UserError
 
 SEEDS = (13, 21, 42, 87, 100)  # of the five draws in Gao et al. 2021 (LM-BFF, arXiv:2012.15723), section 3
@@ -36,7 +36,7 @@ def k_shot(
     """
     if k < 1:
         raise UserError(f"k_shot(k={k}) must be at least 1. Type: k=16")
-    keys = [key_of(row, by, seed) for row in rows]
+    keys = keys_of(rows, by, seed)
     labels: dict[str, set[str]] = {}
     for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
         labels.setdefault(key, set()).add(label_of(row, index))

@@ -15,7 +15,7 @@ def read(path: str | Path, longest: int | None = None) -> list[dict[str, Any]]:
     """The rows of a file, each a ``Row``; or of one part of a corpus, NAME:FOLDER#PART (`tunescope.data.corpora`).
 
     JSONL: one object a line, blank lines skipped. CSV: a header, then RFC 4180. TSV: a header, then one row
-    a line, with no quoting at all. All UTF-8, with or without a byte order mark, any line ends.
+    a line, with no quoting at all. All UTF-8, with or without a byte order mark. Lines end in LF or CRLF.
 
     longest: characters that a field may have (default: `tunescope.data.row.LONGEST`).
 

@@ -57,7 +57,8 @@ def split(
     if not 0 < share < 0.5:
         raise UserError(f"split(share={share}) must lie between 0 and 0.5. Type: share=0.1")
     wanted = [name for name, part in (("dev", dev), ("test", test)) if part is None]
-    groups = _groups(train, by, seed)
+    keys = keys_of(train, by, seed)
+    groups = sorted(Counter(keys).items())
     if wanted and len(groups) < len(wanted) + 1:
         told = f" in {', '.join(by)}" if by else ""
         raise UserError(
@@ -66,13 +67,13 @@ def split(
         )
     rows, part_of = max(1, round(share * len(train))), dict[str, str]()
     if wanted and label_of is not None:
-        labels = labels_of(train, [key_of(row, by, seed) for row in train], label_of)
+        labels = labels_of(train, keys, label_of)
         part_of = by_label(groups, labels, wanted, rows)
     labelled = bool(wanted) and set(part_of.values()) == set(wanted)
     part_of = part_of if labelled else _by_hash(groups, wanted, rows)
     cut: dict[str, KeptRows] = {name: [] for name in ("train", *wanted)}
-    for row in train:
-        cut[part_of.get(key_of(row, by, seed), "train")].append(row)
+    for row, key in zip(train, keys, strict=True):
+        cut[part_of.get(key, "train")].append(row)
     given = {name: list(rows) for name, rows in (("dev", dev), ("test", test)) if rows is not None}
     parts = {**cut, **given}
     notes = _notes(parts, wanted, seed, by, labelled)
@@ -97,7 +98,7 @@ def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
     seen: set[str] = set()
     found = []
     for index, row in enumerate(rows):
-        key = key_of(row, by)
+        key = key_of(as_read(row, by), by)
         if key in seen:
             found.append(line_of(row, index))
         seen.add(key)
@@ -106,8 +107,22 @@ def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
 
 def shared(train: Rows, other: Rows, by: Sequence[str] | None = None) -> list[int]:
     """Lines of the rows of ``other`` that are, in the fields ``by``, also in ``train``."""
-    seen = {key_of(row, by) for row in train}
-    return [line_of(row, index) for index, row in enumerate(other) if key_of(row, by) in seen]
+    seen = {key_of(as_read(row, by), by) for row in train}
+    return [line_of(row, index) for index, row in enumerate(other) if key_of(as_read(row, by), by) in seen]
+
+
+def as_read(row: Mapping[str, Any], by: Sequence[str] | None) -> Mapping[str, Any]:
+    """The row with numbers and booleans in the fields ``by`` as the text that `value` makes of them."""
+    told = {name: json.dumps(row[name]) for name in by or () if isinstance(row.get(name), bool | int | float)}
+    return {**row, **told} if told else row
+
+
+def keys_of(rows: Rows, by: Sequence[str] | None, seed: int | None = None) -> list[str]:
+    """`key_of` each row; a number has the key of the same in text where a row has that, for both are read alike."""
+    keys = [key_of(row, by, seed) for row in rows]
+    known = set(keys)
+    read = [key_of(as_read(row, by), by, seed) for row in rows]
+    return [other if other in known else key for key, other in zip(keys, read, strict=True)]
 
 
 def key_of(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = None) -> str:
@@ -120,11 +135,6 @@ def key_of(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = 
         values["earlier"] = before
     content = json.dumps([seed, values], sort_keys=True, ensure_ascii=True, default=str)
     return blake2b(content.encode(), digest_size=16).hexdigest()
-
-
-def _groups(rows: Rows, by: Sequence[str] | None, seed: int) -> list[tuple[str, int]]:
-    """(key, number of rows) of each distinct row, in the order of the keys."""
-    return sorted(Counter(key_of(row, by, seed) for row in rows).items())
 
 
 def _notes(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 from tunescope.data.read import read
 from tunescope.data.row import value
-from tunescope.data.rows_of_file import FORMATS
+from tunescope.data.rows_of_file import FORMATS, text_of
 from tunescope.errors import UserError
 
 
@@ -22,18 +21,8 @@ def texts(path: str, count: int, longest: int | None = None) -> list[str]:
     if plain.suffix.lower() in FORMATS:
         found = [value(row, "text", index) for index, row in enumerate(read(path, longest))]
     else:
-        found = _lines(path)
+        found = text_of(path).splitlines()
     found = [text.strip() for text in found if text.strip()][:count]
     if not found:
         raise UserError(f"{path} has no text. Give one text a line, or JSONL with the field 'text'.")
     return found
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        content = Path(path).read_bytes()
-        content = gzip.decompress(content) if path.endswith(".gz") else content
-        return content.decode("utf-8-sig").splitlines()
-    except (OSError, EOFError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise UserError(f"Cannot read {path}: {reason}. Give a UTF-8 text file, one text a line.") from problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tunescope.data.row import line_of
-from tunescope.data.splits import key_of
+from tunescope.data.splits import as_read, key_of
 from tunescope.tasks.task import Labelled, Rows
 
 SHOWN = 5  # lines, or labels, named for each finding
@@ -18,7 +18,7 @@ def label_notes(task: Labelled, parts: Mapping[str, Rows]) -> list[str]:
 
 def _conflicts(task: Labelled, parts: Mapping[str, Rows]) -> list[str]:
     """Rows whose input, in whatever part, stands with another label too."""
-    keys = {name: [key_of(row, task.fields()) for row in rows] for name, rows in parts.items()}
+    keys = {name: [key_of(as_read(row, task.fields()), task.fields()) for row in rows] for name, rows in parts.items()}
     labels: dict[str, set[str]] = {}
     for name, rows in parts.items():
         for index, (row, key) in enumerate(zip(rows, keys[name], strict=True)):

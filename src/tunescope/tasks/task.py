@@ -30,6 +30,7 @@ class Encoded:
     cut: int = 0
     slot: int | None = None  # an encoder that answers in words: where in input_ids its mask stands
     lead: tuple[int, ...] = ()  # encoder-decoder: what the decoder's side is given before the target
+    index: int | None = field(default=None, compare=False)  # its row's number, from 0, among those that were given
 
 
 def with_front(front: Sequence[int], row: Encoded) -> Encoded:

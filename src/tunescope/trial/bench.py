@@ -66,6 +66,11 @@ class Bench:
             )
         return self.by_seed[seed]
 
+    def cut_to(self, plan: Plan) -> None:
+        """The plan from here on, of every seed."""
+        for one in (self, *self.by_seed.values()):
+            one.plan = plan
+
     def encoded(self, part: str, *, bos: bool, room: int | None, task: Task | None = None) -> list[Encoded]:
         """The rows of a part, as the bench's task or another one asks them."""
         task = task or self.task

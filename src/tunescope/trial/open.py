@@ -62,6 +62,11 @@ def _opened(
     task: Task | None,
     device: torch.device,
 ) -> Bench:
+    if model is None and tokenizer is not None:
+        raise UserError(
+            f"A tokenizer is given with a model that is named, {plan.model}, which brings its own. Leave it out, or "
+            "load the model and give both: compare(model, data, tokenizer=tokenizer)."
+        )
     found = {part: read_hashed(path, plan.longest_field) for part, path in plan.data.items()}
     parts, hashes = {part: one[0] for part, one in found.items()}, {part: one[1] for part, one in found.items()}
     if model is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tunescope.data.corpus_name import shown
-from tunescope.data.splits import key_of
+from tunescope.data.splits import as_read, key_of
 from tunescope.models.load import model_name
 from tunescope.tasks.facts import Facts, facts
 from tunescope.trial.bench import Bench
@@ -73,4 +73,5 @@ def inputs_of(bench: Bench, part: str) -> list[int]:
     """Of each row of a part the number of its input: rows that are equal in the task's fields have one."""
     known: dict[str, int] = {}
     fields = bench.task.fields()
-    return [known.setdefault(key_of(row, fields), len(known)) for row in bench.splits.parts().get(part, ())]
+    keys = (key_of(as_read(row, fields), fields) for row in bench.splits.parts().get(part, ()))
+    return [known.setdefault(key, len(known)) for key in keys]

@@ -119,12 +119,17 @@ def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Task:
 
 def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> list[Encoded]:
     """The rows of a part as the arm's model reads them; the first draw, where several answer."""
+    return sets_of(arm, bench, tuned, part, seed)[0]
+
+
+def sets_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> list[list[Encoded]]:
+    """The rows of a part behind each of the draws that answer: of most arms there is one."""
     from tunescope.trial.bench import room
 
     if arm.demos and arm.demos.each:
-        return _own(arm, bench, tuned).rows(part, seed)[0]
+        return _own(arm, bench, tuned).rows(part, seed)
     task = asked(arm, bench)
-    return bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)
+    return [bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)]
 
 
 def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[list[int]], list[Encoded]]:

@@ -36,10 +36,10 @@ def _answers(source: Mapping[str, Any], index: int) -> Iterator[Row]:
         for question in passage["questions"]:
             for answer in question["answers"]:
                 yield _row(source, index, (question["question"], answer["text"], passage["text"]), answer.get("label"))
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"{place(source, index)} needs 'passage' with 'text' and 'questions', each with 'question' and 'answers'. "
-            "Give SuperGLUE's own files."
+            f"{place(source, index)} needs 'passage' with 'text' and 'questions', each with 'question' and 'answers', "
+            "and these with 'text', all of it words. Give SuperGLUE's own files."
         ) from error
 
 

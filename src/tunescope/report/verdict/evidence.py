@@ -29,6 +29,7 @@ class Arm:
     fall: Trend | None = None  # of the training loss
     near_best: tuple[int, int] | None = None  # seeds near the best, and all
     chosen: Result | None = None  # the run that dev chooses: seed, id, dev, test
+    seeds: int | None = None  # that it has runs of; None: one run stands for every seed
     steps: bool = False  # whether it was trained on steps and writes them before its answers
 
     @property

@@ -48,7 +48,7 @@ class Pairs:
         if stored and "parts" in stored and math.isclose(stored.get("level", stats.LEVEL), self.level):
             return self._as_stored(stored, a, b)
         left, right = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
-        left, right = _spread(a, left, right), _spread(b, right, left)
+        left, right = self._spread(a, left, right), self._spread(b, right, left)
         if set(left) & set(right):
             return self._made(a["name"], b["name"], left, right, self.pool)
         return self._as_stored(stored, a, b) if stored else None
@@ -61,6 +61,27 @@ class Pairs:
             return None
         return self._made(f"{a['name']}, seed {seed}", b["name"], dict.fromkeys(theirs, own[seed]), theirs, None)
 
+    def of_its_own(self, raw: Result) -> int | None:
+        """How many seeds an arm has runs of; None where its one run stands for every seed."""
+        return None if self._is_constant(raw) else len({run["seed"] for run in raw["runs"]})
+
+    def _is_constant(self, raw: Result) -> bool:
+        """Whether nothing is trained and nothing drawn. Earlier versions told it by one run of an arm where others have
+        several; where every arm has one, by what its run holds."""
+        if (varies := raw.get("varies")) is not None:
+            return not varies
+        trained = raw.get("group") not in GROUPS["untrained"] and raw.get("trials") != []
+        if trained or len(raw["runs"]) != 1:
+            return False
+        drawn = any(raw["runs"][0].get(part) for part in ("demonstrations", "found"))
+        return self.seeds > 1 or not (drawn or "temperature=" in str(raw.get("spec")))
+
+    def _spread(self, raw: Result, runs: dict[int, Array], other: Mapping[int, Array]) -> dict[int, Array]:
+        """What is the same whatever the seed has one run, which stands for every seed."""
+        if len(runs) == 1 and self._is_constant(raw):
+            return dict.fromkeys(other, next(iter(runs.values())))
+        return runs
+
     def _is(self, one: Result, a: Result, b: Result) -> bool:
         return {one.get("a"), one.get("b")} == {a["name"], b["name"]} and bool(one.get("interval"))
 
@@ -68,9 +89,10 @@ class Pairs:
         sign = 1 if one["a"] == a["name"] else -1
         low, high = sorted(sign * side for side in one["interval"])
         level, value = one.get("level", stats.LEVEL), sign * one["difference"]
+        seeds = min(one.get("seeds") or self.seeds, *(self.of_its_own(arm) or math.inf for arm in (a, b)))
         return Pair(
             a["name"], b["name"], value, low, high, level, self._in_words(value, low, high, level),
-            one.get("seeds") or self.seeds, one.get("freedom"), one.get("parts") or {},
+            int(seeds), one.get("freedom"), one.get("parts") or {},
         )  # fmt: skip
 
     def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
@@ -81,10 +103,3 @@ class Pairs:
     def _in_words(self, value: float, low: float, high: float, level: float) -> str:
         low_, high_ = (number(side, self.scale) for side in (low, high))
         return f"the difference is {number(value, self.scale)} ({100 * level:.4g}% interval {low_} to {high_})"
-
-
-def _spread(raw: Result, runs: dict[int, Array], other: Mapping[int, Array]) -> dict[int, Array]:
-    """What trains nothing gives one answer for every seed."""
-    if raw["group"] in GROUPS["untrained"] and len(runs) == 1:
-        return dict.fromkeys(other, next(iter(runs.values())))
-    return runs

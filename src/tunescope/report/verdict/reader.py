@@ -13,6 +13,7 @@ from tunescope.data import scores
 from tunescope.report.verdict import curve, stability
 from tunescope.report.verdict.edges import arm_edges
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
+from tunescope.report.verdict.interim_looks import LEAST
 from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
 
 COT = "cot"  # the item of an arm that writes steps
@@ -87,6 +88,7 @@ class _Reader:
         self.pairs = Pairs(results, self.metric, self.done.values())
         self.deciding = set((protocol.get("looks") or {}).get("deciding") or ())
         self.dev_rows = dev_rows(results)
+        self.early_rows = min(protocol.get("early_rows") or self.dev_rows, self.dev_rows)  # of a curve's points
         self.zero = self._highest({"none"})
 
     def best(self, groups: Iterable[str]) -> Arm | None:
@@ -112,7 +114,7 @@ class _Reader:
         """The context minus each delta but the one given, of those that are ahead of it beyond the interval."""
         others = (arm for arm in self.done.values() if arm.get("group") in GROUPS["delta"] and self._within(arm))
         found = (self.pairs.of(self.done[context.name], arm) for arm in others if arm["name"] != delta.name)
-        return (pair for pair in found if pair and pair.high < 0)
+        return (pair for pair in found if pair and pair.high < 0 and pair.seeds >= LEAST)
 
     def edges(self) -> tuple[str, ...]:
         return tuple(
@@ -179,10 +181,11 @@ class _Reader:
             shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in runs),
             shown=self._shown(raw),
             seconds=_mean(finite(run.get("seconds")) for run in runs),
-            rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.dev_rows)),
+            rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.early_rows)),
             fall=curve.fall(runs),
             near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
             chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
+            seeds=self.pairs.of_its_own(raw),
             steps=any(item.partition(":")[0] == COT for item in re.split(r"(?<!\\)\+", str(raw.get("spec") or ""))),
         )
 

@@ -121,6 +121,7 @@ class Choice(Task):
         return [
             Posed(
                 row=line_of(row, index),
+                index=index,
                 input_ids=ids,
                 target_ids=tokens[index][right],
                 label=right,

@@ -163,6 +163,7 @@ class Classification(Labelled):
             encoded.append(
                 Encoded(
                     row=line_of(row, index),
+                    index=index,
                     input_ids=ids,
                     target_ids=targets[label] if targets else (),
                     label=label,

@@ -160,7 +160,8 @@ class Generation(Task):
         _check_kind(model_kind)
         texts = [self._texts(row, index) for index, row in enumerate(rows)]
         before = history.earlier(self, rows)
-        sources = [self._source(turns, values) for turns, values in zip(before, texts, strict=True)]
+        pairs = zip(texts, before, strict=True)
+        sources = ["\t".join([*(own[name] for name in self.fields()), *past]) for own, past in pairs]
         references: dict[str, list[str]] = {}
         for source, values in zip(sources, texts, strict=True):
             references.setdefault(source, []).append(values[self.target].strip())
@@ -176,6 +177,7 @@ class Generation(Task):
         return [
             Encoded(
                 row=line_of(rows[index], index),
+                index=index,
                 input_ids=ids,
                 target_ids=target,
                 label=None,
@@ -259,9 +261,6 @@ class Generation(Task):
         if not texts[self.target].strip():
             raise UserError(f"{place(row, index)}: '{self.target}' is empty. Fill it in or delete the row.")
         return texts
-
-    def _source(self, turns: Sequence[str], texts: Mapping[str, str]) -> str:
-        return "\t".join([*(texts[name] for name in self.fields()), *turns])
 
     def _targets(
         self, tokenizer: PreTrainedTokenizerBase, texts: Sequence[Mapping[str, str]], model_kind: str

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from tunescope.data.row import line_of
 from tunescope.tasks.task import labelled
 from tunescope.trial.demos.draw import sets_of, solved, text
 from tunescope.trial.demos.spec import Demos, Set
@@ -55,8 +54,7 @@ class QueryDemos:
         """set -> the rows of a part, each cut, if it has to be, beside its own demonstrations."""
         fronts, own = self.fronts(part, seed), self.bench.splits.parts()[part]
         free = self.bench.encoded(part, bos=False, room=None, task=self.task)
-        by_line = {line_of(row, index): row for index, row in enumerate(own)}
-        given = [by_line[one.row] for one in free]
+        given = [own[place if one.index is None else one.index] for place, one in enumerate(free)]
         return [self._behind(one, given, free, train=part == "train") for one in fronts]
 
     def drawn_now(self, chosen: Sequence[int]) -> list[Encoded]:
