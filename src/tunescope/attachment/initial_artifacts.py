@@ -124,8 +124,8 @@ def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]
                 f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel, from a "
                 "checkpoint that has one."
             )
-        projected = getattr(model.config, "word_embed_proj_dim", None)  # OPT's last states
-        width = int(projected or model.config.hidden_size)
+        config = model.config.get_text_config()
+        width = int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)  # OPT's last states
         return {"pooled": SiteShape(width, width, 1)}
     return {site.name: site.shape(spec.reads) for site in sites_for(model, spec)}
 
