@@ -71,12 +71,12 @@ def initialised(
 
 
 def _moved(model: PreTrainedModel, artifact: Artifact) -> Artifact:
-    """The artifact on the model's device; itself, where it is there already."""
+    """The artifact on the model's device, in leaves that can be tuned there; itself, where it is there already."""
     device = anatomy(model).device
     if all(value.device == device and not value.is_inference() for value in artifact.tensors.values()):
         return artifact
     moved = {name: value.clone() if value.is_inference() else value for name, value in artifact.tensors.items()}
-    return replace(artifact, tensors={name: value.to(device) for name, value in moved.items()})
+    return replace(artifact, tensors={name: value.detach().to(device) for name, value in moved.items()})
 
 
 def fresh(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase | None = None) -> Params:
