@@ -7,6 +7,7 @@ import tiny
 import torch
 import transformers as tf
 from odd_families import close
+from traces import assert_no_trace, trace
 
 import tunescope as ts
 from tunescope.exchange.compare_outputs import difference, outputs, sample
@@ -294,3 +295,15 @@ def test_a_text_to_compare_outputs_on_is_of_the_words_of_the_text_model() -> Non
         assert given["input_ids"].shape == (2, 8) and difference(outputs(model, [lora]), bare) > 1e-3
     model.config.text_config.max_position_embeddings = 5
     assert sample(model, 2)["input_ids"].shape == (2, 3)
+
+
+def test_each_part_of_a_model_has_the_attention_again_that_it_had() -> None:
+    model = made("gemma3 of text and pictures")
+    own = {"": "sdpa", "text_config": "eager", "vision_config": "sdpa"}
+    model.set_attn_implementation(own)
+    before = trace(model)
+    with ts.attach(model, ts.Prefix(length=2)):
+        assert model.config.text_config._attn_implementation == "tunescope"
+    assert_no_trace(model, before)
+    told = model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation
+    assert told == ("eager", "sdpa")
