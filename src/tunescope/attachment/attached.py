@@ -58,7 +58,7 @@ class Attached(Held):
             anatomy(model).kind == "decoder"
             and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
-        self._beside = sum(value.numel() for value in model.parameters())
+        self._beside = model.num_parameters()
         taken = {index: positions_of(model, artifact) for index, artifact in enumerate(contexts)}
         self.positions = sum(taken.values())
         self.tokens = sum(taken[index] for index, one in enumerate(contexts) if isinstance(one.spec, TokenContext))
