@@ -130,6 +130,22 @@ def test_attaching_twice_nothing_or_something_else_is_refused() -> None:
     tuned.detach()
 
 
+def test_what_was_trained_is_tuned_on_another_device_and_asks_for_no_gradient_once_it_is_detached() -> None:
+    """Torch is the oracle: a leaf alone has a gradient, and takes it off again."""
+    model = tiny.make("gpt2")
+    tuned = ts.attach(model, ts.LoRA(rank=2)).train()
+    (artifact,) = tuned.artifacts
+    elsewhere = tiny.make("gpt2").to("meta")
+    with ts.attach(elsewhere, artifact) as moved:
+        leaves = moved.train().parameters()
+        assert {(value.device.type, value.is_leaf) for value in leaves} == {("meta", True)}
+        moved.eval()
+    assert all(value.requires_grad and value.device.type == "cpu" for value in artifact.tensors.values())
+    tuned.detach()
+    with ts.attach(model, artifact):
+        assert not model(tiny.ids()).logits.requires_grad
+
+
 @pytest.mark.parametrize("family", ["gpt2", "bert", "t5", "bart"])
 def test_the_fingerprint_is_of_the_base_whatever_is_attached(family: str, tmp_path: Path) -> None:
     model = tiny.make(family)

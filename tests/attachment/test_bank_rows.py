@@ -1,5 +1,6 @@
 """A row of a batch equals its artifact alone, on every family and for every method that a row can have."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import tiny
 import torch
 import transformers as tf
 from torch import Tensor
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.bank.rowwise import EXPERT
@@ -154,3 +156,25 @@ def test_a_delta_at_an_expert_is_refused_which_sees_some_tokens_and_not_whose_th
 )
 def test_an_expert_is_told_by_its_path(path: str, is_one: bool) -> None:
     assert bool(EXPERT.search(path)) is is_one
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_biases_of_a_masked_model_go_by_row_also_those_that_its_head_holds_a_second_time(family: str) -> None:
+    model = tiny.build(tf.AutoModelForMaskedLM, tiny.configs()[family])
+    members = {name: tiny.away(model, "bias", seed) for seed, name in enumerate("ab")}
+    assert any("head:" in name and name.endswith("bias") for name in members["a"][0].tensors)
+    ids, rows = tiny.ids(3), ["a", None, "b"]
+    with ts.attach(model, ts.Bank(members)):
+        together = model(ids, rows=rows).logits
+    for index, name in enumerate(rows):
+        with ts.attach(model, *members[name]) if name else nullcontext():
+            alone = model(ids[index : index + 1]).logits
+        torch.testing.assert_close(together[index : index + 1], alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["longformer", "led", "xlnet"])
+def test_a_family_that_puts_the_length_before_the_rows_has_no_bank(family: str) -> None:
+    model = zoo(family)
+    with pytest.raises(ts.UserError, match="computes attention by itself"):
+        ts.attach(model, ts.Bank({"a": ts.LoRA(rank=2, sites=("all-linear",))}))

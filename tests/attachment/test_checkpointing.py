@@ -190,6 +190,22 @@ def test_a_probe_is_fed_in_the_forward_pass_alone() -> None:
         tuned.eval()
 
 
+def test_the_keys_of_a_text_are_kept_without_a_graph_where_inputs_ask_for_gradients() -> None:
+    """What is kept has no backward pass of its own, which a second step would go through again."""
+    model = tiny.make("llama")
+    model.enable_input_require_grads()
+    members = {"text": tiny.away(model, "text:text=w5 w6", 0), "lora": tiny.away(model, "lora:rank=2", 0)}
+    found = []
+    with ts.attach(model, ts.Bank(members), tokenizer=tiny.tokenizer()) as tuned:
+        for _ in range(2):
+            tuned.train()
+            model(tiny.ids(), rows=["text", "lora"]).logits.square().sum().backward()
+            found.append([value.grad.clone() for value in tuned.parameters()])
+            for value in tuned.parameters():
+                value.grad = None
+    assert all(one.any() and torch.equal(one, again) for one, again in zip(*found, strict=True))
+
+
 def test_reentrant_checkpointing_of_what_has_no_context_is_the_same() -> None:
     found = []
     for reentrant in (False, True):

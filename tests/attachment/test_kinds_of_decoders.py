@@ -7,8 +7,10 @@ import tiny
 import torch
 import transformers as tf
 from odd_families import close
+from traces import assert_no_trace, trace
 
 import tunescope as ts
+from tunescope.exchange.compare_outputs import difference, outputs, sample
 from tunescope.models.anatomy import anatomy, kind
 from tunescope.probes.see import _bare_inputs
 from tunescope.tasks.answers.batches import decoder_keywords
@@ -240,3 +242,68 @@ def test_a_prefix_draws_its_first_keys_from_the_words_of_the_text_model() -> Non
     model = tiny.build(tf.AutoModelForImageTextToText, config)
     with ts.attach(model, ts.Prefix(length=3)) as tuned:
         assert len(tuned.artifacts[0].tensors) == 4
+
+
+def test_a_config_alone_says_what_its_model_is() -> None:
+    """The module is the oracle: BERT's encoder for generation and XLNet look both ways, and so may a Gemma."""
+    both_ways = tf.Gemma3TextConfig(**TEXT, use_bidirectional_attention=True)
+    told = tf.BertGenerationConfig(**BERT, is_decoder=True)
+    configs = [gemma3(), tf.BloomConfig(**BLOOM), tf.BertGenerationConfig(**BERT), told, tf.XLNetConfig(n_layer=2)]
+    for config in (*configs, both_ways):
+        with torch.device("meta"):
+            assert kind(config) == kind(tf.AutoModel.from_config(config)), config
+    named = gemma3()
+    named.architectures = ["Gemma3ForConditionalGeneration"]
+    assert kind(gemma3()) == kind(named) == "decoder"
+
+
+@torch.no_grad()
+def test_a_prefix_of_words_has_its_text_behind_it_where_rotary_positions_lie_within_the_text_model() -> None:
+    model, ids = made("gemma3 of text and pictures"), tiny.ids(2, 2)
+    front = torch.tensor([[5, 6]]).expand(2, -1)
+    with tiny.Float64():
+        wanted = model(torch.cat([front, ids], 1)).logits[:, 2:]
+        with ts.attach(model, ts.Prefix(length=2, init_from="text", text="w5 w6"), tokenizer=tiny.tokenizer()):
+            close(model(ids).logits, wanted)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("padded", ["by a mask", "by ids"])
+def test_a_head_of_a_model_of_text_and_pictures_reads_the_last_token_of_the_text(padded: str) -> None:
+    """Transformers' own class is the oracle, with the same map as its score."""
+    config = gemma3()
+    config.num_labels, config.text_config.pad_token_id = 3, 1
+    torch.manual_seed(0)
+    model = tf.Gemma3ForSequenceClassification(config).double().eval()
+    given = padded_left() if padded == "by a mask" else {"input_ids": padded_left()["input_ids"].flip(1)}
+    with tiny.Float64():
+        (head,) = tiny.away(model, "head:n_labels=3,token=last,bias=false")
+        with ts.attach(model, head):
+            got = model(**given).logits
+        model.score.weight.copy_(head.tensors["pooled:weight"])
+        close(got, model(**given).logits)
+
+
+@torch.no_grad()
+def test_a_text_to_compare_outputs_on_is_of_the_words_of_the_text_model() -> None:
+    model = made("gemma3 of text and pictures")
+    (lora,) = tiny.away(model, "lora:rank=2")
+    with tiny.Float64():
+        given = sample(model)
+        bare = model(**given).logits
+        close(outputs(model), bare)
+        assert given["input_ids"].shape == (2, 8) and difference(outputs(model, [lora]), bare) > 1e-3
+    model.config.text_config.max_position_embeddings = 5
+    assert sample(model, 2)["input_ids"].shape == (2, 3)
+
+
+def test_each_part_of_a_model_has_the_attention_again_that_it_had() -> None:
+    model = made("gemma3 of text and pictures")
+    own = {"": "sdpa", "text_config": "eager", "vision_config": "sdpa"}
+    model.set_attn_implementation(own)
+    before = trace(model)
+    with ts.attach(model, ts.Prefix(length=2)):
+        assert model.config.text_config._attn_implementation == "tunescope"
+    assert_no_trace(model, before)
+    told = model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation
+    assert told == ("eager", "sdpa")

@@ -9,6 +9,7 @@ import pytest
 import tiny
 import torch
 import transformers as tf
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.methods.artifact import Artifact
@@ -306,3 +307,36 @@ def test_what_was_detached_stays_so_after_a_pause():
         pass
     assert "Detached" in repr(tuned)
     ts.attach(model, ts.LoRA(rank=2)).detach()
+
+
+@pytest.mark.parametrize(
+    ("family", "kernel"),
+    [
+        ("mamba", "mamba.modeling_mamba.mamba_inner_fn"),
+        ("mamba2", "mamba2.modeling_mamba2.mamba2_split_conv1d_scan_combined"),
+        ("jamba", None),
+        ("bamba", "bamba.modeling_bamba.mamba2_split_conv1d_scan_combined"),
+    ],
+)
+def test_a_delta_within_a_mamba_acts_in_training_where_a_kernel_would_take_its_weights(family, kernel, monkeypatch):
+    """The kernel is one that would give the layer's input; the oracle is the same pass where no kernel is asked."""
+    model, ids, called = zoo(family), tiny.ids(), []
+
+    def taken(states, *_, **__):
+        called.append(states)
+        return states.flatten(1)[:, : ids.shape[1] * model.config.hidden_size].view(*ids.shape, -1)
+
+    if kernel is not None:
+        monkeypatch.setattr(f"transformers.models.{kernel}", taken)
+    (lora,) = tiny.away(model, "lora:rank=2,sites=all-linear", by=0.1)
+    with ts.attach(model, lora) as tuned:
+        wanted = model(ids, use_cache=False).logits
+        model.train()
+        tuned.train()
+        got = model(ids, use_cache=False).logits
+        got.square().sum().backward()
+        assert not called and all(value.grad.any() for value in tuned.parameters())
+        assert all(module.training for module in model.modules())
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-9)
+    model(ids, use_cache=False)
+    assert bool(called) == (kernel is not None)  # as before

@@ -47,6 +47,36 @@ def test_an_adapter_gives_the_library_s_outputs_in_float32(family: str, case: st
     assert all(value.dtype == torch.float32 for artifact in found.artifacts for value in artifact.tensors.values())
 
 
+@pytest.mark.parametrize("case", ["houlsby", "lora_all"])
+def test_an_adapter_of_an_xlm_roberta_gives_the_library_s_outputs_of_the_same_roberta(
+    case: str, tmp_path: Path
+) -> None:
+    own, given = theirs.model("roberta"), theirs.inputs("roberta")
+    config = {key: value for key, value in own.config.to_dict().items() if key != "model_type"}
+    model = tf.XLMRobertaModel(tf.XLMRobertaConfig(**config)).double().eval()
+    model.load_state_dict(own.state_dict())
+    folder = theirs.headed(theirs.copied("roberta", case, tmp_path), model_type="xlm-roberta")
+    found = convert.read(folder, form="adapters", model=model)
+    expected = theirs.tiny.real(given, theirs.stored("roberta")[case]).double()
+    torch.testing.assert_close(theirs.outputs(model, given, found.artifacts), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["houlsby", "parallel", "norm_behind"])
+def test_an_adapter_of_an_electra_acts_as_in_the_same_bert(case: str, tmp_path: Path) -> None:
+    own, given = theirs.model("bert").bert, theirs.inputs("bert")
+    config = {key: value for key, value in own.config.to_dict().items() if key != "model_type"}
+    model = tf.ElectraModel(tf.ElectraConfig(**config, embedding_size=8)).double().eval()
+    model.load_state_dict(own.state_dict(), strict=False)  # it has no pooler
+    folder = theirs.headed(theirs.copied("bert", case, tmp_path), model_type="electra")
+    theirs.retensored(folder, {key: None for key in load_file(folder / TENSORS) if not key.startswith("bert.")})
+    theirs.renamed(folder, "bert.", "electra.")
+    found = convert.read(folder, form="adapters", model=model)
+    expected = theirs.outputs(own, given, theirs.read("bert", theirs.HERE / "bert" / case).artifacts)
+    got = theirs.outputs(model, given, found.artifacts)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-9)
+    assert (got - theirs.outputs(model, given)).abs().max() > 0.02
+
+
 def specs(family: str, case: str) -> list[object]:
     return [artifact.spec for artifact in theirs.read(family, theirs.HERE / family / case).artifacts]
 

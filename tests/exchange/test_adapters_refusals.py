@@ -9,6 +9,7 @@ import pytest
 import theirs
 import tiny
 import torch
+import transformers as tf
 from safetensors.torch import load_file
 
 import tunescope as ts
@@ -229,6 +230,18 @@ def test_a_fused_map_whose_parts_stand_head_by_head_is_refused(tmp_path: Path) -
     theirs.retensored(folder, {**old, f"{name}_A": torch.ones(4, 24), f"{name}_B": torch.ones(48, 2)})
     with pytest.raises(ts.UserError, match="whose parts are of unequal size, or stand head by head"):
         convert.read(folder, form="adapters", model=tiny.make("gpt_neox"))
+
+
+def test_a_family_whose_blocks_nobody_says_the_place_of_is_refused(tmp_path: Path) -> None:
+    folder = theirs.headed(
+        theirs.copied("bert", "houlsby", tmp_path), model_type="roberta-prelayernorm", hidden_size=None
+    )
+    small = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+    model = tf.RobertaPreLayerNormModel(tf.RobertaPreLayerNormConfig(**small, vocab_size=30))
+    with pytest.raises(
+        ts.UserError, match=r"blocks of family 'roberta-prelayernorm', .* known here of bart, bert, .*xlm"
+    ):
+        convert.read(folder, form="adapters", model=model)
 
 
 def test_it_is_not_written(tmp_path: Path) -> None:

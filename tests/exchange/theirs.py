@@ -85,6 +85,15 @@ def headed(folder: Path, **changes: Any) -> Path:
     return folder
 
 
+def renamed(folder: Path, old: str, new: str) -> Path:
+    """The folder with tensors whose names begin otherwise."""
+    tensors = load_file(folder / TENSORS)
+    save_file(
+        {key.replace(old, new, 1) if key.startswith(old) else key: v for key, v in tensors.items()}, folder / TENSORS
+    )
+    return folder
+
+
 def retensored(folder: Path, change: dict[str, Tensor | None]) -> Path:
     """The folder with tensors put in, changed or (None) taken out."""
     tensors = load_file(folder / TENSORS) | change

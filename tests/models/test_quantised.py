@@ -90,6 +90,14 @@ def test_outputs_and_gradients_are_those_on_the_dequantised_weights(maker: str, 
             torch.testing.assert_close(gradients[name], slope, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_is_attached_counts_the_numbers_of_the_model_and_not_their_bytes(maker: str, tmp_path: Path) -> None:
+    model = MAKERS[maker](tmp_path)
+    plain = sum(value.numel() for value in tf.AutoModelForCausalLM.from_config(config()).parameters())
+    with ts.attach(model, ts.LoRA(rank=2)) as tuned:
+        assert f"beside the model's {plain:,}>" in repr(tuned)
+
+
 def test_on_8_bit_maps_every_tensor_gets_a_gradient_and_a_lora_adds_its_formula(tmp_path: Path) -> None:
     """The maps themselves round what enters them, so that only what is added can be checked."""
     model = MAKERS["bitsandbytes 8"](tmp_path)

@@ -192,6 +192,15 @@ def test_where_a_delta_would_change_nothing_there_is_no_map() -> None:
         assert linear_maps(model) and not any(path.endswith(ending) for path in linear_maps(model))
 
 
+@pytest.mark.parametrize(("family", "ending"), [("longformer", "query_global"), ("mamba", "dt_proj")])
+def test_a_map_that_a_short_text_does_not_come_through_is_refused_by_its_path_and_told(
+    family: str, ending: str
+) -> None:
+    told = rf"'path:\*\.{ending}': on a short text the model does not call \S*{ending}, or nothing hangs"
+    with pytest.raises(ts.UserError, match=told):
+        ts.attach(zoo(family), ts.LoRA(rank=2, sites=(f"path:*.{ending}",)))
+
+
 def test_at_all_linear_a_map_that_is_narrower_than_the_rank_has_as_much_of_it_as_it_can() -> None:
     model = zoo("qwen2_moe")
     (made,) = tiny.away(model, "lora:rank=4,sites=all-linear")

@@ -17,6 +17,7 @@ from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
 from tunescope.attachment.guards.four_bit import unpacked
+from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import attached_to, check_bare, marked
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
@@ -58,7 +59,7 @@ class Attached(Held):
             anatomy(model).kind == "decoder"
             and any(isinstance(artifact.spec, AttentionDelta) for artifact in artifacts)
         )
-        self._beside = sum(value.numel() for value in model.parameters())
+        self._beside = model.num_parameters()
         taken = {index: positions_of(model, artifact) for index, artifact in enumerate(contexts)}
         self.positions = sum(taken.values())
         self.tokens = sum(taken[index] for index, one in enumerate(contexts) if isinstance(one.spec, TokenContext))
@@ -77,7 +78,9 @@ class Attached(Held):
         enter(lean_activations(self.model))
         patches = [(a.spec, a.tensors) for a in self.artifacts if isinstance(a.spec, PatchDelta)]
         self._patched = enter(patched(self.model, patches))
-        enter(acting(site_uses(self.model, self.artifacts), self._drops))
+        if uses := site_uses(self.model, self.artifacts):
+            enter(unfused(self.model))
+        enter(acting(uses, self._drops))
         enter(placed(self.model, self.artifacts))
         enter(attending(self.model, self.artifacts))
         enter(recomputed(self.model, lambda: lambda: check_stands(self.model, self)))

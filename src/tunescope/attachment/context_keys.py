@@ -42,7 +42,7 @@ def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
             rows = called(table, ids.to(table.weight.device))
-        return rows
+        return rows.detach()  # a hook may have asked for gradients of them: `enable_input_require_grads` has one
 
     return embed
 

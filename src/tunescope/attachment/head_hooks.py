@@ -67,7 +67,8 @@ def _read(reads: str, base: nn.Module, given: dict[str, Any], states: Tensor) ->
         return states
     at = torch.arange(states.shape[1], device=states.device)
     mask = base.__dict__.get(TEXT_MASK, given.get("attention_mask"))
-    ids, pad = given.get("input_ids"), getattr(base.config, "pad_token_id", None)
+    config: Any = base.config
+    ids, pad = given.get("input_ids"), getattr(config.get_text_config(), "pad_token_id", None)
     if reads == LAST and ids is not None and pad is not None:
         mask = ids != pad
     if mask is None:

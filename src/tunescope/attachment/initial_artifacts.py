@@ -71,12 +71,12 @@ def initialised(
 
 
 def _moved(model: PreTrainedModel, artifact: Artifact) -> Artifact:
-    """The artifact on the model's device; itself, where it is there already."""
+    """The artifact on the model's device, in leaves that can be tuned there; itself, where it is there already."""
     device = anatomy(model).device
     if all(value.device == device and not value.is_inference() for value in artifact.tensors.values()):
         return artifact
     moved = {name: value.clone() if value.is_inference() else value for name, value in artifact.tensors.items()}
-    return replace(artifact, tensors={name: value.to(device) for name, value in moved.items()})
+    return replace(artifact, tensors={name: value.detach().to(device) for name, value in moved.items()})
 
 
 def fresh(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase | None = None) -> Params:
@@ -124,8 +124,8 @@ def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]
                 f"{spec} reads the model's pooler, which this one does not have. Load it with AutoModel, from a "
                 "checkpoint that has one."
             )
-        projected = getattr(model.config, "word_embed_proj_dim", None)  # OPT's last states
-        width = int(projected or model.config.hidden_size)
+        config = model.config.get_text_config()
+        width = int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)  # OPT's last states
         return {"pooled": SiteShape(width, width, 1)}
     return {site.name: site.shape(spec.reads) for site in sites_for(model, spec)}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def named_parameters(model: PreTrainedModel) -> dict[str, list[tuple[nn.Module, str]]]:
-    """Canonical name -> where the parameter stands (several places where it is tied), the unused pooler left out.
+    """Canonical name -> where the parameter stands (several places where it is tied), a pooler left out, used or not.
 
     Names inside the base model are relative to it, those outside start with "head:", so that they are the same with
     and without a head.

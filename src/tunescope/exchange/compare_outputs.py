@@ -27,13 +27,14 @@ def sample(model: PreTrainedModel, taken: int = 0) -> dict[str, Tensor]:
 
     Raises UserError where not even one token does.
     """
-    limit = getattr(model.config, "max_position_embeddings", None)
+    config = model.config.get_text_config()
+    limit = getattr(config, "max_position_embeddings", None)
     room = LENGTH if limit is None else min(LENGTH, limit - first_position(model) - taken)
     if room < 1:
         raise UserError(f"A context of {taken} positions leaves no room for a text in this model of {limit}.")
     draw = torch.Generator().manual_seed(0)
     device = anatomy(model).device
-    ids = torch.randint(model.config.vocab_size, (2, room), generator=draw).to(device)
+    ids = torch.randint(config.vocab_size, (2, room), generator=draw).to(device)
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     return given | {"decoder_input_ids": ids.flip(1)} if anatomy(model).kind == "encoder-decoder" else given
 

@@ -177,7 +177,8 @@ def kind(model: PreTrainedModel | PreTrainedConfig) -> str:
     named = [type(model).__name__, *(config.architectures or [])]
     if any(name.endswith(CAUSAL_HEADS) for name in named):
         return "decoder"
-    return "decoder" if isinstance(model, nn.Module) and _looks_back(model) else "encoder"
+    looks_back = _looks_back(model) if isinstance(model, nn.Module) else _is_of_decoders(config)
+    return "decoder" if looks_back else "encoder"
 
 
 def _is_told_to_decode(config: PreTrainedConfig) -> bool:
@@ -193,6 +194,16 @@ def _looks_back(model: PreTrainedModel) -> bool:
         return True
     told = [module.is_causal for module in model.modules() if hasattr(module, "is_causal")]
     return any(one is True for one in told) if told else _only_writes(model.config.model_type)
+
+
+def _is_of_decoders(config: PreTrainedConfig) -> bool:
+    """Whether a config alone makes a decoder: its family writes, and it says nothing against that.
+
+    BERT's encoder for generation (Rothe et al. 2020) has to say that it decodes, and a Gemma may look both ways.
+    """
+    if getattr(config.get_text_config(), "use_bidirectional_attention", None) in (True, "all"):
+        return False
+    return _is_told_to_decode(config) or (config.model_type != "bert-generation" and _only_writes(config.model_type))
 
 
 def _only_writes(model_type: str) -> bool:

@@ -26,7 +26,7 @@ _FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], st
 
 
 def fingerprint(model: PreTrainedModel) -> str:
-    """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads outside the base do not count.
+    """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads and poolers do not count.
 
     The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint; quantised it has another. It is a
     guard against mix-ups, not against an adversary: weights that agree to three digits are taken for the same.

@@ -20,10 +20,14 @@ RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on
 
 def is_rotary(model: PreTrainedModel) -> bool:
     """Whether positions are rotary and no length of the text rescales them: only their differences count then."""
-    rotary = getattr(model.base_model, "rotary_emb", None)
+    about = anatomy(model)
+    entry = about.entries["decoder"] if about.kind == "decoder" else model.base_model  # it may lie beside a tower
+    rotary = getattr(entry, "rotary_emb", None)
     if rotary is None:
         return getattr(model.config, "rotary_dim", None) is not None  # GPT-J and CodeGen turn within each layer
-    return not has_alibi(model) and getattr(rotary, "rope_type", "default") not in RESCALED
+    told = getattr(rotary, "rope_type", "default")
+    kinds = told.values() if isinstance(told, Mapping) else [told]  # by type of layer
+    return not has_alibi(model) and not any(one in RESCALED for one in kinds)
 
 
 def has_alibi(model: PreTrainedModel) -> bool:

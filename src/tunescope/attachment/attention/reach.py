@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -85,7 +85,7 @@ def switched(model: PreTrainedModel, to: str = NAME) -> Iterator[None]:
         with stood_in(model, own, to):
             yield
         return
-    before = model.config._attn_implementation
+    before = [(config, config._attn_implementation) for config in _configs(model)]
     log = logging.getLogger("transformers.modeling_utils")
     level = log.level
     log.setLevel(logging.ERROR)  # it warns where it cannot switch; we ask, and say so ourselves
@@ -95,7 +95,19 @@ def switched(model: PreTrainedModel, to: str = NAME) -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
-        model.set_attn_implementation(before)
+        for config, one in before:
+            config._attn_implementation_internal = one  # of it alone, and not of its parts
+
+
+def _configs(model: PreTrainedModel) -> list[Any]:
+    """The model's config and those of its parts, each of which may have an attention of its own."""
+    found: dict[int, Any] = {}
+    todo = [one.config for one in model.modules() if hasattr(one, "config")]
+    for config in todo:
+        if id(config) not in found and hasattr(config, "_attn_implementation"):
+            found[id(config)] = config
+            todo += [getattr(config, name) for name in config.sub_configs]
+    return list(found.values())
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
 from tunescope.attachment.guards.four_bit import unpacked
+from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import check_bare, marked, standing_in
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
@@ -86,6 +87,7 @@ class Banked(Held):
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean_activations(self.model))
+        enter(unfused(self.model))
         enter(switched(self.model))
         enter(self._turns.taken([self.model, self.model.base_model, *anatomy(self.model).entries.values()]))
         enter(self._rows_of_calls())

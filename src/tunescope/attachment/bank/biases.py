@@ -42,12 +42,14 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
     for artifact in changes:
         assert isinstance(artifact.spec, PatchDelta)
         for parameter, change in artifact.spec.patch(artifact.tensors).items():
-            module, attribute = places[parameter][0]
-            if attribute != "bias" or len(places[parameter]) > 1 or not _adds_its_bias(module):
+            adding = [
+                module for module, attribute in places[parameter] if attribute == "bias" and _adds_its_bias(module)
+            ]
+            if len(adding) != 1:  # a masked model's head holds the bias of its map too, and does not add it
                 raise UserError(
                     f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
                 )
-            site = Site(parameter, Tap.on(module, "in"), Tap.on(module, "out"), None, 1)
+            site = Site(parameter, Tap.on(adding[0], "in"), Tap.on(adding[0], "out"), None, 1)
             uses.append(SiteUse(Added(), site, {"change": change}))
     return uses
 

@@ -113,6 +113,11 @@ def _by_path(model: PreTrainedModel, selector: str, asker: str) -> dict[str, Sit
             f"{asker} asks for {selector!r}: {_stacked(model, glob)} is no linear map but the weights of several in "
             "one tensor. Tune the whole block (sites=ffn), or all weights (full)."
         )
+    if not found and (still := _idle(model, glob)):
+        raise UserError(
+            f"{asker} asks for {selector!r}: on a short text the model does not call {still}, or nothing hangs on what "
+            "it gives, so a delta there would not act. Ask for other maps, or tune all weights (full)."
+        )
     if not found:
         have = sorted({path.rpartition(".")[2] for path in maps})
         raise UserError(
@@ -120,6 +125,12 @@ def _by_path(model: PreTrainedModel, selector: str, asker: str) -> dict[str, Sit
             f"paths end in: {', '.join(have)}; a * stands for anything, as in path:*.{have[0] if have else 'q_proj'}."
         )
     return found
+
+
+def _idle(model: PreTrainedModel, glob: str) -> str:
+    """The first linear map that matches of those where a delta would change nothing; "" for none."""
+    idle = site_map(model).idle if can_look(model) else frozenset()
+    return next((path for path in sorted(idle) if fnmatch.fnmatchcase(path, glob)), "")
 
 
 def _stacked(model: PreTrainedModel, glob: str) -> str:

@@ -28,7 +28,7 @@ from tunescope.exchange.site_names import selectors
 from tunescope.methods.artifact import Artifact, Params
 from tunescope.methods.deltas.adapter import Adapter
 from tunescope.models.anatomy import anatomy
-from tunescope.models.family import find_family
+from tunescope.models.family import Family, family_names, find_family
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -43,6 +43,7 @@ PLACES = {
 }
 PLACES_T5 = {"encoder": ("self", "ffn"), "decoder": ("self", "cross", "ffn")}  # by its sublayers, layer.0 and on
 SWITCH = {"self": "mh_adapter", "cross": "cross_adapter", "ffn": "output_adapter"}
+LIKE = {"xlm-roberta": "roberta", "electra": "bert"}  # families without a file, laid out as one that has it
 ACTIVATIONS = {"relu": "relu", "swish": "silu", "silu": "silu", "gelu": "gelu"}
 
 Found = dict[Adapter, dict[str, Params]]  # spec without its sites -> site -> its tensors
@@ -54,8 +55,8 @@ def read(
     """One `Adapter` for every width, placement and scale that occurs, at exactly the places that the keys name.
 
     Raises:
-        UserError: a residual connection or norm that no `Adapter` has; a place that this model does not have, or that
-            no configuration switches on; tensors that do not belong.
+        UserError: a residual connection or norm that no `Adapter` has; a family whose places are not known; a place
+            that this model does not have, or that no configuration switches on; tensors that do not belong.
     """
     known = list(sites_of(model))
     groups: Found = {}
@@ -118,9 +119,7 @@ def _modules(tensors: Mapping[str, Tensor], name: str) -> dict[str, dict[str, Te
 def _site(path: str, known: Sequence[str], model: PreTrainedModel) -> str:
     """ "transformer.h.1.output_adapters" -> "decoder.1.ffn"."""
     inside = path.removeprefix(f"{model.base_model_prefix}.")
-    family = find_family(model.config.model_type)
-    assert family is not None  # its sites were resolved
-    for stack, where in family.stacks.items():
+    for stack, where in _family(model.config.model_type).stacks.items():
         match = re.fullmatch(rf"{re.escape(where.layers)}\.(\d+)\.(.+)", inside)
         if match is None:
             continue
@@ -131,6 +130,17 @@ def _site(path: str, known: Sequence[str], model: PreTrainedModel) -> str:
         if f"{stack}.{match[1]}.{place}" in known:
             return f"{stack}.{match[1]}.{place}"
     raise UserError(f"{TENSORS}: an adapter at {path!r}, where this model has no place for one. {KEEP}.")
+
+
+def _family(model_type: str) -> Family:
+    """Where a family's blocks are. Raises UserError for one of which no file says it."""
+    family = find_family(LIKE.get(model_type, model_type))
+    if family is None:
+        raise UserError(
+            f"{TENSORS} has adapters at blocks of family {model_type!r}, and where these are is known here of "
+            f"{', '.join(sorted([*family_names(), *LIKE]))} alone. {KEEP}."
+        )
+    return family
 
 
 def _config(configs: Sequence[Mapping[str, Any]], site: str, known: Sequence[str]) -> Mapping[str, Any]:
@@ -176,10 +186,8 @@ def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str, 
 
 def _reads_the_stream(config: Mapping[str, Any], model_type: str) -> bool:
     """A parallel one always does, but with the norm behind the block that is the block's own input."""
-    family = find_family(model_type)
-    assert family is not None  # its sites were resolved
     if config.get("is_parallel"):
-        return not any(stack.norm_behind for stack in family.stacks.values())
+        return not any(stack.norm_behind for stack in _family(model_type).stacks.values())
     return bool(config.get("original_ln_before"))
 
 

@@ -63,5 +63,6 @@ def check(given: Outgoing, folder: Path) -> float:
 def _stand_ins(given: Outgoing, drawn_by: bytes, count: int) -> tuple[int, ...]:
     """Ordinary tokens, not special ones, drawn by the bytes."""
     special = set(given.tokenizer.all_special_ids)
-    ordinary = [one for one in range(min(len(given.tokenizer), given.model.config.vocab_size)) if one not in special]
+    known = min(len(given.tokenizer), given.model.config.get_text_config().vocab_size)
+    ordinary = [one for one in range(known) if one not in special]
     return tuple(random.Random(hashlib.sha256(drawn_by).digest()).choices(ordinary, k=count))

@@ -170,7 +170,7 @@ def _notes(spec: Head, model: PreTrainedModel) -> list[str]:
         return [
             "the head reads the model's own pooler, which has to be in the base's checkpoint: peft does not save it"
         ]
-    if spec.token == "last" and getattr(model.config, "pad_token_id", None) is None:
+    if spec.token == "last" and getattr(model.config.get_text_config(), "pad_token_id", None) is None:
         return ["the base's config has no pad_token_id: the head reads the last token of the attention mask"]
     return []
 

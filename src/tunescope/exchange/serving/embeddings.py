@@ -51,5 +51,5 @@ def begins(given: Outgoing) -> bool:
 
 def room(model: PreTrainedModel) -> int | None:
     """How many tokens the model takes in all; None where no limit is known."""
-    limit = getattr(model.config, "max_position_embeddings", None)
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return None if limit is None else limit - first_position(model)

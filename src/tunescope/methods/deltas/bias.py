@@ -24,6 +24,8 @@ CITATION = """\
 class Bias(PatchDelta):
     """A change to every bias that the model has, those of its layer norms among them; some families have none.
 
+    An encoder's pooler is left as it is, whatever reads it.
+
     Tensors: by a bias's name in the model what is added to it, of its shape, such as "h.0.ln_1.bias" (width,); zeros
     at first.
 

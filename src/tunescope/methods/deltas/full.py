@@ -16,7 +16,7 @@ from tunescope.methods.artifact import Counted, Params, PatchDelta
 
 @dataclass(frozen=True)
 class Full(PatchDelta):
-    """A change to every parameter of the model, tied ones once.
+    """A change to every parameter of the model, tied ones once; but to none of an encoder's pooler, whatever reads it.
 
     only: names of parameters, a * for anything, as in only=*norm*: these alone are changed; none means all.
     rows: of each of them these rows alone, tokens of an embedding say; none means all.
