@@ -173,6 +173,19 @@ def test_biases_of_a_masked_model_go_by_row_also_those_that_its_head_holds_a_sec
         torch.testing.assert_close(together[index : index + 1], alone, rtol=0, atol=1e-12)
 
 
+def test_a_head_that_takes_a_map_s_weights_and_does_not_call_it_has_no_bias_by_row() -> None:
+    sizes = dict.fromkeys(("embedding_size", "true_hidden_size", "intra_bottleneck_size"), 8)
+    config = tf.MobileBertConfig(
+        vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        normalization_type="layer_norm", num_feedforward_networks=2, max_position_embeddings=32, **sizes,
+    )  # fmt: skip
+    model = tf.MobileBertForMaskedLM(config).eval()
+    bank = ts.Bank({"a": tiny.away(model, "bias", 0)})
+    refused = pytest.raises(ts.UserError, match=r"'head:cls\.predictions\.bias', which is no bias that a row can have")
+    with ts.attach(model, bank), refused:
+        model(torch.tensor([[3, 4]]), rows=["a"])
+
+
 @pytest.mark.parametrize("family", ["longformer", "led", "xlnet"])
 def test_a_family_that_puts_the_length_before_the_rows_has_no_bank(family: str) -> None:
     model = zoo(family)

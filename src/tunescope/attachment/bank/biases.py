@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.attention.reach import resting
+from tunescope.attachment.attention.trial_inputs import trial_inputs
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
@@ -45,13 +47,26 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
             adding = [
                 module for module, attribute in places[parameter] if attribute == "bias" and _adds_its_bias(module)
             ]
-            if len(adding) != 1:  # a masked model's head holds the bias of its map too, and does not add it
+            shared = len(places[parameter]) > 1  # a masked model's head holds the bias of its map too, and adds none
+            if len(adding) != 1 or (shared and not _is_called(model, adding[0])):
                 raise UserError(
                     f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
                 )
             site = Site(parameter, Tap.on(adding[0], "in"), Tap.on(adding[0], "out"), None, 1)
             uses.append(SiteUse(Added(), site, {"change": change}))
     return uses
+
+
+def _is_called(model: PreTrainedModel, module: nn.Module) -> bool:
+    """Whether the model calls the module, and does not take its weights alone, as MobileBERT's head does."""
+    called: list[nn.Module] = []
+    handle = module.register_forward_hook(lambda *_: called.append(module))
+    try:
+        with resting(model), torch.no_grad():
+            model(**trial_inputs(model))
+    finally:
+        handle.remove()
+    return bool(called)
 
 
 def _adds_its_bias(module: nn.Module) -> bool:
