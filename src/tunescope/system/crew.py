@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from ctypes import c_byte
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import sharedctypes
@@ -51,7 +52,7 @@ class Worker:
     pool: ProcessPoolExecutor
     events: Queue[Any]
     place: int
-    begun: Any
+    begun: c_byte
 
 
 class Crew:
@@ -154,7 +155,7 @@ class Crew:
         with children_spared(), interrupts_held():  # a parent that ends here leaves a child without a word
             events = self.context.Queue()
             place = next(number for number in count() if number not in [one.place for one in self.team])
-            begun = sharedctypes.RawValue("b", 0)
+            begun = sharedctypes.RawValue(c_byte, 0)
             begin = (events, place, begun, self.start, self.given)
             worker = Worker(ProcessPoolExecutor(1, self.context, _begin, begin), events, place, begun)
             self.team.append(worker)
@@ -187,7 +188,7 @@ def place() -> int:
     return _place
 
 
-def _begin(events: Queue[Any], number: int, begun: Any, start: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _begin(events: Queue[Any], number: int, begun: c_byte, start: Callable[..., None], given: tuple[Any, ...]) -> None:
     """In a worker: leave Ctrl-C to the parent, and never outlive it."""
     global _events, _place, _unready
     begun.value = 1
