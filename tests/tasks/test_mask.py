@@ -1,19 +1,23 @@
 """Answers at a mask: BERT, RoBERTa and DistilBERT fill it with a word, T5 as its first sentinel."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import masked
 import pytest
 import task_tools
 import torch
+import transformers as tf
 from torch.nn import functional as F
 
 from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
 from tunescope.tasks.answers.likelihood import first_token_scores, target_loss
+from tunescope.tasks.answers.masked import mask_logits
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.mask import halves
+from tunescope.tasks.task import Encoded
 
 ENCODERS = ["bert", "roberta", "distilbert"]
 WORDS = {"neg": "terrible", "odd": "dull", "pos": "great"}
@@ -271,3 +275,17 @@ def test_what_is_trained_at_the_mask_is_what_is_predicted(made, name):
         optimizer.step()
     assert [one.stats[0] for one in task.predict(network, items, tokenizer)] == [1.0] * len(TRAIN)
     assert F.softmax(first_token_scores(network, items, tokenizer), -1).isfinite().all()
+
+
+def test_a_head_whose_weights_are_taken_without_a_call_is_read_at_the_mask_all_the_same():
+    config = tf.MobileBertConfig(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        embedding_size=8, true_hidden_size=8, intra_bottleneck_size=8,
+    )  # fmt: skip
+    model = tf.MobileBertForMaskedLM(config).eval().double()
+    rows = [Encoded(1, ids, (), 0, (), "", slot=at) for ids, at in (((3, 4, 5), 1), ((6, 7), 0))]
+    with torch.no_grad():
+        found = mask_logits(model, rows, SimpleNamespace(pad_token_id=0, eos_token_id=None))
+        alone = [model(input_ids=torch.tensor([row.input_ids])).logits[0, row.slot] for row in rows]
+    torch.testing.assert_close(found, torch.stack(alone), rtol=0, atol=1e-12)
+    assert not model._forward_hooks

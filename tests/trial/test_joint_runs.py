@@ -160,14 +160,15 @@ def test_what_goes_wrong_in_a_group_is_done_again_one_by_one(
 def test_what_a_bank_refuses_is_done_again_one_by_one_and_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A masked model's head has a bias of its own outside any linear map, which no row can have to itself."""
+    """MobileBERT's head takes the weights of its map and does not call it, so that its bias is of no row alone."""
     _, data = tinyrun.write(tmp_path)
-    config = transformers.BertConfig(
-        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
-    )
+    config = transformers.MobileBertConfig(
+        vocab_size=16, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+        embedding_size=8, true_hidden_size=8, intra_bottleneck_size=8, normalization_type="layer_norm",
+    )  # fmt: skip
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "bert")
+        transformers.MobileBertForMaskedLM(config).save_pretrained(tmp_path / "bert")
     tokenizer = tinyrun.tokenizer()
     tokenizer.add_special_tokens({"mask_token": "[MASK]"})
     tokenizer.save_pretrained(tmp_path / "bert")

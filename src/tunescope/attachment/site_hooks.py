@@ -172,15 +172,23 @@ def logits_at(model: PreTrainedModel, where: Tensor) -> Iterator[None]:
     """Within it, the language-model head is computed only where `where` (batch, length) is True.
 
     `model(...).logits` is then (where.sum(), vocabulary), in row-major order of `where`: nothing is spent on
-    positions that carry no label.
+    positions that carry no label. Where the model takes the head's weights and does not call it, as MobileBERT, they
+    are computed everywhere and then taken.
     """
-    head = model.get_output_embeddings()
+    called: list[nn.Module] = []
 
-    def select(_module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def select(head: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        called.append(head)
         return (args[0][where.to(args[0].device)], *args[1:])
 
-    handle = head.register_forward_pre_hook(select)
+    def take(_model: nn.Module, _args: object, output: Any) -> None:
+        if not called:
+            output.logits = output.logits[where.to(output.logits.device)]
+        called.clear()
+
+    handles = [model.get_output_embeddings().register_forward_pre_hook(select), model.register_forward_hook(take)]
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
