@@ -173,6 +173,16 @@ def test_biases_of_a_masked_model_go_by_row_also_those_that_its_head_holds_a_sec
         torch.testing.assert_close(together[index : index + 1], alone, rtol=0, atol=1e-12)
 
 
+def test_biases_of_a_masked_model_are_first_asked_for_behind_a_batch_with_contexts() -> None:
+    model = tiny.build(tf.AutoModelForMaskedLM, tiny.configs()["bert"])
+    bias, ids = tiny.away(model, "bias", 1), tiny.ids(3)
+    with ts.attach(model, ts.Bank({"b": bias, "p": [ts.Prefix(length=3)], "l": [ts.LoRA(rank=2)]})):
+        model(ids, rows=["p", "l", None])
+        together = model(ids, rows=["b"] * 3).logits
+    with ts.attach(model, *bias):
+        torch.testing.assert_close(together, model(ids).logits, rtol=0, atol=1e-12)
+
+
 def test_a_head_that_takes_a_map_s_weights_and_does_not_call_it_has_no_bias_by_row() -> None:
     sizes = dict.fromkeys(("embedding_size", "true_hidden_size", "intra_bottleneck_size"), 8)
     config = tf.MobileBertConfig(

@@ -192,6 +192,7 @@ def test_the_best_on_dev_is_told_where_it_does_not_beat_the_untrained_model():
     others = [ZERO, arm("prefix", "context", 0.50), arm("lora", "delta", 0.6)]
     found = results(*others) | {"best": {"arm": "prefix", "path": "best"}}
     assert view.view(found).beaten == "The arm that is best on dev does not beat the untrained model on test."
+    assert view.view(found | {"best": {"arm": ZERO["name"], "path": None}}).beaten == ""
 
 
 @pytest.mark.parametrize("name", ["soft", "prefix"])

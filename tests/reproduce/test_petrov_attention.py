@@ -137,7 +137,7 @@ def test_the_result_holds_names_and_no_paths(tmp_path):
         ({"data": "x.txt"}, "reads texts with a given model only: add --model MODEL"),
         ({"model": "./nowhere"}, "there is no folder ./nowhere"),
         ({"model": "{model}", "data": "nowhere.txt"}, "Cannot read nowhere.txt: No such file or directory"),
-        ({"model": "{model}", "data": "{empty}"}, "has no text. Give one text a line"),
+        ({"model": "{model}", "data": "{empty}"}, "is empty. Give a file with at least one row"),
     ],
 )
 def test_what_will_not_do_is_said_in_one_line(given, message, tmp_path):

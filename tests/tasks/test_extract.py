@@ -35,6 +35,7 @@ from tunescope.tasks.answers.extract import Extraction, vote
         ("number", "The answer is (-4)", "-4"),
         ("number", "The answer is (1,2)", "1"),
         ("number", "The answer is 1,080 eggs", "1080"),
+        ("number", "The answer is 1,00,000 rupees", "100000"),
         ("yes,no", "The answer is No, since yes is wrong", "no"),
         ("yes,no", "yes or no? no, YES", "yes"),
         ("yes,no", "The answer is nothing", None),

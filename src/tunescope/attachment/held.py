@@ -25,7 +25,6 @@ class Held(ABC):
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.training = False
-        self._tuned: list[Tensor] = []  # what asks for gradients since `train()`
         self._tree: nn.Module | None = None  # while registered, the module whose mode says what is training
         self._stack = ExitStack()
 
@@ -57,10 +56,8 @@ class Held(ABC):
             self._check_trains()
             check_trainable(self.model)
         self.training = mode
-        values = self.parameters()
-        for value in values:
+        for value in self.parameters():
             value.requires_grad_(mode)
-        self._tuned = values if mode else []
         return self
 
     def eval(self) -> Self:
@@ -88,13 +85,9 @@ class Held(ABC):
         return self.training if self._tree is None else self._tree.training
 
     def detach(self) -> None:
-        """Give the model back, bit-identical to before; the artifacts keep their tensors, which ask for no gradient."""
+        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
         self.training = False
         self._stack.close()
-        for value in self._tuned:
-            if value.is_leaf:
-                value.requires_grad_(False)
-        self._tuned = []
 
     def __enter__(self) -> Self:
         return self

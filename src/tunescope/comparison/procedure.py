@@ -88,9 +88,9 @@ def carried_out(
     """
     folder, start = execution.folder, time.monotonic()
     question, fits = time_limit.before(on_its_day(question, folder), folder)
-    time_limit.say_uncut(question, folder, fits, execution.quiet)
     with machine.threads(question.threads):
         run_folder.check_config(folder, _config(question, by_name), UNASKED)
+        time_limit.say_uncut(question, folder, fits, execution.quiet)
         bench = opened(question)
         other_text.windows(bench)  # a text that cannot be used is told before anything is trained
         if not (folder / "config.json").exists():

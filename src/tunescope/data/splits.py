@@ -121,8 +121,11 @@ def keys_of(rows: Rows, by: Sequence[str] | None, seed: int | None = None) -> li
     """`key_of` each row; a number has the key of the same in text where a row has that, for both are read alike."""
     keys = [key_of(row, by, seed) for row in rows]
     known = set(keys)
-    read = [key_of(as_read(row, by), by, seed) for row in rows]
-    return [other if other in known else key for key, other in zip(keys, read, strict=True)]
+    read = [as_read(row, by) for row in rows]
+    others = [
+        key if as_text is row else key_of(as_text, by, seed) for key, row, as_text in zip(keys, rows, read, strict=True)
+    ]
+    return [other if other in known else key for key, other in zip(keys, others, strict=True)]
 
 
 def key_of(row: Mapping[str, Any], by: Sequence[str] | None, seed: int | None = None) -> str:

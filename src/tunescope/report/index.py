@@ -30,7 +30,7 @@ def entries(folder: Path) -> list[dict[str, Any]]:
         raise UserError(f"There is no folder {folder}; type: tunescope index FOLDER, where FOLDER holds runs.")
     found = [_entry(path.parent, folder) for path in sorted(folder.rglob("results.json")) if not _is_search(path)]
     if not found:
-        raise UserError(f"{folder} holds no run: no results.json is in it or below it.")
+        raise UserError(f"{folder} holds no run: no results.json of a comparison is in it or below it.")
     return found
 
 

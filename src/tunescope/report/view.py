@@ -40,7 +40,7 @@ class View:
         """That no arm, or not the one that dev chose, is better on test than the model untrained; else empty."""
         untrained = [arm["score"] for arm in self.done if arm["group"] == "none"]
         others = [arm["score"] for arm in self.done if arm["group"] != "none"]
-        best = [arm["score"] for arm in self.done if arm["name"] == self.best]
+        best = [arm["score"] for arm in self.done if arm["name"] == self.best and arm["group"] != "none"]
         if not untrained or not best or best[0] > max(untrained):
             return ""
         if max(others, default=best[0]) <= max(untrained):

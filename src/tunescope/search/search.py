@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -71,7 +72,13 @@ def contents(folder: str) -> dict[str, str]:
     """File -> sha256 of a folder's own files; of the name of a model on a hub none."""
     place = Path(folder)
     found = sorted(place.iterdir()) if folder and place.is_dir() else []
-    return {path.name: files.sha256(path) for path in found if path.is_file()}
+    return {path.name: _sha256(path, path.stat().st_size, path.stat().st_mtime_ns) for path in found if path.is_file()}
+
+
+@cache
+def _sha256(path: Path, _size: int, _changed: int) -> str:
+    """Read once, as long as the file is of that size and time: a search asks for its identity often."""
+    return files.sha256(path)
 
 
 def check_positive(search: Search, *names: str) -> None:

@@ -67,6 +67,7 @@ class Crew:
         self.idle: list[Worker] = []
         self.left: deque[tuple[Callable[[Any], Any], Any]] = deque()
         self.busy: dict[Future[Any], tuple[Worker, Any]] = {}
+        self.has_begun = False  # whether any worker ever has
 
     def run(
         self,
@@ -101,7 +102,8 @@ class Crew:
     def turn(self) -> Iterator[tuple[Happening, Any, Any]]:
         """What happens to pieces within a third of a second: (what, piece, what it told or returned).
 
-        Raises UserError for a worker that ends before it begins, as in a script that does not ask for its `__name__`.
+        Raises UserError where the first worker ends before it begins, as in a script that does not ask for its
+        `__name__`.
         """
         while self.left and len(self.busy) < self.workers:
             work, piece = self.left[0]
@@ -115,8 +117,9 @@ class Crew:
                 yield "told", piece, event
         for future in done:
             worker, piece = self.busy.pop(future)
+            self.has_begun |= bool(worker.begun.value)
             if isinstance(future.exception(), BrokenProcessPool):
-                if not worker.begun.value:
+                if not (worker.begun.value or self.has_begun):
                     raise UserError(UNBEGUN)
                 self._drop(worker)
                 yield "killed", piece, None

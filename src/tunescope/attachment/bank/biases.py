@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ from tunescope.models.sites import Site, Tap, is_transposed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+_CALLED: weakref.WeakKeyDictionary[nn.Module, weakref.WeakSet[nn.Module]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
                 module for module, attribute in places[parameter] if attribute == "bias" and _adds_its_bias(module)
             ]
             shared = len(places[parameter]) > 1  # a masked model's head holds the bias of its map too, and adds none
-            if len(adding) != 1 or (shared and not _is_called(model, adding[0])):
+            if len(adding) != 1 or (shared and adding[0] not in called_maps(model)):
                 raise UserError(
                     f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
                 )
@@ -57,16 +61,24 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
     return uses
 
 
-def _is_called(model: PreTrainedModel, module: nn.Module) -> bool:
-    """Whether the model calls the module, and does not take its weights alone, as MobileBERT's head does."""
-    called: list[nn.Module] = []
-    handle = module.register_forward_hook(lambda *_: called.append(module))
-    try:
-        with resting(model), torch.no_grad():
-            model(**trial_inputs(model))
-    finally:
-        handle.remove()
-    return bool(called)
+def called_maps(model: PreTrainedModel) -> set[nn.Module]:
+    """Of the maps whose bias stands elsewhere too those that are called: MobileBERT takes its head's weights alone.
+
+    Found once for a model, by a pass over a short text; a bank asks for them before anything is attached.
+    """
+    if model not in _CALLED:
+        tied = [places for places in named_parameters(model).values() if len(places) > 1]
+        maps = {module for places in tied for module, name in places if name == "bias" and _adds_its_bias(module)}
+        _CALLED[model] = found = weakref.WeakSet[nn.Module]()
+        handles = [module.register_forward_hook(lambda module, *_: found.add(module)) for module in maps]
+        try:
+            if maps:
+                with resting(model), torch.no_grad():
+                    model(**trial_inputs(model))
+        finally:
+            for handle in handles:
+                handle.remove()
+    return set(_CALLED[model])
 
 
 def _adds_its_bias(module: nn.Module) -> bool:

@@ -7,6 +7,8 @@ that mode off the layer calls its maps, and computes the same; the mode means no
 from __future__ import annotations
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,17 +24,20 @@ KERNELS = ("mamba_inner_fn", "mamba_split_conv1d_scan_combined", "mamba2_split_c
 @contextmanager
 def unfused(model: nn.Module) -> Iterator[None]:
     """Within it such layers call their maps in training too; their mode is their own again after each call."""
-    trains: set[nn.Module] = set()
+    inside: Counter[nn.Module] = Counter()  # calls of a layer that trains, of several threads
+    lock = threading.Lock()
 
     def before(layer: nn.Module, _args: object) -> None:
-        if layer.training:
-            trains.add(layer)
-            layer.training = False
+        with lock:
+            if layer.training or inside[layer]:
+                inside[layer] += 1
+                layer.training = False
 
     def after(layer: nn.Module, _args: object, _output: object) -> None:
-        if layer in trains:
-            trains.discard(layer)
-            layer.training = True
+        with lock:
+            if inside[layer]:
+                inside[layer] -= 1
+                layer.training = not inside[layer]
 
     handles: list[Any] = []
     try:
@@ -43,7 +48,7 @@ def unfused(model: nn.Module) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-        for layer in trains:  # an interrupt cut a call short, for which torch calls no hook
+        for layer in +inside:  # an interrupt cut a call short, for which torch calls no hook
             layer.training = True
 
 

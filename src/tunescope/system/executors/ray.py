@@ -125,11 +125,11 @@ class Ray(Executor):
         """Wait for a machine that a job fits on, which a cluster that grows may add; told once."""
         if self.left and not any(job is None for job in self.team.values()):
             if not self.told:
-                needs = self.needs
+                needs, address = self.needs, f"address={self.address}," if self.address else ""
                 say(
                     f"No machine of the Ray cluster has room for a job: {needs.cpus} CPUs, {needs.gpus:g} GPUs, "
                     f"{needs.memory:.1f} GB. It is waited for; to ask for less, stop and type --executor "
-                    "ray:cpus=N,gpus=N,memory=GB"
+                    f"ray:{address}cpus=N,gpus=N,memory=GB"
                 )
             self.told = True
             time.sleep(0.5)

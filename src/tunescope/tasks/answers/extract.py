@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tunescope.errors import UserError
 
-NUMBER = r"(?:(?<![\w.)\]])[-\u2212])?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+NUMBER = r"(?:(?<![\w.)\]])[-\u2212])?(?:(?:\d{1,3}(?:,\d{2,3})*,\d{3}(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
 
 
 @dataclass(frozen=True)
