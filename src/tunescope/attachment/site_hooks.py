@@ -19,6 +19,7 @@ from tunescope.models.sites import Site, Tap
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+    from transformers.modeling_outputs import MaskedLMOutput
 
 
 TEXT_MASK = "_tunescope_text_mask"  # an encoder's mask as it was given, where a context stands within it
@@ -181,7 +182,7 @@ def logits_at(model: PreTrainedModel, where: Tensor) -> Iterator[None]:
         called.append(head)
         return (args[0][where.to(args[0].device)], *args[1:])
 
-    def take(_model: nn.Module, _args: object, output: Any) -> None:
+    def take(_model: nn.Module, _args: object, output: MaskedLMOutput) -> None:
         if not called:
             output.logits = output.logits[where.to(output.logits.device)]
         called.clear()
