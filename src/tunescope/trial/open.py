@@ -122,7 +122,10 @@ def _checkpoint(model: PreTrainedModel) -> None:
             f"--gradient-checkpointing: transformers has none for family {model.config.model_type!r}. Leave it out, or "
             "type: --accumulate 4"
         )
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    begin = (
+        getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    )  # its old name
+    begin({"use_reentrant": False})
 
 
 def _with_metric(plan: Plan) -> Mapping[str, Any]:
