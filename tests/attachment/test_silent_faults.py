@@ -1,6 +1,8 @@
 """What would give wrong numbers, or train nothing, without a word: sinks, hybrids, interrupts, stale keys."""
 
 import json
+import sys
+import threading
 from contextlib import nullcontext
 
 import manifests
@@ -9,9 +11,11 @@ import pytest
 import tiny
 import torch
 import transformers as tf
+from torch import nn
 from zoo import zoo
 
 import tunescope as ts
+from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import kind
@@ -340,3 +344,31 @@ def test_a_delta_within_a_mamba_acts_in_training_where_a_kernel_would_take_its_w
     torch.testing.assert_close(got, wanted, rtol=0, atol=1e-9)
     model(ids, use_cache=False)
     assert bool(called) == (kernel is not None)  # as before
+
+
+class Layer(nn.Module):
+    """What has a convolution in a file with a kernel, and waits within a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1d = nn.Conv1d(1, 1, 1)
+        self.seen: list[bool] = []
+
+    def forward(self, entered: threading.Event, go: threading.Event) -> None:
+        entered.set()
+        assert go.wait(20)
+        self.seen.append(self.training)
+
+
+def test_a_layer_of_a_mamba_stays_out_of_its_kernel_until_the_last_thread_has_left(monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "mamba_inner_fn", None, raising=False)
+    layer, events = Layer().train(), [(threading.Event(), threading.Event()) for _ in range(2)]
+    with unfused(layer):
+        threads = [threading.Thread(target=layer, args=pair) for pair in events]
+        for thread, (entered, _) in zip(threads, events, strict=True):
+            thread.start()
+            assert entered.wait(20)
+        for thread, (_, go) in zip(threads, events, strict=True):
+            go.set()
+            thread.join()
+        assert layer.seen == [False, False] and layer.training

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_example import example
 
 from tunescope.report import charts, text
 from tunescope.report.svg import Axis
+from tunescope.report.view import view
 
 
 @given(st.lists(st.floats(0, 100), max_size=12), st.floats(1, 30))
@@ -64,6 +67,16 @@ def test_the_labels_of_an_axis_all_differ_and_are_their_places(low, high, scale)
     _, y, (drawn,) = charts._panel((0, 1), (low, high), scale)
     told = [one.text for one in ET.fromstring(f"<g>{drawn}</g>").iter("text")]
     assert [float(one) for one in told] == pytest.approx(y.ticks(4)) and len(set(told)) == len(told) >= 2
+
+
+def test_arms_of_one_size_stand_apart_and_each_points_at_its_size():
+    seen = view(example())
+    arms = [arm | {"stored": 4096} for arm in seen.done]
+    drawn = ET.fromstring(str(charts.budget(arms, seen.frame)))
+    feet = [one.get("points") or one.get("d") for one in drawn if one.get("class") == "leader"]
+    ends = {re.findall(r"[\d.]+", foot)[-2] for foot in feet}
+    begins = {re.findall(r"[\d.]+", foot)[0] for foot in feet}
+    assert len(feet) == len(begins) == len(arms) and len(ends) == 1
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 10, 11, 5000])

@@ -141,6 +141,32 @@ def test_a_worker_that_is_not_ready_ends_the_run_with_its_own_words(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+class Ends:
+    """What ends the process that reads it, where the path is there."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return ends_if_there, (self.path,)
+
+
+def ends_if_there(path):
+    if path.exists():
+        os._exit(1)
+    return path
+
+
+def test_a_worker_that_ends_before_it_begins_where_others_have_begun_was_killed(tmp_path):
+    with crew(1, multiprocessing.get_context("spawn"), bool, (Ends(tmp_path / "ends"),)) as made:
+        assert ran(made, tmp_path, "first") == (["first"], [])
+        (tmp_path / "ends").touch()
+        pid = int(*pids(tmp_path, "first"))
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not os.path.exists(f"/proc/{pid}"))
+        assert ran(made, tmp_path, "second") == ([], ["second"])
+
+
 def test_a_script_without_a_main_of_its_own_is_told_what_it_lacks(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
