@@ -8,7 +8,7 @@ import transformers as tf
 
 from tunescope.errors import UserError
 from tunescope.lab.worlds.architectures import ARCHITECTURES, INITIAL, Body, new_model
-from tunescope.lab.worlds.bases import Base
+from tunescope.lab.worlds.bases import Base, pretrained
 from tunescope.lab.worlds.curriculum import WORDS, WORLD, Curriculum
 from tunescope.lab.worlds.pretrain import train
 from tunescope.lab.worlds.sights import sight_loss
@@ -69,3 +69,22 @@ def test_what_is_added_to_the_stream_begins_smaller(architecture: str) -> None:
 def test_an_architecture_that_there_is_not_is_refused_by_name() -> None:
     with pytest.raises(UserError, match="the architecture 'opt'; there are: gpt2, llama, gpt_neox, bert, t5, bart"):
         new_model(Body("opt", 1, 16, 2), tokenizer_for(WORLD, WORDS), seed=0)
+
+
+@pytest.mark.parametrize("left", ["whole", "torn"])
+def test_of_two_makers_of_one_base_the_first_one_s_stays(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
+
+    def made(base: Base, out: Path) -> None:
+        """Meanwhile another process was through with it, or had been killed by an older version."""
+        place = out.with_name(base.identity)
+        for folder, name in ((out, "MANIFEST.json"), (place, "MANIFEST.json" if left == "whole" else "weights")):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("mine" if folder == out else "theirs")
+
+    monkeypatch.setattr("tunescope.lab.worlds.bases._make", made)
+    folder = pretrained(small("gpt2"))
+    assert (folder / "MANIFEST.json").read_text() == ("theirs" if left == "whole" else "mine")
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tunescope.errors import UserError
 from tunescope.system.executor import Event, Executor, Needs, Work
+from tunescope.system.executors.ray import Ray
 from tunescope.system.executors.slurm import Slurm
 from tunescope.trial import executor_name
 
@@ -196,3 +198,17 @@ def test_a_job_that_the_accounting_does_not_know_is_asked_of_the_queue(tmp_path,
     assert [queue._waits("slurm", job) for job in ("7", "8", "9")] == [True, False, False]
     known.write_text("#!/bin/sh\necho no answer >&2; exit 1\n")
     assert queue._waits("slurm", "9")  # nothing is known, so nothing is handed in twice
+
+
+def test_a_cluster_without_room_for_a_job_is_waited_for_and_told_of_once(monkeypatch, capsys):
+    waited = []
+    monkeypatch.setattr("tunescope.system.executors.ray.time.sleep", waited.append)
+    nodes = [{"Alive": True, "Resources": {"CPU": 4.0}}]
+    cluster = SimpleNamespace(is_initialized=lambda: True, nodes=lambda: nodes)
+    monkeypatch.setattr("tunescope.system.executors.ray.imported", lambda: cluster)
+    executor = Ray(address="auto")
+    executor.begin(Work(Path(), print, (), str, ""), 0, Needs(8))
+    executor.submit(["one"])
+    assert [list(executor.poll()) for _ in range(3)] == [[], [], []] and waited == [0.5] * 3
+    told = capsys.readouterr().out
+    assert told.count("has room for a job: 8 CPUs") == 1 and "--executor ray:address=auto,cpus=N" in told

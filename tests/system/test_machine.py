@@ -156,6 +156,11 @@ def test_processes_are_as_many_as_available_memory_and_the_container_take(tmp_pa
     monkeypatch.setattr(cgroup, "free_memory", lambda: 0)
     assert machine.default_workers(folder) == 1
     model.to(torch.bfloat16).save_pretrained(folder)  # what is tuned is in float32 all the same
+    with monkeypatch.context() as large:
+        large.setattr(cgroup, "free_memory", lambda: 4 * 24 * 10**9)
+        large.setattr(machine, "_parameters", lambda file: 10**9)
+        large.setattr(psutil, "virtual_memory", lambda: memory._replace(available=10**12))
+        assert machine.default_workers(folder) == 3  # 24 bytes a parameter, and half a gigabyte
     (file,) = folder.glob("*.safetensors")
     assert machine._parameters(file) == model.num_parameters()
     file.write_bytes(b"torn")
