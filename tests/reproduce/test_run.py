@@ -13,7 +13,7 @@ from tunescope.reproduce import piece, run
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import check, find, listing, recipes
 from tunescope.reproduce.recipes import _courses
-from tunescope.reproduce.show import as_json, as_text
+from tunescope.reproduce.show import as_json, as_text, ours
 from tunescope.system import run_folder, sealed_json
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
@@ -325,3 +325,16 @@ def test_a_table_is_told_with_the_papers_words_and_as_json_with_every_value():
     assert lines[0] == "Title" and lines[-1] == "a note"
     assert "(paper: .6)" in lines[3] and lines[3].endswith("1,024")
     assert as_json(table)["rows"][0]["cells"][0]["values"] == [0.5, 0.7]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((0.00091, 0.00093, 0.00092), "0.00092 [0.000895, 0.000945]"),  # 2 degrees of freedom: 4.3027 times 1e-5 / 3^.5
+        ((0.5, 0.75, 0.625), "0.625 [0.314, 0.936]"),
+        ((0.25,), "0.250"),
+        ((), "–"),
+    ],
+)
+def test_an_interval_is_written_as_its_mean_is(values, shown):
+    assert ours(Cell(values)) == shown
