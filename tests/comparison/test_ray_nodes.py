@@ -8,7 +8,7 @@ pytest.importorskip("ray")
 from benchmarks import executors  # which the result file of the same is made by
 from tunescope.comparison.comparison import ask
 
-pytestmark = [pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
 def test_a_node_of_two_that_is_killed_costs_time_alone(tmp_path):

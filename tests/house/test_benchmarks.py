@@ -26,6 +26,8 @@ SLOW += (
     "shard_memory",
     "dev_scores",
     "anchor_sections",
+    "compare",
+    "full_memory",
 )  # whole commands in processes that are begun in full
 TIMED = re.compile(r"\b(seconds|milliseconds|ms)\b")
 RATIO = {"case", "variant", "baseline", "quantity", "rounds", "value", "ratio", "low", "high", "at_most", "met"}

@@ -1,8 +1,6 @@
 """What every executor keeps to, with a made-up job: the oracle is what the job's own arithmetic gives here."""
 
-import hashlib
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -11,7 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import made_jobs
 import pytest
+from made_jobs import digest, do, start
 
 from tunescope.errors import UserError
 from tunescope.system.executor import Event, Executor, Needs, Work
@@ -23,45 +23,13 @@ NAMES = ("local", "ray", "slurm:cluster=local", "slurm:cluster=debug")
 WAITING = ("local", "ray")
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 
-_folder: Path | None = None
-
-
-def start(folder: Path, refuses: str = "") -> None:
-    """What a slot does first."""
-    global _folder
-    if refuses:
-        raise UserError(refuses)
-    _folder = folder
-
-
-def do(job: str) -> str:
-    """A job writes its digest; "dies-N" is killed its first N times, "meets-a" waits for "meets-b"."""
-    assert _folder is not None
-    with open(_folder / f"{job}.pids", "a") as file:
-        file.write(f"{os.getpid()}\n")
-    tries = len((_folder / f"{job}.pids").read_text().split())
-    if job.startswith("dies") and tries <= int(job[-1]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    if job.startswith("meets"):
-        other = _folder / f"{job[:-1]}{'ba'[job[-1] == 'b']}.pids"
-        last = time.monotonic() + 30
-        while not other.exists() and time.monotonic() < last:
-            time.sleep(0.01)
-        assert other.exists()
-    (_folder / f"{job}.txt").write_text(digest(job))
-    return digest(job)
-
-
-def digest(job: str) -> str:
-    return hashlib.sha256(job.encode()).hexdigest()
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)  # this file is imported there
+        patch.setenv("PYTHONPATH", str(Path(made_jobs.__file__).parent), prepend=os.pathsep)  # it is imported there
         ray.init(num_cpus=2, include_dashboard=False, object_store_memory=80_000_000, configure_logging=False)
         yield
         ray.shutdown()
@@ -92,7 +60,7 @@ def begun(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def command(folder: Path, job: str) -> list[str]:
-    return [sys.executable, __file__, str(folder), job]
+    return [sys.executable, made_jobs.__file__, str(folder), job]
 
 
 def drive(executor: Executor, jobs: list[str], folder: Path) -> list[Event]:
@@ -178,11 +146,6 @@ def test_without_its_package_the_line_says_what_to_install(
     work = Work(tmp_path, start, (tmp_path,), do, "tunescope.system.crew")
     with pytest.raises(UserError, match=rf"--executor {name} needs .*pip install 'tunescope\[{name}\]'"):
         executor_name.parse(name).begin(work, 1, Needs())
-
-
-if __name__ == "__main__":
-    start(Path(sys.argv[1]))
-    do(sys.argv[2])
 
 
 def test_a_job_that_the_accounting_does_not_know_is_asked_of_the_queue(tmp_path, monkeypatch):
