@@ -7,7 +7,7 @@ STAMP := .venv/.installed
 
 # What a change is likely to break, in a minute and a half: the contract of all methods on a family of each kind, the
 # guards of the house, and the quick tests of each room.
-LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_plugins.py test_readme.py test_site.py)  # they start Python again and again
+LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_examples.py test_plugins.py test_readme.py test_site.py test_wheel.py)  # they start Python again and again
 QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
   $(addprefix tests/,system/test_files.py system/test_machine.py methods/test_text_form.py methods/test_deltas.py \
   models/test_sites.py models/test_site_probe.py models/test_families.py models/test_positions.py attachment/test_bank_rows.py attachment/test_artifact_folder.py \
