@@ -1,5 +1,6 @@
-"""A model that is split over GPUs: torch's fake tensors are on devices that are not here, and refuse to be mixed."""
+"""A model on GPUs, split over them, moved or copied to them: torch's fake tensors are on devices that are not here, and refuse to be mixed."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,8 @@ import tiny
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from traces import assert_no_trace, trace
+from transformers.activations import NewGELUActivation
 
 import tunescope as ts
 from tunescope.attachment.attention import reach
@@ -21,6 +24,7 @@ from tunescope.attachment.bank.rowwise import Rowwise
 from tunescope.attachment.context_keys import run_tokens
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.embeddings import _joined
+from tunescope.attachment.guards.activations import ROWS, lean_activations
 from tunescope.attachment.weights import added
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.probes import see
@@ -117,3 +121,30 @@ def test_what_is_real_is_asked_where_the_states_are(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(row_vectors, "padded", lambda *_, **__: (mask, mask))
         monkeypatch.setattr(row_vectors, "_last", lambda *_: torch.ones(1, 3, 4))
         assert row_vectors.mean_states(model, [[1, 2, 3]], tiny.tokenizer()).device.type == "cpu"
+
+
+def test_the_copies_of_data_parallel_are_refused_by_every_part_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["torch.nn.parallel.replicate"]
+    monkeypatch.setattr(module, "_get_device_index", lambda device, _: device)
+    monkeypatch.setattr(module, "_broadcast_coalesced_reshape", lambda tensors, devices, detach=False: [tensors] * 2)
+    model = tiny.make("gpt2")
+    before = trace(model)
+    for what in (ts.Bias(), ts.Bank({"one": ts.LoRA(rank=2)})):
+        with ts.attach(model, what):
+            for part in (model, model.base_model, torch.nn.Sequential(model)):
+                with pytest.raises(ts.UserError, match=r"DataParallel copies this GPT2LMHeadModel.*torchrun --nproc"):
+                    torch.nn.parallel.replicate(part, [0, 1])
+    assert_no_trace(model, before)
+    assert len(torch.nn.parallel.replicate(model, [0, 1])) == 2
+
+
+def test_on_a_gpu_an_activation_is_computed_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    forward = NewGELUActivation.forward
+    monkeypatch.setattr(NewGELUActivation, "forward", lambda self, x: calls.append(x.shape) or forward(self, x))
+    module = NewGELUActivation()
+    with lean_activations(module):
+        for device, pieces in (("cpu", 2), ("meta", 1)):
+            module(torch.ones(2, ROWS, 4, device=device, requires_grad=True)).sum().backward()
+            assert len(calls) == pieces
+            calls.clear()
