@@ -1,4 +1,4 @@
-"""A model on GPUs, split over them, moved or copied to them: torch's fake tensors are on devices that are not here, and refuse to be mixed."""
+"""A model split over GPUs, moved or copied to them: torch's fake tensors lie on what is not here, and refuse to mix."""
 
 import sys
 from collections.abc import Iterator
@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from traces import assert_no_trace, trace
 from transformers.activations import NewGELUActivation
 
 import tunescope as ts
+from tunescope.attachment import share
 from tunescope.attachment.attention import reach
 from tunescope.attachment.attention.context import Extra, context_keys, context_visible
 from tunescope.attachment.attention.deltas import _edit
@@ -25,6 +27,7 @@ from tunescope.attachment.context_keys import run_tokens
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.embeddings import _joined
 from tunescope.attachment.guards.activations import ROWS, lean_activations
+from tunescope.attachment.initial_artifacts import initialised
 from tunescope.attachment.weights import added
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.probes import see
@@ -148,3 +151,36 @@ def test_on_a_gpu_an_activation_is_computed_in_one_piece(monkeypatch: pytest.Mon
             module(torch.ones(2, ROWS, 4, device=device, requires_grad=True)).sum().backward()
             assert len(calls) == pieces
             calls.clear()
+
+
+@pytest.mark.parametrize(("family", "init_from"), [("t5", "demos"), ("bert", "text")])
+def test_what_processes_send_to_one_another_is_contiguous(family: str, init_from: Any) -> None:
+    spec = ts.Prefix(length=2, init_from=init_from, text="one two three four five six")
+    (artifact,) = initialised(tiny.make(family), [spec], tiny.tokenizer(), 0)
+    assert all(value.is_contiguous() for value in artifact.tensors.values())
+
+
+def test_attaching_beside_two_gpus_is_silent_and_leaves_their_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_back: list[tuple[object, object]] = []
+    monkeypatch.setattr(torch.random, "_fork_rng_warned_already", False)
+    for place in (torch.cuda, torch.accelerator):
+        monkeypatch.setattr(place, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state {device}")
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *given: put_back.append(given))
+    model = tiny.make("gpt2")
+    initialised(model, [ts.Prefix(length=2)], tiny.tokenizer(), 0)
+    assert set(put_back) == {("state 0", 0), ("state 1", 1)}
+
+
+@pytest.mark.parametrize(("backend", "device"), [("nccl", "cuda"), ("gloo", "cpu"), ("cpu:gloo,cuda:nccl", "cpu")])
+def test_a_sum_over_processes_lies_where_their_group_sends(
+    backend: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def all_reduce(value: Tensor) -> None:
+        raise InterruptedError(value.device.type)
+
+    config = str(torch.distributed.distributed_c10d.BackendConfig(torch.distributed.Backend(backend)))
+    monkeypatch.setattr(torch.distributed, "get_backend_config", lambda: config)
+    monkeypatch.setattr(torch.distributed, "all_reduce", all_reduce)
+    with split(), pytest.raises(InterruptedError, match=f"^{device}$"):
+        share.total(1.0)
