@@ -22,12 +22,13 @@ from tunescope.attachment.attention.deltas import _edit
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.attention.record import _contexts
 from tunescope.attachment.bank.keys import by_row
-from tunescope.attachment.bank.rowwise import Rowwise
-from tunescope.attachment.context_keys import run_tokens
+from tunescope.attachment.bank.rowwise import Rowwise, _gathered
+from tunescope.attachment.context_keys import projector, run_tokens
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.embeddings import _joined
 from tunescope.attachment.guards.activations import ROWS, lean_activations
 from tunescope.attachment.initial_artifacts import initialised
+from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.weights import added
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.probes import see
@@ -95,6 +96,20 @@ def test_a_reweight_and_a_row_s_delta_act_where_their_module_is() -> None:
         assert one.apply(
             {"a": torch.ones(2, 4), "b": torch.ones(4, 2)}, torch.ones(3, 5, 4), torch.ones(3, 5, 4)
         ).shape == (3, 5, 4)
+
+        gathered = _gathered(
+            [{"a": torch.ones(2, device=one)} for one in (FIRST, "cpu")], [0, 1, 0], torch.device("cpu")
+        )
+        assert gathered["a"].device.type == "cpu"
+
+
+def test_layer_inputs_go_through_maps_where_these_are() -> None:
+    model = tiny.make("gpt2")
+    sites_of(model)  # found by running it, before
+    reached(model)
+    with split():
+        for made in projector(model)("decoder.1.self", torch.ones(2, model.config.hidden_size, device=FIRST)):
+            assert made.device.type == "cpu"
 
 
 def test_a_soft_prompt_goes_where_the_model_was_moved() -> None:
