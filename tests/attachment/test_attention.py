@@ -9,11 +9,20 @@ import tiny
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers.integrations.sdpa_attention import use_gqa_in_sdpa
 
 import tunescope as ts
 from tunescope.attachment.attention import function as ours
 from tunescope.attachment.attention.context import Extra, Told
-from tunescope.attachment.attention.function import SHORT, LayerState, _is_slow_to_train, attention, mask_function
+from tunescope.attachment.attention.function import (
+    SHORT,
+    LayerState,
+    _is_slow_to_train,
+    _takes_groups,
+    attention,
+    mask_function,
+)
 from tunescope.attachment.attention.reach import quick_to_train
 
 B, HEADS, KV, T, D, DV = 2, 6, 3, 7, 5, 11  # rows, heads, key heads, text, key width, value width
@@ -266,6 +275,41 @@ def test_state_rides_on_the_module_and_a_bare_one_is_plain_attention() -> None:
     got, weights = attention(SimpleNamespace(is_causal=False), q, k, v, causal())  # type: ignore[arg-type]
     close(got, oracle(q, k, v, causal(), ()))
     assert weights is None
+
+
+@pytest.mark.parametrize("queries", [1, T])
+@pytest.mark.parametrize("n", [(), (3,)])
+@pytest.mark.parametrize("by_heads", [False, True])
+def test_where_the_kernel_takes_no_groups_it_is_given_none_and_the_numbers_are_the_same(
+    queries: int, n: Any, by_heads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grouped, kernel = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(ours, "FEW", 0)
+    monkeypatch.setattr(ours, "_takes_groups", lambda *_: False)
+    monkeypatch.setattr(
+        F,
+        "scaled_dot_product_attention",
+        lambda *args, enable_gqa, **given: grouped.append(enable_gqa) or kernel(*args, **given),
+    )
+    (q, _, _), (_, k, v) = inputs(queries), inputs()
+    seen = (by_head() if by_heads else padded())[:, :, -queries:]
+    extras = tuple(extra(m) for m in n)
+    got, _ = attention(module(*extras), q, k, v, seen)
+    assert grouped == [False]
+    monkeypatch.undo()
+    sighted = torch.ones(B, queries, dtype=torch.bool) if extras else seen.any(-1)[:, 0]
+    close(got[sighted], oracle(q, k, v, seen, extras)[sighted])
+
+
+def test_on_a_gpu_the_kernel_takes_groups_where_transformers_gives_it_them() -> None:
+    for device in ("cuda", "cpu"):
+        with FakeTensorMode():
+            query, mask = torch.ones(1, 4, 3, 8, device=device), torch.ones(1, 1, 3, 3, dtype=torch.bool, device=device)
+            keys = [torch.ones(1, 2, 3, width, device=device) for width in (8, 4, 512)]
+        for seen in (None, mask):
+            for key, value in ((keys[0], keys[0]), (keys[0], keys[1]), (keys[2], keys[2])):
+                expected = device == "cpu" or use_gqa_in_sdpa(seen, key, value)
+                assert _takes_groups(query, key, value, seen) == expected
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bert"])

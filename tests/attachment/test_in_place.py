@@ -1,7 +1,7 @@
 """Full tuning of the weights themselves: what torch makes of a model's own parameters, and nothing of it stays."""
 
 import copy
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +146,16 @@ def test_single_rows_have_none_either() -> None:
         tuned.in_place(),
     ):
         pass
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_model_that_is_moved_while_its_weights_stand_changed_is_given_back_moved(in_place: bool) -> None:
+    model = tiny.make("gpt2", dtype=torch.float32)  # another type instead of another device: both are `model.to`
+    before = {name: value.double() for name, value in states(model).items()}
+    with ts.attach(model, ts.Full()) as tuned:
+        with tuned.in_place() if in_place else nullcontext():
+            model.double()
+            trained(model, tuned.train().parameters())
+            assert {value.dtype for value in model.parameters()} == {torch.float64}
+        assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
+    assert all(torch.equal(value, before[name]) for name, value in states(model).items())

@@ -56,8 +56,9 @@ def projector(model: PreTrainedModel) -> Project:
         weight = site.h.module.weight
         assert isinstance(weight, Tensor)
         dtype = about.table.weight.dtype if is_quantised(weight) else weight.dtype
+        device = x.device if weight.is_meta else weight.device  # accelerate brings what it keeps elsewhere to its input
         with unpacked(site.h.module):
-            out = site.h.read(called(site.h.module, x.to(dtype)))
+            out = site.h.read(called(site.h.module, x.to(device, dtype)))
         return out.view(len(x), n_heads, -1).transpose(0, 1)
 
     def project(name: str, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -123,7 +124,9 @@ def run_tokens(
         key, value = taken(module, [key[0], value[0]])
         kept[module] = (key, value)
 
-    at = torch.arange(used, used + len(rows), device=rows.device)[None] + first_position(model)
+    weight = anatomy(model).table.weight  # which is not where the rows are, where the model was moved since
+    given = rows.to(weight.device, weight.dtype)[None].clone()  # CTRL writes into it
+    at = torch.arange(used, used + len(rows), device=given.device)[None] + first_position(model)
     told = Told(len(rows), position_ids=at)
     before = {name: module.__dict__.get(STATE) for name, module in places.items()}
     try:
@@ -131,7 +134,6 @@ def run_tokens(
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
         with _no_checkpointing(model):
-            given = rows.to(anatomy(model).table.weight.dtype)[None].clone()  # CTRL writes into it
             decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
             call = partial(decoder.forward, inputs_embeds=given, position_ids=told.position_ids, use_cache=False)
             through(model, call)

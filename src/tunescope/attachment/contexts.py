@@ -209,5 +209,6 @@ def refuse_reentrant(model: PreTrainedModel) -> None:
 
 
 def token_rows(model: PreTrainedModel, contexts: Sequence[tuple[TokenContext, Params]]) -> Tensor:
-    """(n, width), the embeddings of all token contexts, one after the other."""
-    return torch.cat([spec.embeddings(tensors, embedder(model)) for spec, tensors in contexts])
+    """(n, width), the embeddings of all token contexts, one after the other, where the model's inputs are."""
+    device = anatomy(model).device  # not that of the tensors, where the model was moved since
+    return torch.cat([spec.embeddings(tensors, embedder(model)).to(device) for spec, tensors in contexts])

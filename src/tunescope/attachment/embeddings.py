@@ -125,7 +125,7 @@ def _joined(
     mask = given.get("attention_mask")
     if mask is None and filled is not None:
         mask = torch.ones(batch, n_tokens, dtype=torch.long, device=text.device)
-    parts = {"inputs_embeds": torch.cat([rows.to(text.dtype).expand(batch, -1, -1), text], 1)}
+    parts = {"inputs_embeds": torch.cat([rows.to(text).expand(batch, -1, -1), text], 1)}
     positions, types = given.get("position_ids"), given.get("token_type_ids")
     if positions is not None and positions.shape[-1] == n_tokens:
         parts["position_ids"] = _moved(positions.expand(batch, -1), n_rows, filled, first_position(model))

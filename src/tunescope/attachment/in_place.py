@@ -32,9 +32,10 @@ def whole(stands: Patched) -> Iterator[None]:
     """
     ((_, tensors),) = stands.changes
     own = {name: stands.base[name] for name in tensors}
+    where = {name: value.device for name, value in own.items()}
     with interrupts_held(), torch.no_grad():
         for name, value in tensors.items():
-            value.add_(own[name])
+            value.add_(own[name].to(value.device))
             own[name].data = own[name].data.cpu()
         stands.is_whole = True
         stands.anew()
@@ -43,8 +44,8 @@ def whole(stands: Patched) -> Iterator[None]:
     finally:
         with interrupts_held(), torch.no_grad():
             for name, value in tensors.items():
-                own[name].data = own[name].data.to(value.device)
-                value.sub_(own[name])
+                own[name].data = own[name].data.to(where[name])
+                value.sub_(own[name].to(value.device))
             stands.is_whole = False
             if stands.stands:
                 stands.anew()

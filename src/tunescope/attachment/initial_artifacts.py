@@ -13,6 +13,7 @@ from tunescope.attachment.attention.deltas import readers
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inputs, tried
+from tunescope.attachment.attention.twin import drawn_apart
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.guards.processes import check_in_one_piece
@@ -51,7 +52,7 @@ def initialised(
     """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
     check_readable(model)
     ready = []
-    with torch.inference_mode(False), torch.random.fork_rng():  # tensors count their versions, whoever asked
+    with torch.inference_mode(False), drawn_apart():  # tensors count their versions, whoever asked
         torch.manual_seed(seed)
         for given in artifacts:
             spec = given.spec if isinstance(given, Artifact) else given
@@ -249,6 +250,8 @@ def _placed_like(model: PreTrainedModel, tensors: Params) -> Params:
     weight = anatomy(model).weight
     dtype = torch.promote_types(weight.dtype, torch.float32)
     return {
-        name: value.detach().to(weight.device, dtype if value.is_floating_point() else value.dtype).clone()
+        name: value.detach()
+        .to(weight.device, dtype if value.is_floating_point() else value.dtype)
+        .clone(memory_format=torch.contiguous_format)  # which processes that share it send to one another
         for name, value in tensors.items()
     }

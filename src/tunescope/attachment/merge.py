@@ -47,7 +47,7 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                     module, attribute = places[name][0]
                     parameter = module._parameters[attribute]
                     assert parameter is not None
-                    parameter.copy_(added(artifact.spec, parameter, change.to(parameter.device)))
+                    parameter.copy_(added(artifact.spec, parameter, change))
         for use in uses:
             _add(use)
     return model

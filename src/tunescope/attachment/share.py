@@ -130,7 +130,9 @@ def _moved(value: T, device: torch.device | str) -> T:
 
 
 def total(value: float) -> float:
-    """The sum over all processes."""
-    summed = torch.tensor(value, dtype=torch.float64)
+    """The sum over all processes, where their group sends tensors: begun with "nccl" alone, on GPUs."""
+    backends = torch.distributed.get_backend_config()  # as in "cpu:gloo,cuda:nccl"
+    device = "cpu" if "cpu:" in backends else backends.partition(":")[0]
+    summed = torch.tensor(value, dtype=torch.float64, device=device)
     torch.distributed.all_reduce(summed)
     return float(summed)

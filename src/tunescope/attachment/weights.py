@@ -83,11 +83,25 @@ class Patched:
         if module in self._inside:
             del self._inside[self._inside.index(module) :]
 
+    def follow(self) -> None:
+        """The model's own parameters go where those are that stand for them: `model.to` has not reached them."""
+        for name, own in self.base.items():
+            stands = self._standing(name)
+            if not self.is_whole and (own.device, own.dtype) != (stands.device, stands.dtype):
+                own.data = own.data.to(stands)
+
+    def _standing(self, name: str) -> Tensor:
+        module, attribute = self._places[name][0]
+        found = module._parameters[attribute]
+        assert found is not None
+        return found
+
     def _values(self) -> dict[str, Tensor]:
         if not self.is_whole:
+            self.follow()
             return changed(self.base, self.changes)
         ((_, tensors),) = self.changes
-        return {name: value.to(self.base[name].dtype) for name, value in tensors.items()}
+        return {name: value.to(self._standing(name)) for name, value in tensors.items()}
 
 
 @contextmanager
@@ -112,6 +126,7 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
     finally:
         for handle in handles:
             handle.remove()
+        stands.follow()
         stands.put(stands.base)
         stands.stands = False
         model.base_model.__dict__.pop(ORIGINALS, None)
@@ -127,7 +142,11 @@ def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -
 
 
 def added(spec: PatchDelta, value: Tensor, change: Tensor) -> Tensor:
-    """A parameter with a change added, in all of its rows or in those that the spec names."""
+    """A parameter with a change added, in all of its rows or in those that the spec names.
+
+    Changes lie where the embeddings are, which of a model that is split over GPUs is not where all parameters are.
+    """
+    change = change.to(value.device)
     if not spec.rows:
         return (value + change).to(value.dtype)
     rows = torch.tensor(spec.rows, device=value.device)

@@ -83,7 +83,8 @@ def _in_window(extra: Extra, query: Tensor, kwargs: dict[str, Any]) -> Tensor | 
     if positions is None:
         raise UserError("A context at positions under a sliding window needs position_ids, which this family hides.")
     at = extra.at.to(query.device).view(-1, 1, 1, extra.at.shape[-1])
-    near: Tensor = positions[:, None, -query.shape[2] :, None] - at < window  # some layers cut queries to the last
+    positions = positions.to(query.device)[:, None, -query.shape[2] :, None]  # some layers cut queries to the last
+    near: Tensor = positions - at < window
     return near
 
 
@@ -108,12 +109,15 @@ def output(length: int, kwargs: dict[str, Any], device: torch.device) -> Tensor 
 
 
 def context_keys(extras: tuple[Extra, ...], like: Tensor) -> tuple[Tensor, Tensor]:
-    """All contexts' keys and values, one after the other: (kv_heads, n, d), or (batch, kv_heads, n, d)."""
+    """All contexts' keys and values, one after the other: (kv_heads, n, d), or (batch, kv_heads, n, d).
+
+    Of a model that is split over GPUs a prefix lies where the embeddings are, and what was run where its layer is.
+    """
     if len(extras) == 1:
         return extras[0].key.to(like), extras[0].value.to(like)
     return (
-        torch.cat([extra.key for extra in extras], -2).to(like),
-        torch.cat([extra.value for extra in extras], -2).to(like),
+        torch.cat([extra.key.to(like) for extra in extras], -2),
+        torch.cat([extra.value.to(like) for extra in extras], -2),
     )
 
 

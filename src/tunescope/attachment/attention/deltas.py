@@ -168,7 +168,8 @@ def _edit(spec: AttentionDelta, tensors: Params, columns: Tensor, *, in_decoder:
     def changed(attention: Tensor, keywords: dict[str, Any]) -> Tensor:
         at = columns.to(attention.device)
         before = attention[..., at]
-        after = spec.apply(tensors, before).to(attention.dtype)
+        here = {name: value.to(attention.device) for name, value in tensors.items()}
+        after = spec.apply(here, before).to(attention.dtype)
         acts = output(attention.shape[2], keywords, attention.device) if in_decoder else None
         if acts is not None:
             after = torch.where(acts[:, None, :, None], after, before)

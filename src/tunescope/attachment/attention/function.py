@@ -236,10 +236,30 @@ def _fused(
         query = query.contiguous()  # a view would keep the text's keys and values a second time for the backward pass
         key = torch.cat([more_keys.expand(key.shape[0], *more_keys.shape[-3:]), key], 2)
         value = torch.cat([more_values.expand(value.shape[0], *more_values.shape[-3:]), value], 2)
-    grouped = query.shape[1] != key.shape[1]
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped
+    groups, shape = query.shape[1] // key.shape[1], query.shape[:3]
+    if groups > 1 and not _takes_groups(query, key, value, mask):
+        if shape[2] == 1 and (mask is None or mask.shape[1] == 1):  # a head of keys has its group's queries in one row
+            query = query.reshape(shape[0], -1, groups, query.shape[3])
+        else:
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    out = F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=query.shape[1] != key.shape[1],
     )
+    return out.reshape(*shape, -1)
+
+
+def _takes_groups(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether torch's kernel is to have grouped heads as they are.
+
+    On CUDA only what makes all scores at once has them together with a mask, or with wide or different heads.
+    """
+    return query.device.type != "cuda" or (mask is None and key.shape[-1] == value.shape[-1] <= 256)
 
 
 def _additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -177,7 +177,7 @@ def run_tiny(model: PreTrainedModel) -> Tensor:
     mask = given.get("attention_mask")
     if mask is None or "decoder_input_ids" in given or states.device.type == "meta":
         return states.flatten(0, 1)
-    return states[mask.bool()]
+    return states[mask.bool().to(states.device)]  # of a model that is split over GPUs the last has the states
 
 
 def _named(model: PreTrainedModel, calls: list[_Call]) -> tuple[Reached, ...]:

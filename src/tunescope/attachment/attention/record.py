@@ -128,12 +128,12 @@ def _sink(seen: Mapping[str, Tensor | None]) -> Tensor:
 
 
 def _contexts(extras: tuple[Extra, ...], seen: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
-    """All contexts' keys and values, one after the other, in the precision of the text's."""
+    """All contexts' keys and values, one after the other, in the precision of the text's and where it is."""
     made = {}
     for name in ("key", "value"):
         like = seen[name]
         assert like is not None
-        parts = [getattr(extra, name).to(like.dtype) for extra in extras]
+        parts = [getattr(extra, name).to(like) for extra in extras]
         none = like[:, :, :0] if parts and parts[0].dim() == 4 else like[0, :, :0]
         made[f"context_{name}"] = torch.cat([none, *parts], -2)
     return made

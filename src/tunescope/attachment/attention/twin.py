@@ -7,6 +7,7 @@ nothing.
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -96,10 +97,15 @@ def _small(name: str, value: Any, width: int, narrow: int) -> Any:
     return value
 
 
+def drawn_apart() -> AbstractContextManager[None]:
+    """Within it torch may be seeded; afterwards its generators, of all devices, are as before."""
+    return torch.random.fork_rng(range(torch.accelerator.device_count()))  # torch warns of several that are not named
+
+
 def twin(model: PreTrainedModel, told: dict[str, Any]) -> PreTrainedModel:
     """The random model of such a config, in eval mode and float64, its weights away from 0 and 1."""
     config = type(model.config).from_dict(dict(told))
-    with torch.random.fork_rng(), torch.device("cpu"):
+    with drawn_apart(), torch.device("cpu"):
         torch.manual_seed(0)
         made: PreTrainedModel = type(model)._from_config(config, attn_implementation="eager", dtype=torch.float32)
         made = made.to(torch.float64).eval()

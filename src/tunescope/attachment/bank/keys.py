@@ -33,7 +33,7 @@ def _joined(members: Sequence[Sequence[Extra]], which: Sequence[int], infix: boo
     ordered = list(which) == list(range(len(members)))
 
     def stacked(part: Callable[[Extra], Tensor], none: Tensor) -> Tensor:
-        padded = [_padded([part(extra) for extra in some] or [none], most) for some in members]
+        padded = [_padded([part(extra).to(device) for extra in some] or [none], most) for some in members]
         whole = torch.stack(padded)
         return whole if ordered else whole[row]
 
@@ -51,7 +51,7 @@ def _joined(members: Sequence[Sequence[Extra]], which: Sequence[int], infix: boo
 def _at(extra: Extra) -> Tensor:
     """(1, n, 1), positions in the shape of keys."""
     free = torch.full((extra.key.shape[1],), FREE, device=extra.key.device)
-    return (free if extra.at is None else extra.at.to(free.device))[None, :, None]
+    return (free if extra.at is None else extra.at.to(free.device)).view(1, -1, 1)
 
 
 def _padded(parts: Sequence[Tensor], most: int) -> Tensor:

@@ -42,11 +42,12 @@ class Rowwise:
         """x (batch, ..., d_in), h (batch, ..., d_out); some families fold the length into the batch."""
         spec = replace(self.spec, dropout=self.dropout) if self.drops else self.spec  # type: ignore[type-var]
         by_row, before = x.reshape(self.batch, -1, x.shape[-1]), h.reshape(self.batch, -1, h.shape[-1])
-        if self.rows is not None:
-            by_row, before = by_row[self.rows], before[self.rows]
+        rows = None if self.rows is None else self.rows.to(h.device)
+        if rows is not None:
+            by_row, before = by_row[rows], before[rows]
         made = spec.apply(p, by_row, before) if self.shared else spec.apply_by_row(p, by_row, before)
-        if self.rows is not None:
-            made = h.reshape(self.batch, -1, h.shape[-1]).index_copy(0, self.rows, made.to(h.dtype))
+        if rows is not None:
+            made = h.reshape(self.batch, -1, h.shape[-1]).index_copy(0, rows, made.to(h.dtype))
         return made.reshape(*h.shape[:-1], made.shape[-1])
 
 
@@ -121,5 +122,5 @@ def _stacked(group: list[_Use], batch: int, device: torch.device) -> SiteUse[Row
 def _gathered(given: Sequence[Params], which: Sequence[int], device: torch.device) -> Params:
     once = len(given) == len(which)
     at = torch.tensor(which, device=device)
-    whole = {name: torch.stack([tensors[name] for tensors in given]) for name in given[0]}
+    whole = {name: torch.stack([tensors[name].to(device) for tensors in given]) for name in given[0]}
     return {name: value if once and list(which) == sorted(which) else value[at] for name, value in whole.items()}

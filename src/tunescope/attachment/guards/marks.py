@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ATTACHED = "_tunescope_attached"
 BODY = "_tunescope_body"  # of the model that something is attached to, which another may have, too
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
+REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
 # and `call`, the same of each row, as the call of the model that is on says it
 
@@ -63,7 +64,8 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
             "attach to both."
         )
 
-    own = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local(), "__deepcopy__": deepcopy}
+    own: dict[str, Any] = {ATTACHED: tuned, "__deepcopy__": deepcopy}
+    own |= {WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local()}
     own |= {} if in_weights else {"save_pretrained": save_pretrained}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     with (
@@ -76,9 +78,19 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
 
 @contextmanager
 def _bodies_marked(model: PreTrainedModel) -> Iterator[None]:
+    """They say that something is attached, and refuse to be copied for each GPU."""
+
+    def replicate() -> NoReturn:
+        raise UserError(
+            f"torch.nn.DataParallel copies this {type(model).__name__} to several GPUs, and what is attached to it "
+            "does not go along. Begin one process for each GPU, torchrun --nproc-per-node N SCRIPT, or use one GPU: "
+            "CUDA_VISIBLE_DEVICES=0 python SCRIPT."
+        )
+
     with ExitStack() as stack:
+        stack.enter_context(standing_in(model, {REPLICATE: replicate}))
         for one in dict.fromkeys((model.base_model, *anatomy(model).entries.values())):
-            stack.enter_context(standing_in(one, {BODY: True}))
+            stack.enter_context(standing_in(one, {BODY: True, REPLICATE: replicate}))
         yield
 
 

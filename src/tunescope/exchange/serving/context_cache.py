@@ -34,7 +34,7 @@ def keys_values(given: Outgoing) -> tuple[Tensor, Tensor]:
         begun = tuned.positions
     layers = range(len(seen) // 2)
     keys, values = (
-        torch.stack([seen[f"decoder.{layer}.self.{name}"] for layer in layers])
+        torch.stack([seen[f"decoder.{layer}.self.{name}"].to(given.model.device) for layer in layers])
         for name in ("context_key", "context_value")
     )
     if not bool(keys.isfinite().all() and values.isfinite().all()):
@@ -57,7 +57,8 @@ def difference_behind(given: Outgoing, keys: Tensor, values: Tensor) -> float:
     ids = sample(given.model, keys.shape[1])["input_ids"]
     cache = DynamicCache()
     for layer, pair in enumerate(zip(keys, values, strict=True)):
-        own = [each.to(given.model.device, given.model.dtype).transpose(0, 1) for each in pair]
+        where = next(given.model.model.layers[layer].parameters()).device  # a model may be split over GPUs
+        own = [each.to(where, given.model.dtype).transpose(0, 1) for each in pair]
         cache.update(*(each.expand(len(ids), -1, -1, -1) for each in own), layer)
     with resting(given.model), torch.no_grad():
         got = given.model(input_ids=ids, past_key_values=cache).logits
@@ -90,5 +91,5 @@ def _turned(given: Outgoing, keys: Tensor, by: int) -> Tensor:
     cos, sin = rotary(keys.new_zeros(1), torch.tensor([[by]], device=keys.device))  # (1, 1, d)
     half = keys.shape[-1] // 2
     crossed = torch.cat([-keys[..., half:], keys[..., :half]], -1)
-    turned: Tensor = keys * cos[0, 0] + crossed * sin[0, 0]
+    turned: Tensor = keys * cos[0, 0].to(keys.device) + crossed * sin[0, 0].to(keys.device)
     return turned
