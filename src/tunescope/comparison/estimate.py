@@ -97,7 +97,7 @@ def _estimate(bench: Bench, arm: Arm) -> Estimate:
 
 def _timed(bench: Bench, todo: Job) -> Estimate:
     plan, prepared = bench.plan, todo.arm
-    meter = memory_meter(bench.device)
+    meter = memory_meter(*bench.devices)
     shown = drawn(prepared.demos, bench, todo.seed) if prepared.demos else ()
     start = time.perf_counter()
     with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown, todo.seed)) as tuned:

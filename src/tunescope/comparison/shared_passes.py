@@ -162,7 +162,7 @@ def _score(bench: Bench, todo: Job, member: Member, only: Sequence[int] | None =
 
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:
     """Train them together, and leave in the folder what each would have left."""
-    settings, meter = bench.plan.settings, memory_meter(bench.device)
+    settings, meter = bench.plan.settings, memory_meter(*bench.devices)
     with torch.random.fork_rng(), _attached(bench, jobs) as tuned:
         torch.manual_seed(jobs[0].seed)
         problems, losses = _problems(bench, jobs, tuned)

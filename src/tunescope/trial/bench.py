@@ -55,6 +55,11 @@ class Bench:
     facts: Facts | None = None
     by_seed: dict[int, Bench] = field(default_factory=dict)
 
+    @property
+    def devices(self) -> list[torch.device]:
+        """Those that the model is on, which are several where its layers are spread."""
+        return list(dict.fromkeys(value.device for value in self.model.parameters())) or [self.device]
+
     def at(self, seed: int) -> Bench:
         """What a run of that seed sees: this bench, or with --k-shot one with the rows that the seed draws."""
         if seed not in self.draws:
