@@ -171,7 +171,7 @@ def test_a_model_that_is_spread_over_all_gpus_has_one_worker(
         plan = plan_of(data, device_map="auto" if more else "")
         assert side_by_side.place(plan, 0, "local", "json").workers == found
         (tmp_path / str(found)).mkdir()
-        run_folder.write_config(tmp_path / str(found), {"model": model, **to_json(plan)})
+        run_folder.write_config(tmp_path / str(found), {"version": run_folder.VERSION, **to_json(plan), "model": model})
         for words in (["compare", model, data["train"], *more], ["resume", tmp_path / str(found)]):
             code, _, err = commands.call(monkeypatch, capsys, *words)
             assert code == 2 and f"workers: {found}" in err
