@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -197,6 +198,23 @@ def test_the_memory_of_a_model_on_several_gpus_is_that_of_all(monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: taken[device.index])
     assert machine.memory_meter(torch.device("cuda", 1))() == 5
     assert machine.memory_meter(torch.device("cuda", 0), torch.device("cuda", 2))() == 10
+
+
+def test_generators_are_put_back_without_a_warning_where_there_are_several_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert machine.gpus() == [0, 1, 2]
+    states = []
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: states.append(device))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: None)
+    monkeypatch.setattr(torch.random, "_fork_rng_warned_already", False, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.random.fork_rng(machine.gpus()):
+            pass
+    assert states == [0, 1, 2]
+    rooms = [Path(machine.__file__).parents[1] / name for name in ("comparison", "lab", "reproduce")]
+    files = [path for room in rooms for path in room.rglob("*.py")]
+    assert not [path for path in files if "fork_rng()" in path.read_text()]
 
 
 def test_the_doctor_tells_the_memory_and_what_a_container_leaves(monkeypatch):

@@ -22,7 +22,7 @@ from tunescope.errors import UserError
 from tunescope.search.apply import made, shown, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
-from tunescope.system.machine import memory_meter
+from tunescope.system.machine import gpus, memory_meter
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.train.loop import (
@@ -122,7 +122,7 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     settings = replace(bench.plan.settings, steps=todo.steps)
     meter = memory_meter(*bench.devices)
-    with torch.random.fork_rng(), attached(bench, todo, specs_of(bench, todo)) as tuned:
+    with torch.random.fork_rng(gpus()), attached(bench, todo, specs_of(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)
         saving = Saving(work, SAVE_EVERY)
         try:

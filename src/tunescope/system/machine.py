@@ -57,6 +57,11 @@ def busy() -> str:
     )
 
 
+def gpus() -> list[int]:
+    """For torch.random.fork_rng, which warns at length where there are several and it is not told which."""
+    return list(range(torch.cuda.device_count()))
+
+
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
