@@ -257,6 +257,8 @@ def test_a_loss_that_is_not_finite_stops_with_its_step():
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ],
 )
 def test_every_device_that_is_full_says_so_in_one_way(error):
