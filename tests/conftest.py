@@ -10,7 +10,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
 torch.set_num_threads(1)
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before anything asks for one: what is told twice is told of one device
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # before anything asks for one: tests are of the CPU
 os.fsync = lambda handle: None  # no test loses power, and a comparison waits a hundred times for the disk
 
 from extension import plugin_folder  # noqa: E402, F401

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import commands
 import pytest
+import torch
 import warm
 
 from tunescope.cli import app, fault
 from tunescope.system import interrupts
+from tunescope.trial.train.microbatches import OutOfMemory
 
 
 def verb_that(monkeypatch, problem):
@@ -47,6 +49,50 @@ def test_an_error_of_the_disk_that_no_verb_names_is_one_line(monkeypatch, capsys
     verb_that(monkeypatch, OSError(number, os.strerror(number), "runs/a"))
     code, _, err = commands.call(monkeypatch, capsys, "arms")
     assert code == 2 and err.count("\n") == 1 and os.strerror(number) in err and "type the same command again" in err
+
+
+CUDA = (
+    "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 14.56 GiB of which 2.19 MiB is "
+    "free. Process 7 has 14.55 GiB memory in use. See documentation for Memory Management"
+)
+
+
+@pytest.mark.parametrize(
+    ("problem", "words", "told"),
+    [
+        (
+            torch.OutOfMemoryError(CUDA),
+            ["compare", "m", "d"],
+            "error: the memory of GPU 1 has ended (CUDA out of memory. Tried to allocate 20.00 MiB). Type the same "
+            "command with --load bfloat16 or --load 4bit or --batch-size auto or --device cpu\n",
+        ),
+        (
+            torch.OutOfMemoryError(CUDA),
+            ["check", "d", "--load", "4bit", "--batch-size=auto"],
+            "Type the same command with --load bfloat16 or --device cpu\n",
+        ),
+        (torch.OutOfMemoryError(CUDA), ["search", "RUN"], "CUDA_VISIBLE_DEVICES= before the same command"),
+        (
+            torch.OutOfMemoryError("MPS backend out of memory (MPS allocated: 18.00 GB)."),
+            ["compare", "m", "d"],
+            "the memory of the GPU has ended (MPS backend out of memory (MPS allocated: 18.00 GB))",
+        ),
+        (MemoryError(), ["probe", "pattern"], "the memory of this machine has ended. Take a smaller model"),
+        (
+            OutOfMemory("the device ran out of memory: can't allocate memory"),
+            ["compare", "m", "d"],
+            "the memory of this machine has ended (the device ran out of memory: can't allocate memory). "
+            "Type the same command with --load bfloat16 or --load 4bit or --batch-size auto\n",
+        ),
+    ],
+)
+def test_memory_that_ends_is_one_line_with_options_that_the_verb_has(monkeypatch, capsys, problem, words, told):
+    def called(*given, **named):
+        raise problem
+
+    monkeypatch.setattr(app.App, "__call__", called)
+    code, out, err = commands.call(monkeypatch, capsys, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1) and told in err
 
 
 SLOW = """

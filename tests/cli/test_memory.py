@@ -7,6 +7,7 @@ from typing import Any
 import commands
 import pytest
 import tinyrun
+import torch
 import transformers as tf
 
 from tunescope.cli import memory
@@ -93,6 +94,16 @@ def test_full_tuning_that_nobody_named_is_told_apart(monkeypatch: pytest.MonkeyP
     assert " for a step of full" not in small and " --gradient-checkpointing" in small
     assert " for a step of full" in full and "no way that is known has room in" in full
     assert full.endswith("--arms without full needs less.")
+
+
+def test_room_is_what_the_named_gpu_has_free_and_what_is_ours_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    free, ours = [50e9, 20e9], [7e9, 2e9]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[device.index or 0], 80e9))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: ours[device.index or 0])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"GPU {device.index or 0}")
+    assert memory.here("cuda") == (pytest.approx(0.9 * 57e9), 2, "GPU 0")
+    assert memory.here("cuda:1") == (pytest.approx(0.9 * 22e9), 1, "GPU 1")
 
 
 def test_check_says_it_first(

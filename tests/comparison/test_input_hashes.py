@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tunescope.comparison import comparison, workers
 from tunescope.data import read
 from tunescope.errors import UserError
 from tunescope.system import machine
+from tunescope.system.executors.local import Local
 from tunescope.trial import elsewhere
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -86,6 +88,27 @@ def test_of_several_gpus_every_worker_has_one_in_turn(monkeypatch, device, gpus,
     assert [elsewhere.own_device(device, place) for place in range(4)] == devices
     assert elsewhere.own_device("cuda:1", 0) == "cuda:1" and elsewhere.own_device("cpu", 2) == "cpu"
     assert machine.default_workers("model", device) == gpus
+
+
+def test_the_gpu_of_the_parent_is_its_workers_as_long_as_there_are_some(material, tmp_path, monkeypatch):
+    """It is told by the order of what is done: moved, begun, ended, moved back."""
+    bench, done = open_bench(question(material)), []
+    monkeypatch.setattr(bench.model, "to", lambda device: done.append(str(device)))
+    for name in ("begin", "close"):
+        monkeypatch.setattr(Local, name, lambda *given, name=name: done.append(name))
+    monkeypatch.setattr(Local, "capacity", lambda self: 2)
+
+    def begun(**fields):
+        done.clear()
+        with workers.runner(replace(bench, **fields), tmp_path, 2, lambda *_: None, lambda *_: None) as runner:
+            runner._begin()
+            assert done[-1] == "begin"
+        return done
+
+    assert begun(device=torch.device("cuda")) == ["cpu", "begin", "close", "cuda"]
+    assert begun() == ["begin", "close"]
+    bench.model.hf_device_map = {"a": 0, "b": 1}
+    assert begun(device=torch.device("cuda")) == ["begin", "close"]
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(material, monkeypatch):

@@ -12,10 +12,15 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope.attachment.guards.checkpointing import checkpointed
+from tunescope.cli import side_by_side
+from tunescope.comparison import comparison
 from tunescope.models import load_options
 from tunescope.models.load import load_model
+from tunescope.system import machine, run_folder
+from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import planned
+from tunescope.trial.plan_json import to_json
 
 FEW = ["--steps", 2, "--batch-size", 4, "--trials", 1, "--seeds", 1, "--beyond", 0, "--arms", "lora:rank=2", "soft"]
 FEW += ["--workers", 1, "--together", 1, "--forgetting", "none"]
@@ -38,8 +43,6 @@ def test_a_comparison_with_checkpointing_has_the_same_numbers(
         words = ["compare", model, data["train"], "--test", data["test"], *FEW, *more, "--out", tmp_path / name]
         code, _, err = commands.call(monkeypatch, capsys, *words)
         assert code == 0, err
-    from tunescope.system import run_folder
-
     one, two = (run_folder.read_results(tmp_path / name)["arms"] for name in ("plain", "saving"))
     for plain, saving in zip(one, two, strict=True):
         assert plain["status"] == saving["status"] == "done"
@@ -136,6 +139,7 @@ def test_where_memory_ends_a_run_goes_on_and_says_so(
         (["--load", "2bit"], "--load"),
         (["--load", "4bit", "--device-map", "auto"], "give one"),
         (["--processes", 2, "--device-map", "auto"], "--parallel fsdp shards"),
+        (["--processes", 2, "--device", "cuda:1"], "--device cuda:1 is one GPU, and with --processes"),
         (["--processes", 2, "--load", "4bit"], "Type: --parallel ddp"),
         (["--processes", 2, "--batch-size", "auto"], "--batch-size 16 --accumulate 4, or --parallel ddp"),
         (["--parallel", "tp"], "--parallel"),
@@ -151,6 +155,34 @@ def test_what_does_not_go_together_is_told(
     model, data = model_and_data
     code, _, err = commands.call(monkeypatch, capsys, "compare", model, data["train"], *words)
     assert code == 2 and line in err
+
+
+def test_a_model_that_is_spread_over_all_gpus_has_one_worker(
+    model_and_data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked(*given: Any, workers: int, **named: Any) -> Any:
+        raise ts.UserError(f"workers: {workers}")
+
+    model, data = model_and_data
+    monkeypatch.setattr(machine, "default_workers", lambda *given: 4)
+    monkeypatch.setattr(comparison, "ask", asked)
+    monkeypatch.setattr(comparison, "resume", asked)
+    for more, found in ((["--device-map", "auto"], 1), ([], 4)):
+        plan = plan_of(data, device_map="auto" if more else "")
+        assert side_by_side.place(plan, 0, "local", "json").workers == found
+        (tmp_path / str(found)).mkdir()
+        run_folder.write_config(tmp_path / str(found), {"version": run_folder.VERSION, **to_json(plan), "model": model})
+        for words in (["compare", model, data["train"], *more], ["resume", tmp_path / str(found)]):
+            code, _, err = commands.call(monkeypatch, capsys, *words)
+            assert code == 2 and f"workers: {found}" in err
+
+
+def test_a_model_is_on_the_devices_of_its_weights(model_and_data: Any) -> None:
+    model, data = model_and_data
+    bench = open_bench(planned(model, data["train"], {"kind": "classification"}, {}))
+    assert bench.devices == [torch.device("cpu")]
+    bench.model.transformer.ln_f.to("meta")
+    assert bench.devices == [torch.device("cpu"), torch.device("meta")]
 
 
 def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

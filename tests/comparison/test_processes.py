@@ -7,6 +7,7 @@ from pathlib import Path
 import commands
 import pytest
 import tinyrun
+import torch
 import warm
 
 from tunescope.errors import Note, UserError
@@ -90,6 +91,28 @@ def test_processes_from_python_are_begun_from_a_shell(monkeypatch: pytest.Monkey
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with pytest.raises(UserError, match="torchrun --nproc-per-node 2 SCRIPT"), ranks.joined(2, "cpu"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("gpus", "own", "fits"), [(2, 2, "--processes 2"), (1, 1, "--device cpu"), (0, 0, "--device cpu")]
+)
+def test_more_processes_than_gpus_are_refused(gpus: int, own: int, fits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": 3, "LOCAL_WORLD_SIZE": 3, "RANK": own, "LOCAL_RANK": own}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with pytest.raises(UserError, match=f"3 are on this machine, .* it has {gpus}. Type: {fits}$"):
+        ranks.joined(3, "cuda").__enter__()
+
+
+def test_each_process_has_the_gpu_of_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    for name, value in {"WORLD_SIZE": 2, "RANK": 1, "LOCAL_RANK": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    with ranks.joined(2, "cuda"):
+        assert taken == [1]
 
 
 SAYS = "import os, sys; print('out', os.environ['RANK']); print('err', os.environ['RANK'], file=sys.stderr); "

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tinyrun
+import torch
 
 import tunescope as ts
 from tunescope.comparison import comparison, examples, inside_attention
@@ -183,6 +184,22 @@ def test_rows_whose_attention_would_take_too_much_memory_are_not_looked_at(mater
         found = inside_attention.mechanism(bench, rows, tuned)
     assert found["content_pattern_shift"] is None
     assert found["reason"] == "every development row has more than 0 GB of attention to look at"
+
+
+@pytest.mark.parametrize(
+    "problem", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling")]
+)
+def test_where_there_is_no_memory_to_look_inside_that_is_the_reason(material, monkeypatch, problem):
+    def short(*given):
+        raise problem
+
+    bench = open_bench(question(material))
+    rows = bench.encoded("dev", bos=True, room=None)
+    monkeypatch.setattr("tunescope.probes.mechanism.see", short)
+    with ts.attach(bench.model, ts.LoRA(rank=1)) as tuned:
+        found = inside_attention.mechanism(bench, rows, tuned)
+    assert found["content_pattern_shift"] is None and found["context_share"] is None
+    assert found["reason"] == f"out of memory: the device ran out of memory: {problem}"
 
 
 def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):

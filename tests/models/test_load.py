@@ -85,6 +85,18 @@ def test_what_transformers_lets_pass_is_refused(fields: dict[str, object], messa
         load_model(changed(checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM"), **fields))
 
 
+def test_memory_that_ends_while_a_model_is_loaded_is_no_fault_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(*given: object, **named: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    folder = checkpoint(tmp_path, "llama", "AutoModelForCausalLM")
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", short)
+    with pytest.raises(torch.OutOfMemoryError, match=r"^CUDA out of memory\.$"):
+        load_model(str(folder))
+
+
 def test_a_tokenizer_that_cannot_be_used_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM")
     told = json.loads((folder / "tokenizer_config.json").read_text())

@@ -9,11 +9,13 @@ import pytest
 import tiny
 import torch
 import transformers
+from apple import SaysSo
 from probe_tools import FAMILIES
 
 import tunescope as ts
 from tunescope.attachment.attention.record import record
 from tunescope.probes import looks, names, study
+from tunescope.probes import see as seeing
 from tunescope.probes.looks import pattern, prefix_bias, second_layer
 from tunescope.probes.mechanism import mechanism
 from tunescope.probes.see import see
@@ -92,6 +94,23 @@ def test_the_list_is_the_folder():
     assert all(line.endswith(".") or line.endswith(")") for line in names.lines())
     with pytest.raises(ts.UserError, match=r"no probe 'patern'. Did you mean 'pattern'\? Probes: neighbours, pattern,"):
         names.known_probe("patern")
+
+
+def test_what_a_device_without_float64_recorded_is_seen_on_the_cpu(monkeypatch):
+    model = tiny.make("gpt2", dtype=torch.float32)
+    batch, artifacts = tiny.batch(model), tiny.away(model, "prefix:length=2")
+    expected = see(model, artifacts, batch)
+    recorded = seeing.record
+    there = lambda tensors: {name: value.detach().as_subclass(SaysSo) for name, value in tensors.items()}  # noqa: E731
+    monkeypatch.setattr(seeing, "record", lambda *given: there(recorded(*given)))
+    layers, real = seeing._layers, seeing._real
+    monkeypatch.setattr(seeing, "_real", lambda *given: there(real(*given)))
+    monkeypatch.setattr(seeing, "_layers", lambda kept, joined, mask: layers(there(kept), joined, mask))
+    found = see(model, artifacts, batch)
+    for run in ("along", "bare", "held"):
+        for name, layer in getattr(found, run).items():
+            assert type(layer.weights) is torch.Tensor and layer.weights.dtype == torch.float64
+            torch.testing.assert_close(vars(layer), vars(getattr(expected, run)[name]), rtol=0, atol=0)
 
 
 def test_long_texts_are_cut_in_pictures_to_their_last_tokens():

@@ -9,15 +9,17 @@ import tiny
 import torch
 import transformers
 from anchor_tools import QUERIES, demonstrated
+from apple import on_apple
 from reference import anchors as literal
 
 import tunescope as ts
 from tunescope.attachment.resumed_pass import plain_layers
 from tunescope.models.anatomy import kind
+from tunescope.probes.anchors.importance import importance
 from tunescope.probes.anchors.prompts import Prompt, choices
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import saliency
-from tunescope.probes.demonstrations import auc, flow, isolate
+from tunescope.probes.demonstrations import auc, diagnose, flow, isolate
 from tunescope.tasks.kinds.classification import Classification
 
 # All words begin with w5, so the answer is read one token on.
@@ -70,6 +72,22 @@ def test_the_flow_between_parts_does_not_depend_on_how_many_prompts_run_at_once(
     for layer, grid in one["between"].items():
         for mine, theirs in zip(grid, two["between"][layer], strict=True):
             assert mine == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+def test_a_device_without_float64_gives_the_same(family):
+    model = tiny.make(family, dtype=torch.float32)
+
+    def read():
+        round = made(model)
+        prompts = [replace(one, spans=round.prompts[0].spans) for one in round.prompts]
+        weighed = importance(model, round.tokenizer, prompts, round.choices) if family == "gpt2" else None
+        flows = flow.measure(round)
+        return round.attended(), flows["saliency"], flows["between"], diagnose._vectors(round), weighed
+
+    expected = read()
+    with on_apple(model):
+        torch.testing.assert_close(read(), expected, rtol=0, atol=0)
 
 
 def test_stacks_of_different_depth_are_refused():

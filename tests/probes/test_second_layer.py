@@ -1,5 +1,7 @@
 """The four terms of the next layer's logits, against the paper's formula and against whole products."""
 
+from dataclasses import replace
+
 import pytest
 import tiny
 import torch
@@ -99,6 +101,24 @@ def test_the_parts_through_the_output_map_are_the_attention_block_s_output_but_f
     bias, content = probe._added(seen.along["decoder.0.self"], seen.maps["decoder.0.self"])
     real = seen.along["decoder.0.self"].real
     torch.testing.assert_close((bias + content)[real], kept["out"][real], rtol=0, atol=1e-12)
+
+
+def test_maps_in_fewer_bits_are_not_read_and_attention_is():
+    """As bitsandbytes has a weight in 4 bits: two numbers a byte, in one column."""
+    model = tiny.make("llama")
+    artifacts, batch = tiny.away(model, "prefix:length=2"), tiny.batch(model)
+    expected = see(model, artifacts, batch)
+    for layer in model.model.layers:
+        for linear in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj, layer.self_attn.o_proj):
+            plain = linear.weight.detach()
+            linear.forward = lambda x, plain=plain: torch.nn.functional.linear(x, plain)
+            codes = torch.zeros(plain.numel() // 2, 1, dtype=torch.uint8)
+            linear.weight = torch.nn.Parameter(codes, requires_grad=False)
+    found = see(model, [replace(one, base=None) for one in artifacts], batch)
+    assert expected.maps and found.maps == {}
+    torch.testing.assert_close(found.held["decoder.1.self"].weights, expected.held["decoder.1.self"].weights)
+    with pytest.raises(ts.UserError, match=r"weights are not quantised; this model is another"):
+        probe.look(found)
 
 
 @pytest.mark.parametrize(("family", "arm"), [("bert", "prefix"), ("t5", "prefix"), ("gpt2", "lora")])

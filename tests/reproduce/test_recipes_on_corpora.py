@@ -353,7 +353,7 @@ def test_a_run_knows_its_device_and_what_auto_is_there(tmp_path, monkeypatch):
     settings = find("prefix-main").settings(ask)
     assert (settings["device"], settings["course"]["precision"]) == ("cpu", "float32")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     other = find("prefix-main").settings(ask)
     assert (other["device"], other["course"]["precision"]) == ("cuda", "bfloat16")
     (tmp_path / "run" / "units").mkdir(parents=True)

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import torch
 from scipy.stats import ttest_1samp
 
 import tunescope as ts
@@ -245,6 +246,19 @@ def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_
     todo[0][3].write_text('{"a": {"b": 0.25}}')
     (toy / "config.json").write_text('{"version": 1}')
     assert run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
+
+
+def test_of_several_gpus_each_process_takes_one_in_turn(monkeypatch):
+    taken, threads = [], torch.get_num_threads()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr("transformers.utils.logging.disable_progress_bar", lambda: None)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for place in range(3):
+        monkeypatch.setattr("tunescope.system.crew.place", lambda place=place: place)
+        piece.single()
+    torch.set_num_threads(threads)
+    assert taken == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("status", "lasts"), [("out of memory", False), ("failed", False), ("refused", True)])

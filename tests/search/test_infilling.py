@@ -6,6 +6,7 @@ import math
 import masked
 import pytest
 import torch
+from apple import on_apple
 
 from tunescope.errors import UserError
 from tunescope.search.methods._infilling import Allowed, filled, sentinels
@@ -108,6 +109,14 @@ def test_many_texts_are_read_in_parts_and_each_counts_the_same(t5, monkeypatch):
         got = filled(model, tokenizer, texts * 2, allowed, 5)
         assert [one.spans for one in got] == [one.spans for one in expected]
         assert [one.score for one in got] == pytest.approx([one.score for one in expected], abs=1e-10)
+
+
+def test_a_device_without_float64_gives_the_same():
+    model, tokenizer = masked.make("t5", dtype=torch.float32)
+    texts, allowed = asked(tokenizer, 1, 2)
+    expected = filled(model, tokenizer, texts, allowed, beam=5)
+    with on_apple(model):
+        assert filled(model, tokenizer, texts, allowed, beam=5) == expected
 
 
 def test_a_tokenizer_without_sentinels_is_refused():

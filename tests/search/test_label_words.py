@@ -8,6 +8,7 @@ import masked
 import pytest
 import torch
 import transformers as tf
+from apple import on_apple
 from commands import call
 from search_tools import bench as bench_of_words
 from torch.nn import functional as F
@@ -81,6 +82,16 @@ def test_a_model_that_knows_the_words_is_asked_for_them_and_they_are_found(taugh
     items = worded.encode(given.splits.test, tokenizer, model_kind="encoder")
     assert sum(one.stats[0] for one in worded.predict(model, items, tokenizer)) == 60
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_device_without_float64_finds_the_same(taught):
+    model, tokenizer = taught
+    given = bench(
+        model, tokenizer, Classification(words=WORDS, template="{text} it was {mask}."), rows(9, 1), rows(9, 2)
+    )
+    expected = LabelWords(shortlist=4).search(given, 1000, 0, say)
+    with on_apple(model):
+        assert LabelWords(shortlist=4).search(given, 1000, 0, say).words == expected.words
 
 
 def causal(tokenizer):

@@ -138,6 +138,12 @@ def test_a_t5_writes_for_itself_and_a_decoder_has_templates_that_end_in_the_answ
     assert found.trace[0].shown == "{text} it was"
 
 
+def test_the_model_of_the_bench_is_not_moved_to_write_templates(writer, monkeypatch):
+    given = bench(tf.T5ForConditionalGeneration.from_pretrained(writer), tf.AutoTokenizer.from_pretrained(writer))
+    monkeypatch.setattr(given.model, "to", None)  # which raises for weights in 8 bits
+    assert Template()._generator(given) == (given.model, given.tokenizer)
+
+
 def test_forbidden_texts_are_not_written_and_rows_are_drawn_for_each_class(writer, taught):
     told: list[str] = []
     found = Template(generator=writer, beam=6, most=3, rows=2, forbid=("it", ".")).search(

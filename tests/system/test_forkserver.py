@@ -43,3 +43,12 @@ def test_what_imports_for_the_workers_is_gone_with_the_command(tmp_path: Path) -
     assert begun(tmp_path, 2) == ["from a worker", "Z", "True []"]
     assert begun(tmp_path, 1) == ["False []"]
     assert begun(tmp_path / "hub-name", 0) == ["False []"]
+
+
+@pytest.mark.parametrize(("there", "method"), [("/dev/dxg", "spawn"), ("/dev/null", "forkserver")])
+def test_nothing_is_forked_where_windows_hands_on_its_gpu(
+    there: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forkserver.sys, "platform", "linux")
+    monkeypatch.setattr(forkserver.os.path, "exists", lambda path: path == there)
+    assert forkserver.context.__wrapped__(PRELOAD).get_start_method() == method

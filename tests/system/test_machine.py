@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -165,6 +166,55 @@ def test_processes_are_as_many_as_available_memory_and_the_container_take(tmp_pa
     assert machine._parameters(file) == model.num_parameters()
     file.write_bytes(b"torn")
     assert machine.default_workers(folder) == 1
+
+
+def test_a_gpu_has_one_process_and_a_cpu_beside_it_as_many_as_ever(tmp_path, monkeypatch):
+    folder = Path(tinyrun.write(tmp_path)[0])
+    monkeypatch.setattr(machine, "cores", lambda: 3)
+    monkeypatch.setattr(machine, "free_memory", lambda: 2**40)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    found = [machine.default_workers(folder, device) for device in ("cpu", "cuda", "cuda:1", "mps", "")]
+    assert found == [3, 2, 1, 1, 1]
+
+
+def test_auto_is_bfloat16_on_gpus_whose_own_units_compute_in_it(monkeypatch):
+    """Compute capabilities as NVIDIA lists them: T4 7.5, V100 7.0, A100 8.0, RTX 30 8.6, H100 9.0."""
+    monkeypatch.setattr(torch.version, "hip", None)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)  # emulated
+    kinds = [(7, 5), (7, 0), (8, 0), (8, 6), (9, 0)]
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: kinds[device.index])
+    found = [machine.precision_on(torch.device("cuda", index), "auto") for index in range(5)]
+    assert found == ["float32", "float32", "bfloat16", "bfloat16", "bfloat16"]
+    assert machine.precision_on(torch.device("cuda", 0), "bfloat16") == "bfloat16"
+    assert machine.precision_on(torch.device("cpu"), "auto") == "float32"
+    monkeypatch.setattr(torch.version, "hip", "6.2")
+    assert machine.precision_on(torch.device("cuda", 0), "auto") == "bfloat16"
+
+
+def test_the_memory_of_a_model_on_several_gpus_is_that_of_all(monkeypatch):
+    taken = {0: 3 * 2**20, 1: 5 * 2**20, 2: 7 * 2**20}
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: taken[device.index])
+    assert machine.memory_meter(torch.device("cuda", 1))() == 5
+    assert machine.memory_meter(torch.device("cuda", 0), torch.device("cuda", 2))() == 10
+
+
+def test_generators_are_put_back_without_a_warning_where_there_are_several_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert machine.gpus() == [0, 1, 2]
+    states = []
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: states.append(device))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: None)
+    monkeypatch.setattr(torch.random, "_fork_rng_warned_already", False, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.random.fork_rng(machine.gpus()):
+            pass
+    assert states == [0, 1, 2]
+    rooms = [Path(machine.__file__).parents[1] / name for name in ("comparison", "lab", "reproduce")]
+    files = [path for room in rooms for path in room.rglob("*.py")]
+    assert not [path for path in files if "fork_rng()" in path.read_text()]
 
 
 def test_the_doctor_tells_the_memory_and_what_a_container_leaves(monkeypatch):

@@ -3,10 +3,12 @@ from collections import Counter
 
 import pytest
 import torch
+from apple import OnApple
 from task_tools import byte_level, model, sentence_piece
 
 from tunescope.data.row import Row
 from tunescope.errors import UserError
+from tunescope.tasks.answers.calibration import share
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.templates import ids
 
@@ -225,3 +227,10 @@ def test_scores_that_are_no_numbers_are_no_answer():
     network.transformer.ln_f.weight[0] = float("nan")
     with pytest.raises(UserError, match=rf"scores are no numbers \(NaN\), first on row {TRAIN[0].line}: .* float32"):
         task.predict(network, items, tokenizer)
+
+
+def test_scores_on_a_device_without_float64_are_answered_as_on_a_cpu(tokenizer):
+    task = prepared(tokenizer, words=WORDS)
+    rows, scores = task.encode(TRAIN[:2], tokenizer, model_kind="decoder"), torch.tensor([[1.0, 2, 3], [2.5, 0, -1]])
+    assert task.answered(rows, scores.as_subclass(OnApple)) == task.answered(rows, scores)
+    assert torch.equal(share(scores.as_subclass(OnApple)), share(scores)) and share(scores).dtype == torch.float64

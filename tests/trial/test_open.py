@@ -142,3 +142,22 @@ def test_weights_on_the_cpu_stay_in_the_mapped_file_also_in_training_so_that_pro
     assert spans
     for name, weight in bench.model.named_parameters():
         assert any(low <= weight.data_ptr() < high for low, high in spans), name
+
+
+def test_a_loaded_model_that_is_spread_or_quantised_stays_where_it_is(tmp_path, monkeypatch):
+    def moved(self, *where):
+        raise AssertionError(f"moved to {where}")
+
+    name, data = tinyrun.write(tmp_path)
+    asked = Plan(model="loaded", data={"train": data["train"]}, task={"kind": "classification"}, device="cpu")
+    spread, quantised, plain = (load_model(name) for _ in range(3))
+    spread[0].hf_device_map = {"transformer.h.0": 0, "transformer.h.1": 1}
+    wte = quantised[0].transformer.wte
+    wte.register_parameter("codes", torch.nn.Parameter(torch.zeros(8, 1, dtype=torch.uint8), requires_grad=False))
+    plain[0].hf_device_map = {"": "cpu"}
+    monkeypatch.setattr(transformers.PreTrainedModel, "to", moved)
+    monkeypatch.setattr("tunescope.system.machine.device_named", lambda name: torch.device("meta"))
+    for model, tokenizer in (spread, quantised):
+        assert open_bench(asked, model, tokenizer).device == torch.device("cpu")  # rows go to where it is
+    with pytest.raises(AssertionError, match=r"moved to .*meta"):
+        open_bench(asked, *plain)

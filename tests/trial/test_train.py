@@ -1,6 +1,7 @@
 """The training loop against loops written out, and resumption to the bit."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -205,6 +206,29 @@ def test_only_the_last_state_is_kept(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-00000020.safetensors", "state.json"]
 
 
+def test_the_generator_of_every_gpu_that_is_trained_on_is_kept_and_put_back(tmp_path, monkeypatch):
+    """By their order: a run may go on on other GPUs."""
+    own = problem()
+    optimizer = torch.optim.AdamW(own.parameters.values())
+    there = [{"rng/cuda": torch.device("cuda", 1), "rng/cuda/1": torch.device("cuda", 3)}, {}]
+    there[1] = {name: torch.device("cuda", device.index - 1) for name, device in there[0].items()}
+    put = {}
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: torch.tensor([device.index], dtype=torch.uint8))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda kept, device: put.__setitem__(device.index, kept.item()))
+    monkeypatch.setattr(state, "_generators", lambda parameters: there[0])
+    state.save(tmp_path, state.State(), own.parameters, optimizer)
+    monkeypatch.setattr(state, "_generators", lambda parameters: there[1])
+    assert state.load(tmp_path, own.parameters, optimizer) is not None
+    assert put == {0: 1, 2: 3}
+
+
+def test_the_generators_are_those_of_the_gpus_that_hold_what_is_trained():
+    leaves = [SimpleNamespace(device=torch.device(one)) for one in ("cuda:1", "cpu", "cuda:3", "cuda:1")]
+    expected = {"rng/cuda": torch.device("cuda:1"), "rng/cuda/1": torch.device("cuda:3")}
+    assert state._generators(dict(enumerate(leaves))) == expected
+    assert state._generators(problem().parameters) == {}
+
+
 def test_the_earliest_best_is_kept_and_waiting_ends_after_patience():
     scores = iter([0.1, 0.5, 0.5, 0.4, 0.3, 0.9])
     tried = problem(scores=scores)
@@ -233,6 +257,8 @@ def test_a_loss_that_is_not_finite_stops_with_its_step():
         MemoryError(),
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 9 bytes"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ],
 )
 def test_every_device_that_is_full_says_so_in_one_way(error):

@@ -83,10 +83,13 @@ def main() -> None:
 
 
 def _fail_unforeseen(problem: Exception) -> NoReturn:
-    """What no verb has foreseen: a disk that fails, or a fault of ours, which is told in a file."""
-    from tunescope.cli import fault
+    """What no verb has foreseen: memory that ends, a disk that fails, or a fault of ours, which is told in a file."""
+    from tunescope.cli import fault, no_room
     from tunescope.system.files import disk_problem
 
+    short = no_room.line(problem, sys.argv[1:], _options_of_verb)
+    if short is not None:
+        _fail(UserError(short))
     reason = disk_problem(problem)
     if reason is not None:
         _fail(UserError(f"{reason}; mend that, then type the same command again."))
@@ -110,6 +113,12 @@ def _fail(problem: Exception) -> NoReturn:
     more = f" Type: tunescope {_verb_typed()}--help" if isinstance(problem, CycloptsError) else ""
     say(f"error: {line}{more}", sys.stderr)
     sys.exit(2)
+
+
+def _options_of_verb() -> set[str]:
+    """The options that the verb typed has; none where the first word is no verb."""
+    found = [app[word].assemble_argument_collection() for word in sys.argv[1:2] if word in app]
+    return {name for arguments in found for one in arguments for name in one.names}
 
 
 def _verb_typed() -> str:

@@ -59,7 +59,7 @@ def compare(
 
     asked = piloted(asked) if pilot else asked
     folder = Path(out) if out else identity.default_folder(asked)
-    at_once = side_by_side.at_once(model, asked.device, asked.processes, workers, executor)
+    at_once = side_by_side.at_once(model, asked.device, asked.processes, workers, executor, asked.device_map)
     with side_by_side.submitted_told():
         found = comparison.ask(asked, folder, workers=at_once, executor=executor, report_to=report_to)
         side_by_side.show(found)
@@ -92,7 +92,7 @@ def check(
     for line in memory.lines(asked, config_of(model)):
         say(line)
     with machine.threads(asked.threads):
-        workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE)
+        workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE, asked.device_map)
         bench = open_bench(asked)
         longer = facts_of(bench).parts["train"].inputs.p95
         for line in memory.lines(asked, config_of(model), longer) if longer > memory.TOKENS else ():
@@ -126,6 +126,7 @@ def resume(
 
     config = run_folder.read_config(Path(run))
     known, model = config.get("processes"), str(config.get("model"))
+    device, device_map = str(config.get("device") or ""), str(config.get("device_map") or "")
     several = processes if processes is not None else known if isinstance(known, int) else 0
     executor = executor or job_folder.executor_of(Path(run)) or HERE
     side_by_side.begun(model, several, workers, executor)
@@ -137,7 +138,7 @@ def resume(
             max_seeds=max_seeds,
             minutes=minutes,
             processes=several,
-            workers=side_by_side.at_once(model, str(config.get("device")), several, workers, executor),
+            workers=side_by_side.at_once(model, device, several, workers, executor, device_map),
             executor=executor,
             report_to=report_to,
         )

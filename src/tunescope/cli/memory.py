@@ -109,15 +109,20 @@ def _methods(arm: str) -> Sequence[Method]:
 
 
 def here(device: str) -> tuple[float, int, str]:
-    """Bytes that a step may take on a device, how many such devices there are, and what they are called."""
+    """Bytes that a step may take on a device, how many such devices there are, and what they are called.
+
+    Of a GPU what is free, and what this process has of it. One that is named by its number is the only one.
+    """
     import torch
 
     from tunescope.system import machine
 
-    if machine.device_named(device).type != "cuda":
+    found = machine.device_named(device)
+    if found.type != "cuda":
         return machine.free_memory() * USABLE, 1, "this machine"
-    about = torch.cuda.get_device_properties(0)
-    return about.total_memory * USABLE, torch.cuda.device_count(), about.name
+    room = torch.cuda.mem_get_info(found)[0] + torch.cuda.memory_reserved(found)
+    count = torch.cuda.device_count() if found.index is None else 1
+    return room * USABLE, count, torch.cuda.get_device_name(found)
 
 
 def _says_float32(config: PreTrainedConfig) -> bool:

@@ -32,13 +32,16 @@ def begun(model: str, processes: int, workers: int, executor: str) -> None:
         sys.exit(ranks.begun(asked, ["-m", "tunescope", *sys.argv[1:]]))
 
 
-def at_once(model: str, device: str, processes: int, workers: int, executor: str) -> int:
-    """How many runs: as many as there is room for where it is not said, which of a cluster is 0."""
+def at_once(model: str, device: str, processes: int, workers: int, executor: str, device_map: str = "") -> int:
+    """How many runs: as many as there is room for where it is not said, which of a cluster is 0.
+
+    device_map: as in the plan; one model that is spread takes all devices.
+    """
     from tunescope.system import machine
 
     if workers or not is_here(executor):
         return workers
-    return machine.default_workers(model, device) if ranks.count(processes) == 1 else 1
+    return 1 if device_map or ranks.count(processes) > 1 else machine.default_workers(model, device)
 
 
 def place(plan: Plan, workers: int, executor: str, preload: str) -> Place:
@@ -49,7 +52,7 @@ def place(plan: Plan, workers: int, executor: str, preload: str) -> Place:
 
     found = parse(executor)
     if not found.is_remote:
-        workers = workers or machine.default_workers(plan.model, plan.device)
+        workers = workers or (1 if plan.device_map else machine.default_workers(plan.model, plan.device))
         begin(plan.model, workers, preload)
     return Place(found, workers, float(plan.device.startswith("cuda")))
 

@@ -16,7 +16,7 @@ from tunescope.comparison.job import Job, job
 from tunescope.comparison.problem import attached, problem_of, training_in_place
 from tunescope.comparison.score import rows_of
 from tunescope.errors import UserError
-from tunescope.system.machine import memory_meter
+from tunescope.system.machine import gpus, memory_meter
 from tunescope.tasks.task import Labelled
 from tunescope.trial import questions
 from tunescope.trial.arm import ZERO_SHOT, Arm, has_every_seed
@@ -97,10 +97,10 @@ def _estimate(bench: Bench, arm: Arm) -> Estimate:
 
 def _timed(bench: Bench, todo: Job) -> Estimate:
     plan, prepared = bench.plan, todo.arm
-    meter = memory_meter(bench.device)
+    meter = memory_meter(*bench.devices)
     shown = drawn(prepared.demos, bench, todo.seed) if prepared.demos else ()
     start = time.perf_counter()
-    with torch.random.fork_rng(), attached(bench, todo, specs_at(prepared, bench, shown, todo.seed)) as tuned:
+    with torch.random.fork_rng(gpus()), attached(bench, todo, specs_at(prepared, bench, shown, todo.seed)) as tuned:
         begin = time.perf_counter() - start
         step_seconds, share = _step_seconds(bench, todo, tuned.train()) if prepared.trained else (0.0, 1.0)
         tuned.eval()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.system import run_folder
+from tunescope.trial.train.loop import memory_errors_named
+from tunescope.trial.train.microbatches import OutOfMemory
 
 if TYPE_CHECKING:
     from tunescope.attachment.attached import Attached
@@ -31,10 +33,15 @@ def mechanism(bench: Bench, rows: Sequence[Any], tuned: Attached) -> dict[str, A
     from tunescope.probes import mechanism as probing
 
     try:
-        found = probing.mechanism(bench.model, tuned, _inputs(bench, _whole(bench, rows, tuned), with_target=True))
-    except UserError as refusal:
-        found = {"content_pattern_shift": None, "context_share": None, "reason": str(refusal)}
+        with memory_errors_named():
+            found = probing.mechanism(bench.model, tuned, _inputs(bench, _whole(bench, rows, tuned), with_target=True))
+    except (UserError, OutOfMemory) as refusal:
+        found = {"content_pattern_shift": None, "context_share": None, "reason": _reason(refusal)}
     return {name: found[name] for name in ("content_pattern_shift", "context_share", "reason")}
+
+
+def _reason(refusal: Exception) -> str:
+    return f"out of memory: {refusal}" if isinstance(refusal, OutOfMemory) else str(refusal)
 
 
 def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
@@ -68,9 +75,10 @@ def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[
     """
     best = {group: _best(standings, group) for group in ("context", "delta")}
     try:
-        seen = {group: _seen(bench, one, folder) for group, one in best.items() if one is not None}
-    except UserError as refusal:
-        return {"reason": str(refusal)}
+        with memory_errors_named():
+            seen = {group: _seen(bench, one, folder) for group, one in best.items() if one is not None}
+    except (UserError, OutOfMemory) as refusal:
+        return {"reason": _reason(refusal)}
     if not seen or any(one.no_bare for one in seen.values()):
         return {"reason": next((one.no_bare for one in seen.values()), "no context or delta was trained")}
     name, head = _moved_most(seen.get("delta") or seen["context"])

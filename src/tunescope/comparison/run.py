@@ -22,7 +22,7 @@ from tunescope.errors import UserError
 from tunescope.search.apply import made, shown, with_found
 from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
-from tunescope.system.machine import memory_meter
+from tunescope.system.machine import gpus, memory_meter
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.train.loop import (
@@ -121,8 +121,8 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     settings = replace(bench.plan.settings, steps=todo.steps)
-    meter = memory_meter(bench.device)
-    with torch.random.fork_rng(), attached(bench, todo, specs_of(bench, todo)) as tuned:
+    meter = memory_meter(*bench.devices)
+    with torch.random.fork_rng(gpus()), attached(bench, todo, specs_of(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)
         saving = Saving(work, SAVE_EVERY)
         try:
@@ -152,7 +152,7 @@ def concluded(bench: Bench, todo: Job, work: Path, tuned: Tuned, state: State, m
 
 def _untrained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm that trains nothing: its development score, and what it took."""
-    meter, start = memory_meter(bench.device), time.monotonic()
+    meter, start = memory_meter(*bench.devices), time.monotonic()
     with attached(bench, todo, specs_of(bench, todo)) as tuned:
         dev = score.score(bench, todo, tuned, "dev").value
         demonstrations = _save(bench, todo, work, tuned)
@@ -163,7 +163,7 @@ def _untrained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
 
 def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     """An arm whose words are looked for: its score is on all development rows, as that of every arm."""
-    meter, start = memory_meter(bench.device), time.monotonic()
+    meter, start = memory_meter(*bench.devices), time.monotonic()
     found = todo.arm.search.search(bench, passes(bench), todo.seed, lambda line: None)
     own = with_found(bench, found)
     with attached(own, todo, [one for one in [made(own, found.text)] if one is not None]) as tuned:

@@ -31,7 +31,7 @@ from tunescope.comparison.problem import problem_of, recomputing
 from tunescope.methods.artifact import AttentionDelta
 from tunescope.methods.deltas.full import Full
 from tunescope.system import files, run_folder
-from tunescope.system.machine import memory_meter
+from tunescope.system.machine import gpus, memory_meter
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.dev_rows import early_rows
@@ -162,8 +162,8 @@ def _score(bench: Bench, todo: Job, member: Member, only: Sequence[int] | None =
 
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:
     """Train them together, and leave in the folder what each would have left."""
-    settings, meter = bench.plan.settings, memory_meter(bench.device)
-    with torch.random.fork_rng(), _attached(bench, jobs) as tuned:
+    settings, meter = bench.plan.settings, memory_meter(*bench.devices)
+    with torch.random.fork_rng(gpus()), _attached(bench, jobs) as tuned:
         torch.manual_seed(jobs[0].seed)
         problems, losses = _problems(bench, jobs, tuned)
         work = {todo.id: run_folder.working(folder, todo.id) for todo in jobs}
@@ -195,7 +195,7 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
 
 def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
     """The loss of each after its first step, all in one pass; nothing is kept."""
-    with torch.random.fork_rng(), _attached(bench, jobs) as tuned:
+    with torch.random.fork_rng(gpus()), _attached(bench, jobs) as tuned:
         problems, losses = _problems(bench, jobs, tuned)
         runs = _one_step(bench, jobs, problems)
         states = train_together(runs, losses, bench.device, bench.plan.settings.precision)
@@ -207,7 +207,11 @@ def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
 def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
     """Of one step of them all, the least of a few, each on its first batch."""
     settings, times = bench.plan.settings, []
-    with torch.random.fork_rng(), _attached(bench, jobs) as tuned, quick_to_train(bench.model, settings.precision):
+    with (
+        torch.random.fork_rng(gpus()),
+        _attached(bench, jobs) as tuned,
+        quick_to_train(bench.model, settings.precision),
+    ):
         problems, losses = _problems(bench, jobs, tuned)
         for _ in range(1 + STEPS):
             runs = _one_step(bench, jobs, problems)

@@ -56,7 +56,7 @@ class Runner:
         self.on_progress, self.on_done = on_progress, on_done
         self.executor = executor or Local()
         self.pieces: dict[str, list[Job]] = {}  # jobs that share a pass, by their ids
-        self.is_begun = False
+        self.is_begun = self.is_aside = False
 
     def run(self, jobs: Sequence[Job], together: int = 1) -> dict[str, Outcome]:
         """Every job's outcome by id, so many in a pass. A worker that is killed costs its job, never the run.
@@ -83,8 +83,23 @@ class Runner:
     def _begin(self) -> None:
         plan, executor = self.bench.plan, self.executor
         needs = executor.with_needs(Needs(plan.threads, float(plan.device.startswith("cuda"))))
+        if not executor.is_remote:
+            self._put_aside()
         executor.begin(self._far(needs) if executor.is_remote else self.near(), self.workers, needs)
         self.workers, self.is_begun = executor.capacity(), True
+
+    def _put_aside(self) -> None:
+        """The model of this process to the CPU: its GPU is for a worker's own, and nothing runs here meanwhile."""
+        if self.bench.device.type == "cuda" and not self.bench.is_placed:
+            self.bench.model.to("cpu")
+            torch.cuda.empty_cache()
+            self.is_aside = True
+
+    def put_back(self) -> None:
+        """The model to where it was, when the workers are gone."""
+        if self.is_aside:
+            self.bench.model.to(self.bench.device)
+            self.is_aside = False
 
     def near(self) -> Work:
         """The work of this machine's processes, which are handed the jobs themselves."""
@@ -167,6 +182,7 @@ def runner(
         yield made
     finally:
         made.close()
+    made.put_back()
 
 
 def _on_cpu(means: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], np.ndarray]:

@@ -51,7 +51,9 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
 def _read(
     name: str, place: str, file: Mapping[str, Any], in_words: bool, given: Mapping[str, Any]
 ) -> tuple[Any, Any, Mapping[str, Any]]:
-    """The model, its tokenizer, and which of its weights were missing or not used; whatever fails is one UserError."""
+    """The model, its tokenizer, and which of its weights were missing or not used; what fails is one UserError, but
+    for memory that ends."""
+    import torch
     import transformers
 
     try:
@@ -70,7 +72,7 @@ def _read(
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
             tokenizer("a")  # some faults of its files are met first where it is used
-    except (UserError, MemoryError):
+    except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
         raise UserError(_cannot_load(name, problem)) from problem

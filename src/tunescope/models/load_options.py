@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
+from tunescope.models.quantised import is_quantised
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -64,9 +65,18 @@ def _check_installed(name: str, option: str) -> None:
         raise UserError(f"{option} needs {name}, which is not installed. Type: pip install {name}")
 
 
+def is_placed(model: PreTrainedModel) -> bool:
+    """Whether it stays where it was loaded: its layers are on several devices, or its weights in fewer bits."""
+    return len(_places(model)) > 1 or any(map(is_quantised, model.parameters()))
+
+
+def _places(model: PreTrainedModel) -> set[str]:
+    return {str(place) for place in getattr(model, "hf_device_map", {}).values()}
+
+
 def check_here(model: PreTrainedModel) -> None:
     """UserError for a model of which a part was put on the disk, or beside a GPU into memory: none of it is there."""
-    places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
+    places = _places(model)
     away = sorted(places & {"disk", "cpu"}) if len(places) > 1 else sorted(places & {"disk"})
     if away:
         raise UserError(

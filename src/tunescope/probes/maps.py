@@ -11,6 +11,7 @@ from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
+from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site, Tap, is_transposed
 from tunescope.probes.seen import Maps
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 def maps(model: PreTrainedModel) -> dict[str, Maps]:
-    """ "decoder.0.self" -> its maps, views of the weights where that can be; {} for what is no decoder, or not mapped.
+    """ "decoder.0.self" -> its maps, views of the weights where that can be; {} for what is no decoder, not mapped, or
+    quantised.
 
     Weights alone: no biases, no norms of queries and keys, no rotation, no deltas at the sites.
     """
@@ -28,7 +30,15 @@ def maps(model: PreTrainedModel) -> dict[str, Maps]:
     sites = sites_of(model)
     names = [name.removesuffix(".o") for name in sites if name.endswith(".self.o")]
     modules = {found.name: found.module for found in reached(model)}
-    return {name: _of({which: sites[f"{name}.{which}"] for which in ("q", "k", "o")}, modules[name]) for name in names}
+    own = {name: {which: sites[f"{name}.{which}"] for which in ("q", "k", "o")} for name in names}
+    if any(is_quantised(_parameter(site.h)) for some in own.values() for site in some.values()):
+        return {}
+    return {name: _of(some, modules[name]) for name, some in own.items()}
+
+
+def with_float64(value: Tensor) -> Tensor:
+    """The tensor, on the CPU where its device has no float64, as Apple's has none."""
+    return value.cpu() if value.device.type == "mps" else value
 
 
 def _of(sites: dict[str, Site], module: nn.Module) -> Maps:
@@ -46,12 +56,17 @@ def _of(sites: dict[str, Site], module: nn.Module) -> Maps:
 
 def _weight(tap: Tap) -> Tensor:
     """(out, in), those rows that the tap takes."""
-    module: Any = tap.module
-    weight: Tensor = module.weight.detach()
+    weight = with_float64(_parameter(tap).detach())
     whole = weight.T if is_transposed(tap.module) else weight
     if tap.columns is None:
         return whole
     return (whole[tap.columns] if isinstance(tap.columns, slice) else whole[tap.columns.to(whole.device)]).contiguous()
+
+
+def _parameter(tap: Tap) -> Tensor:
+    module: Any = tap.module
+    weight: Tensor = module.weight
+    return weight
 
 
 @lru_cache(maxsize=2)

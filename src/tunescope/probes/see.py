@@ -19,7 +19,7 @@ from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import first_position, text_positions
-from tunescope.probes.maps import maps, vocabulary
+from tunescope.probes.maps import maps, vocabulary, with_float64
 from tunescope.probes.seen import Layer, Seen
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ def see(
         artifacts = tuned.artifacts if tuned is not None else ()
         runs = {} if batch is None else _runs(model, tuned, batch)
         virtual = _virtual(model, artifacts)
-        weight = anatomy(model).table.weight.detach()
+        weight = with_float64(anatomy(model).table.weight.detach())
         return Seen(
             attached=show([artifact.spec for artifact in artifacts]) or "nothing",
             **runs,
             maps=maps(model),
             tokens={} if batch is None else _tokens(model, batch, tokenizer),
             virtual=virtual,
-            table=embedder(model)(torch.arange(len(weight))) if virtual else weight,
+            table=with_float64(embedder(model)(torch.arange(len(weight)))) if virtual else weight,
             vocabulary={} if tokenizer is None else vocabulary(tokenizer),
         )
 
@@ -165,7 +165,7 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
     """The tensors of one run by module; `joined`: tokens of a context among those of an encoder."""
     layers = {}
     for name in dict.fromkeys(key.rpartition(".")[0] for key in kept):
-        value, scores, made, sink, output, extra = (kept[f"{name}.{kept_as}"] for kept_as in NAMES)
+        value, scores, made, sink, output, extra = (with_float64(kept[f"{name}.{kept_as}"]) for kept_as in NAMES)
         weights = exact_weights(scores, made, sink)
         stack, _, which = name.split(".")
         if stack == "encoder":
@@ -212,7 +212,7 @@ def _tokens(
 def _virtual(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
     """Method -> the embeddings that it puts in the place of tokens."""
     return {
-        show([artifact.spec]): artifact.spec.embeddings(artifact.tensors, embedder(model)).detach()
+        show([artifact.spec]): with_float64(artifact.spec.embeddings(artifact.tensors, embedder(model)).detach())
         for artifact in artifacts
         if isinstance(artifact.spec, TokenContext)
     }

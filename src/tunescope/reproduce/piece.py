@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tunescope.reproduce.recipe import Recipe, Settings, find
-from tunescope.system import files, sealed_json
+from tunescope.system import crew, files, sealed_json
 
 if TYPE_CHECKING:
     from tunescope.lab.worlds.world_cache import Pretraining
@@ -29,12 +29,17 @@ def passing(path: Path) -> Path:
 
 
 def single(share: float = 1.0) -> None:
-    """One thread a process: small models gain nothing from more. share: of the GPU's memory, which it may take."""
+    """One thread a process: small models gain nothing from more. Of several GPUs each process takes one in turn.
+
+    share: of the GPU's memory, which it may take.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch
     from transformers.utils import logging
 
     torch.set_num_threads(1)
+    if (gpus := torch.cuda.device_count()) > 1:
+        torch.cuda.set_device(crew.place() % gpus)
     if share < 1 and torch.cuda.is_available():
         torch.cuda.set_per_process_memory_fraction(share)
     logging.disable_progress_bar()

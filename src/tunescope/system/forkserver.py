@@ -18,7 +18,8 @@ from pathlib import Path
 
 from tunescope.system.interrupts import children_spared
 
-GPUS = ("/dev/nvidiactl", "/dev/kfd")  # what has asked for one cannot be forked, and imports ask
+# NVIDIA's, AMD's, and that of Windows within WSL2: what has asked for one cannot be forked, and imports ask
+GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 OBJECTS = 50_000
 LAST = f"{__package__}.frozen"
 

@@ -57,6 +57,12 @@ def busy() -> str:
     )
 
 
+def gpus() -> list[int] | None:
+    """For torch.random.fork_rng, which warns at length of several that are not named; None: as torch does by itself."""
+    several = torch.cuda.device_count()
+    return list(range(several)) if several > 1 else None
+
+
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -72,10 +78,17 @@ def device_named(name: str) -> torch.device:
 
 
 def precision_on(device: torch.device, asked: str) -> str:
-    """bfloat16 or float32: which one `auto` is on this device."""
+    """bfloat16 or float32: which one `auto` is on this device, bfloat16 where its own units compute in it."""
     if asked != "auto":
         return asked
-    return "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
+    return "bfloat16" if device.type == "cuda" and _has_bfloat16(device) else "float32"
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Torch itself counts what older GPUs of NVIDIA emulate, slower than float32."""
+    if torch.version.hip is not None:
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.cuda.get_device_capability(device) >= (8, 0))
 
 
 def default_workers(model: str | Path, device: str = "") -> int:
@@ -83,13 +96,13 @@ def default_workers(model: str | Path, device: str = "") -> int:
 
     24: weights, gradients, two moments, the best tensors, and the rows' activations, as if all were tuned in float32;
     a checkpoint of 16 bits takes as much, for what is tuned has float32 beside it. A GPU has one: all GPUs are taken
-    where the device is cuda, without a number.
+    where the device is cuda, without a number. device: where there is none, that which is taken of itself.
     """
     if device == "cuda":
         return max(1, torch.cuda.device_count())
     folder = _folder(model)
     parameters = sum(map(_parameters, folder.glob("*.safetensors"))) if folder else 0
-    if torch.cuda.is_available() or not parameters:
+    if (device or default_device().type) != "cpu" or not parameters:
         return 1
     return max(1, min(cores(), free_memory() // (24 * parameters + 2**29)))
 
@@ -130,16 +143,17 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def memory_meter(device: torch.device) -> Callable[[], float]:
-    """Start measuring; the function returned gives megabytes.
+def memory_meter(*devices: torch.device) -> Callable[[], float]:
+    """Start measuring; the function returned gives megabytes, of all devices together.
 
-    cuda: the most that torch had allocated, the base model included. Elsewhere: how far the peak of resident
+    cuda: the most that torch had allocated on each, the base model included. Elsewhere: how far the peak of resident
     memory rose above what was resident at the start; where the kernel cannot reset its peak (anything but
     Linux), a run that needs less than an earlier one in the same process shows 0.
     """
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-        return lambda: float(torch.cuda.max_memory_allocated(device)) / 2**20
+    if all(device.type == "cuda" for device in devices):
+        for device in devices:
+            torch.cuda.reset_peak_memory_stats(device)
+        return lambda: float(sum(map(torch.cuda.max_memory_allocated, devices))) / 2**20
     _return_freed_memory()
     try:
         with open("/proc/self/clear_refs", "w") as file:

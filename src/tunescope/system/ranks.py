@@ -87,7 +87,7 @@ def joined(processes: int, device: str) -> Iterator[None]:
     import torch
 
     if device.startswith("cuda"):
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(_own_gpu(torch.cuda.device_count()))
     has_joined = torch.distributed.is_initialized()
     if not has_joined:
         torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
@@ -96,6 +96,17 @@ def joined(processes: int, device: str) -> Iterator[None]:
     finally:
         if not has_joined:
             torch.distributed.destroy_process_group()
+
+
+def _own_gpu(gpus: int) -> int:
+    """The number of this process's GPU. Raises UserError where this machine has fewer than processes."""
+    own, here = int(os.environ["LOCAL_RANK"]), int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+    if own >= gpus:
+        fits = f"--processes {gpus}" if gpus > 1 else "--device cpu"
+        raise UserError(
+            f"--processes: {here} are on this machine, each takes a GPU of its own, and it has {gpus}. Type: {fits}"
+        )
+    return own
 
 
 def begun(processes: int, words: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from tunescope.data.splits import Splits
 from tunescope.errors import Note, UserError
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
+from tunescope.models.load_options import is_placed
 from tunescope.tasks.facts import Facts
 from tunescope.tasks.task import Encoded, Task
 from tunescope.tasks.windows import Windows
@@ -54,6 +55,16 @@ class Bench:
     other: dict[str, tuple[Windows, list[float]]] = field(default_factory=dict)
     facts: Facts | None = None
     by_seed: dict[int, Bench] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """Those that the model is on, which are several where its layers are spread."""
+        return list(dict.fromkeys(value.device for value in self.model.parameters())) or [self.device]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the model stays where it was loaded."""
+        return is_placed(self.model)
 
     def at(self, seed: int) -> Bench:
         """What a run of that seed sees: this bench, or with --k-shot one with the rows that the seed draws."""

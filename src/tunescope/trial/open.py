@@ -18,7 +18,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.models.load_options import QUANTISED, check_here, loading
+from tunescope.models.load_options import check_here, is_placed, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task
@@ -75,8 +75,9 @@ def _opened(
         option = "load" if plan.load else "device_map"
         raise UserError(f"{option}={getattr(plan, option)!r} is for a model that is named: this one is loaded already.")
     is_shared = ranks.begun_count() > 1 and is_initialized()
-    is_placed = is_shared or plan.load in QUANTISED or plan.device_map
-    model = model.eval() if is_placed else model.to(device).eval()
+    if not is_shared and not plan.device_map:
+        model, device = _at(model, device)
+    model.eval()
     if plan.gradient_checkpointing:
         _checkpoint(model)
     tokenizer = on_day(tokenizer, plan.day)
@@ -98,6 +99,11 @@ def _opened(
         bench.encoded(part, bos=True, room=room(bench, 0))
     _check_answers(bench)
     return bench
+
+
+def _at(model: PreTrainedModel, device: torch.device) -> tuple[PreTrainedModel, torch.device]:
+    """The model on the device; one that stays where it was loaded, with its own."""
+    return (model, model.device) if is_placed(model) else (model.to(device), device)
 
 
 def _loaded(plan: Plan, task: Task | None, device: torch.device) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -65,6 +65,10 @@ def _check_memory(plan: Plan) -> None:
         raise UserError(
             "--device-map auto spreads a whole model, and --load makes it small enough for one device: give one."
         )
+    if plan.processes > 1 and plan.device.startswith("cuda:"):
+        raise UserError(
+            f"--device {plan.device} is one GPU, and with --processes each has one of its own. Type: --device cuda"
+        )
     if plan.processes > 1 and plan.device_map:
         raise UserError(
             "--device-map auto is for one process with several GPUs; with --processes, --parallel fsdp shards."

@@ -99,7 +99,8 @@ def _small(name: str, value: Any, width: int, narrow: int) -> Any:
 
 def drawn_apart() -> AbstractContextManager[None]:
     """Within it torch may be seeded; afterwards its generators, of all devices, are as before."""
-    return torch.random.fork_rng(range(torch.accelerator.device_count()))  # torch warns of several that are not named
+    several = torch.cuda.device_count()
+    return torch.random.fork_rng(range(several) if several > 1 else None)  # torch warns of several that are not named
 
 
 def twin(model: PreTrainedModel, told: dict[str, Any]) -> PreTrainedModel:

@@ -10,6 +10,7 @@ import torch
 import transformers as tf
 
 from tunescope.errors import UserError
+from tunescope.system import machine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -56,7 +57,7 @@ def new_model(body: Body, tokenizer: PreTrainedTokenizerFast, seed: int) -> PreT
         "bos_token_id": None,
     }
     config, build = ARCHITECTURES[body.architecture](body, words)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(seed)
         model = build(config)
         draw_weights(model, body.layers)

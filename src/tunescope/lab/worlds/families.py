@@ -5,6 +5,8 @@ from typing import Any
 import torch
 import transformers as tf
 
+from tunescope.system import machine
+
 VOCAB = 97
 DECODER = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 LLAMA_LIKE = {
@@ -73,7 +75,7 @@ def build(
     for field in list(config.to_dict()):
         if "drop" in field and isinstance(getattr(config, field, None), float):
             setattr(config, field, 0.0)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(seed)
         model = auto.from_config(config, attn_implementation=attention).to(dtype).eval()
         with torch.no_grad():

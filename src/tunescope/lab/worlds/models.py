@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from tunescope.system import machine
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -46,6 +48,6 @@ def gpt2(shape: Shape, vocabulary: int, positions: int, seed: int) -> Any:
         bos_token_id=None,
         eos_token_id=None,
     )
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(seed)
         return GPT2LMHeadModel(config).eval()

@@ -30,7 +30,7 @@ from tunescope.lab.worlds.manifest import read_manifest, write_manifest
 from tunescope.lab.worlds.text_files import digest, read
 from tunescope.lab.worlds.text_networks import HEAD, Kind, Size, fresh
 from tunescope.lab.worlds.world_cache import cache
-from tunescope.system import files, run_folder
+from tunescope.system import files, machine, run_folder
 from tunescope.trial.train.loop import Problem, Progress, train
 from tunescope.trial.train.settings import Settings
 
@@ -90,7 +90,7 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
     words = texts.tokenizer(given, model.size.vocabulary)
     words = texts.with_mask(words, model.size.length) if model.kind == "masked" else words
     found = texts.corpus(given, words, model.size.length, model.seed)
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(model.seed)
         made = fresh(model.kind, model.size, words) if base is None else _load(base)
         _learn(made, model, found, words, report)

@@ -53,7 +53,7 @@ def importance(
         def take(_name: str, found: Tensor, columns: Tensor = columns, asks: Tensor = asks) -> None:
             found = found[..., -asks.shape[1] :]  # an attached context's keys come first
             taken = (found * asks[:, :, None]).sum(1)  # (batch, key)
-            total.add_(taken.gather(1, columns).double().sum(0).cpu())
+            total.add_(taken.gather(1, columns).cpu().double().sum(0))
 
         saliency(model, one, tokens, own, take)
     return total

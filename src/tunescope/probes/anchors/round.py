@@ -172,7 +172,7 @@ class Round:
                 def look(weights: Tensor, _kwargs: Mapping[str, Any]) -> Tensor:
                     row = weights[:, :, one.answer, -one.real.shape[1] :]
                     parts = [(row * word[:, None]).sum(-1) for word in words]
-                    found[name].append(torch.stack(parts, -1).double().cpu())
+                    found[name].append(torch.stack(parts, -1).cpu().double())
                     return weights
 
                 return Edit(weights=look)

@@ -49,13 +49,13 @@ def _vectors(round: Round) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     for batch in round.batches():
         with resting(round.model):
             kept = record(round.model, {**batch.inputs, "use_cache": False}, "query", "key")
-        words = batch.words(round.shown)
+        words = [word.cpu() for word in batch.words(round.shown)]
         for name in round.last:
-            query, key = kept[f"{name}.query"].double(), kept[f"{name}.key"].double()
+            query, key = kept[f"{name}.query"].cpu().double(), kept[f"{name}.key"].cpu().double()
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-            queries[name].append(query[:, :, batch.answer].flatten(1).cpu())
+            queries[name].append(query[:, :, batch.answer].flatten(1))
             means = [(key * word[:, None, :, None]).sum(2) / word.sum(1)[:, None, None] for word in words]
-            keys[name].append(torch.stack([one.flatten(1) for one in means], 1).cpu())
+            keys[name].append(torch.stack([one.flatten(1) for one in means], 1))
     by_class = torch.nn.functional.one_hot(round.classes, len(round.labels)).double()  # (prompts, words, classes)
     shares = by_class / by_class.sum((0, 1))
     return (

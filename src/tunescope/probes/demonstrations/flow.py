@@ -47,7 +47,7 @@ def measure(round: Round) -> dict[str, Any]:
             for index, (reads, asks) in enumerate(layers):
                 if name in (reads, asks) and reads in waiting and asks in waiting:
                     square = prompt.square(waiting.pop(reads), waiting.pop(asks, None))
-                    sums[index].append(torch.stack(prompt.flow(square), -1).double().cpu())
+                    sums[index].append(torch.stack(prompt.flow(square), -1).cpu().double())
                     grids[index].append(prompt.between(square))
 
         rows = slice(start * round.at_once, start * round.at_once + len(batch.prompts))
@@ -84,7 +84,7 @@ def _names(round: Round) -> list[str]:
 class _Prompt:
     """Where everything stands in a batch: the text's columns and, for an encoder-decoder, one more for its answer.
 
-    nodes: (batch, columns, parts), one where a column belongs to a part.
+    nodes: (batch, columns, parts), one where a column belongs to a part; on the CPU.
     """
 
     labels: Tensor
@@ -106,7 +106,7 @@ class _Prompt:
             for part in PARTS
         ]
         query, answer = real & (at >= begins[:, None]) & (at < last), (at == last).expand_as(real)
-        nodes = torch.stack([*(F.pad(one, (0, int(apart))) for one in places), query, answer], -1).double()
+        nodes = torch.stack([*(F.pad(one, (0, int(apart))) for one in places), query, answer], -1).cpu().double()
         return cls(labels, real, nodes, last, batch.answer if apart else None)
 
     def square(self, reads: Tensor, asks: Tensor | None) -> Tensor:
@@ -123,11 +123,11 @@ class _Prompt:
     def between(self, square: Tensor) -> tuple[Tensor, Tensor]:
         """(parts, parts) each: the saliency of all pairs of tokens, from a column's part to a row's; their count."""
         n = square.shape[-1]
-        pairs = torch.ones(n, n, dtype=torch.float64, device=square.device)
-        pairs = pairs.tril(-1) if self.row is None else pairs - torch.eye(n, dtype=pairs.dtype, device=pairs.device)
-        total = torch.einsum("bqk,bqi,bkj->ij", square.double() * pairs, self.nodes, self.nodes)
+        pairs = torch.ones(n, n, dtype=torch.float64)
+        pairs = pairs.tril(-1) if self.row is None else pairs - torch.eye(n, dtype=pairs.dtype)
+        total = torch.einsum("bqk,bqi,bkj->ij", square.cpu().double() * pairs, self.nodes, self.nodes)
         count = torch.einsum("qk,bqi,bkj->ij", pairs, self.nodes, self.nodes)
-        return total.cpu(), count.cpu()
+        return total, count
 
 
 def finding(found: Sequence[dict[str, Any]]) -> Finding:

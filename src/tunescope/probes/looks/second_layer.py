@@ -49,14 +49,15 @@ def look(seen: Seen) -> Finding:
     residual stream, through its frozen output map. Left out: the embeddings that the stream also carries, norms, the
     MLP, biases, rotation, and deltas on these maps.
 
-    Raises UserError for other models than decoders of a mapped family with two layers, and where nothing stands before
-    the text.
+    Raises UserError for other models than decoders of a mapped family with two layers, for quantised ones, and where
+    nothing stands before the text.
     """
     check_run("second_layer", seen)
     if not all(name in seen.maps for name in LAYERS):
         raise UserError(
             "Probe second_layer reads the maps of the first two layers of a decoder whose sites are mapped (tunescope "
-            "doctor --model MODEL says so); this model is another. Type: tunescope probe pattern."
+            "doctor --model MODEL says so) and whose weights are not quantised; this model is another. "
+            "Type: tunescope probe pattern."
         )
     first = seen.along[LAYERS[0]]
     if not first.n_context:

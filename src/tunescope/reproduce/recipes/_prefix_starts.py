@@ -12,6 +12,7 @@ from tunescope.attachment.initial_artifacts import base_of
 from tunescope.methods.artifact import Artifact, Base, KeysValues
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.text import last_ids
+from tunescope.system import machine
 from tunescope.trial.demos import start
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def begun(bench: Bench, name: str, length: int, seed: int) -> Artifact:
     """
     base = base_of(bench.model, bench.tokenizer)
     spec = Prefix(length=length, positions="after" if base.rotary else "same")
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(seed)
         made = STARTS[name](base, bench, length, seed)
     tensors = {f"{site}.key": key for site, (key, _) in made.items()}

@@ -132,6 +132,7 @@ def _trained(bench: Bench, todo: Any, tuned: Attached, measure: Callable[[], Non
     import torch
 
     from tunescope.comparison.problem import problem_of
+    from tunescope.system import machine
     from tunescope.trial.train.loop import train
 
     measured: list[int] = []
@@ -143,7 +144,7 @@ def _trained(bench: Bench, todo: Any, tuned: Attached, measure: Callable[[], Non
         measured.append(1)
         return float(len(measured))
 
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(todo.seed)
         problem = replace(problem_of(bench, todo, tuned.train()), score=later_is_better, whole=None)
         curve = train(problem, bench.plan.settings, todo.seed).curve

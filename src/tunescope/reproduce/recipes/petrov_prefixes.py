@@ -83,12 +83,13 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     from tunescope.comparison.problem import attached, problem_of
     from tunescope.comparison.score import rows_of
     from tunescope.reproduce.recipes._prefix_use import as_json, prefix_use
+    from tunescope.system import machine
     from tunescope.trial.train.loop import train
 
     bench = _bench(settings)
     arm = ready(Arm("prefix", f"prefix:length={LENGTH},init_from=noise"), bench)
     todo = Job("", arm, (settings["rate"],) * len(arm.specs), unit["seed"], bench.plan.settings.steps)
-    with torch.random.fork_rng(), attached(bench, todo, arm.specs) as tuned:
+    with torch.random.fork_rng(machine.gpus()), attached(bench, todo, arm.specs) as tuned:
         torch.manual_seed(unit["seed"])
         inputs = [row.input_ids for row in rows_of(bench, todo, tuned, "test")][: settings["inputs"]]
         before = {name: one["spread"] for name, one in as_json(prefix_use(bench.model, inputs)).items()}

@@ -144,7 +144,7 @@ def _next(model: PreTrainedModel, states: Tensor, mask: Tensor, written: Sequenc
     ids = torch.tensor([[begin, *tokens] for tokens in written], device=states.device)  # every step adds one to each
     found: list[Tensor] = []
     for some in torch.split(ids, max(1, ROWS // n_texts)):
-        total = states.new_zeros((), dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64)
         for own, seen in zip(torch.split(states, ROWS), torch.split(mask, ROWS), strict=True):
             rows = some.repeat_interleave(len(own), 0)  # row: one of the written, then a text
             last = torch.arange(rows.shape[1], device=rows.device) == rows.shape[1] - 1
@@ -155,7 +155,7 @@ def _next(model: PreTrainedModel, states: Tensor, mask: Tensor, written: Sequenc
                     decoder_input_ids=rows,
                     use_cache=False,
                 )
-            scores = exact(out.logits).double().log_softmax(-1)
+            scores = exact(out.logits).cpu().double().log_softmax(-1)
             total = total + scores.view(len(some), len(own), -1).sum(1)
         found.append(total / n_texts)
-    return torch.cat(found).cpu()
+    return torch.cat(found)

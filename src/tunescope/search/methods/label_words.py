@@ -159,7 +159,7 @@ def _scores(bench: Bench, rows: Sequence[Encoded], tokens: Sequence[int]) -> Ten
     found: dict[int, Any] = {}
     for some in batches([len(row.input_ids) for row in rows], BATCH):
         scores = first_token_scores(bench.model, [rows[index] for index in some], bench.tokenizer)
-        found |= zip(some, scores[:, list(tokens)].double().cpu(), strict=True)
+        found |= zip(some, scores[:, list(tokens)].cpu().double(), strict=True)
     return torch.stack([found[index] for index in range(len(rows))])
 
 

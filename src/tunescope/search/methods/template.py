@@ -141,7 +141,7 @@ class Template(Search):
         if not model.config.is_encoder_decoder:
             raise UserError(f"{self.generator} is no encoder-decoder, and only one of the T5 kind fills spans.")
         sentinels(tokenizer, 3)
-        return model.to(bench.device).eval(), tokenizer
+        return (model.to(bench.device) if self.generator else model).eval(), tokenizer
 
 
 def _has_mask(bench: Bench) -> bool:

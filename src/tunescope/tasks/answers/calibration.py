@@ -72,7 +72,7 @@ def contentless(
 
 def share(scores: Tensor) -> Tensor:
     """(..., rows without content, labels) -> (..., labels): the mean over the rows of the labels' shares, float64."""
-    return scores.double().softmax(-1).mean(-2)
+    return scores.cpu().double().softmax(-1).mean(-2)
 
 
 def _empty(task: Labelled) -> str:

@@ -206,7 +206,7 @@ class Classification(Labelled):
 
     def answered(self, rows: Sequence[Encoded], scores: Tensor) -> list[Prediction]:
         """Each row answered with the label of its highest score, the first of equals. scores: (rows, labels), logs."""
-        shares = scores.double().softmax(-1).tolist()
+        shares = scores.cpu().double().softmax(-1).tolist()
         return [
             Prediction(
                 row.row,

@@ -19,6 +19,9 @@ from tunescope.trial.train.settings import Settings
 from tunescope.trial.train.share import ALONE, Share
 from tunescope.trial.train.state import Point, State
 
+# of a CPU, of a GPU, and of the libraries of NVIDIA, as in CUBLAS_STATUS_ALLOC_FAILED
+NO_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+
 
 class Diverged(RuntimeError):  # noqa: N818
     """The loss or its gradient is no longer a finite number."""
@@ -257,7 +260,7 @@ def memory_errors_named() -> Iterator[None]:
     except (MemoryError, torch.OutOfMemoryError) as problem:
         raise OutOfMemory(_first_line(problem)) from problem
     except RuntimeError as problem:
-        if "can't allocate memory" in str(problem) or "out of memory" in str(problem):
+        if any(words in str(problem) for words in NO_MEMORY):
             raise OutOfMemory(_first_line(problem)) from problem
         raise
 

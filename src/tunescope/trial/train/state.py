@@ -39,8 +39,8 @@ def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer
     tensors |= {f"now/{name}": tensor.detach() for name, tensor in parameters.items()}
     tensors |= {f"best/{name}": tensor for name, tensor in state.best.items()}
     tensors["rng/cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["rng/cuda"] = torch.cuda.get_rng_state()
+    for name, gpu in _generators(parameters).items():
+        tensors[name] = torch.cuda.get_rng_state(gpu)
     path = folder / f"state-{state.step:08d}.safetensors"
     tensor_files.put(path, tensors)
     plain = {name: value for name, value in vars(state).items() if name != "best"}
@@ -73,10 +73,17 @@ def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.
             leaf.copy_(tensors[f"now/{name}"])
     _restore(optimizer, tensors, record["optimizer"])
     torch.set_rng_state(tensors["rng/cpu"])
-    if torch.cuda.is_available() and "rng/cuda" in tensors:
-        torch.cuda.set_rng_state(tensors["rng/cuda"])
+    for name, gpu in _generators(parameters).items():
+        if name in tensors:
+            torch.cuda.set_rng_state(tensors[name], gpu)
     best = {name: tensors[f"best/{name}"] for name in parameters if f"best/{name}" in tensors}
     return State(**record["state"], best=best)
+
+
+def _generators(parameters: Mapping[str, Tensor]) -> dict[str, torch.device]:
+    """Name -> GPU that is trained on; they are counted, for a run may go on elsewhere than it began."""
+    gpus = dict.fromkeys(leaf.device for leaf in parameters.values() if leaf.device.type == "cuda")
+    return {f"rng/cuda/{number}" if number else "rng/cuda": gpu for number, gpu in enumerate(gpus)}
 
 
 def _flat(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
