@@ -77,6 +77,11 @@ CUDA = (
             ["compare", "m", "d"],
             "the memory of the GPU has ended (MPS backend out of memory (MPS allocated: 18.00 GB))",
         ),
+        (
+            RuntimeError("CUDA error: out of memory"),
+            ["anchors", "m", "d"],
+            "the memory of the GPU has ended (CUDA error: ",
+        ),
         (MemoryError(), ["probe", "pattern"], "the memory of this machine has ended. Take a smaller model"),
         (
             OutOfMemory("the device ran out of memory: can't allocate memory"),

@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Collection, Sequence
 
 NAMES = ("OutOfMemoryError", "OutOfMemory", "MemoryError")  # torch's, that of training, and Python's
+WORDS = "out of memory|can't allocate memory|ALLOC_FAILED"  # of other errors that torch raises
 LESS = {"--load": ("bfloat16", "4bit"), "--batch-size": ("auto",)}
 
 
 def line(problem: Exception, words: Sequence[str], options: Callable[[], Collection[str]]) -> str | None:
     """Which device, what it said, and what to type; None for another problem. options: those that the verb has."""
-    if not {one.__name__ for one in type(problem).__mro__} & set(NAMES):
-        return None
     said = " ".join(str(problem).split())
+    named = {one.__name__ for one in type(problem).__mro__} & set(NAMES)
+    if not named and not (isinstance(problem, RuntimeError) and re.search(WORDS, said)):
+        return None
     gpu = re.search(r"\bGPU \d+", said)
     where = gpu[0] if gpu else "the GPU" if re.search("CUDA|HIP|MPS", said) else "this machine"
     told = f" ({'. '.join(said.split('. ')[:2]).rstrip('.')})" if said else ""

@@ -18,7 +18,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
-from tunescope.models.load_options import check_here, is_placed, loading
+from tunescope.models.load_options import QUANTISED, check_here, is_placed, loading
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task
@@ -75,8 +75,8 @@ def _opened(
         option = "load" if plan.load else "device_map"
         raise UserError(f"{option}={getattr(plan, option)!r} is for a model that is named: this one is loaded already.")
     is_shared = ranks.begun_count() > 1 and is_initialized()
-    if not is_shared and not plan.device_map:
-        model, device = _at(model, device)
+    stays = is_shared or plan.load in QUANTISED or plan.device_map
+    model, device = (model, device) if stays else _at(model, device)
     model.eval()
     if plan.gradient_checkpointing:
         _checkpoint(model)
