@@ -301,7 +301,10 @@ def test_where_the_kernel_takes_no_groups_it_is_given_none_and_the_numbers_are_t
     close(got[sighted], oracle(q, k, v, seen, extras)[sighted])
 
 
-def test_on_a_gpu_the_kernel_takes_groups_where_transformers_gives_it_them() -> None:
+def test_on_a_gpu_the_kernel_takes_groups_where_transformers_gives_it_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRANSFORMERS_SDPA_FORCE_GQA", raising=False)
+    for other in ("mps", "xpu"):  # it asks what there is, and not where the keys are
+        monkeypatch.setattr(f"transformers.integrations.sdpa_attention._is_torch_{other}_available", False)
     for device in ("cuda", "cpu"):
         with FakeTensorMode():
             query, mask = torch.ones(1, 4, 3, 8, device=device), torch.ones(1, 1, 3, 3, dtype=torch.bool, device=device)

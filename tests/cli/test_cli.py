@@ -49,21 +49,26 @@ slow = {"torch", "transformers", "numpy", "psutil", "filelock"}
 heavy = sorted({name.partition(".")[0] for name in sys.modules} & slow)
 print("heavy:", heavy, "cpu:", time.process_time())
 """
+LEAST = "import time, cyclopts, rich.console, rich.panel, rich.table; print(time.process_time())"
 
 
 def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
-    """The best of up to ten runs, in processor time: a busy machine slows some of them, not all.
+    """Beside the import of what every command line needs, in processor time: machines differ, and are busy.
 
-    Files are compiled by the first run, as by an installation.
+    The best of up to ten runs. Files are compiled by the first, as by an installation.
     """
     compiled = os.environ | {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+
+    def said(program):
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=compiled)
+
     for _ in range(10):
-        done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True, env=compiled)
+        least, done = float(said(LEAST).stdout), said(HELP)
         assert "compare" in done.stdout
         assert "heavy: []" in done.stdout
-        if float(done.stdout.rpartition(" ")[2]) < 0.3:
+        if float(done.stdout.rpartition(" ")[2]) < 3 * least:
             return
-    raise AssertionError(done.stdout)
+    raise AssertionError(f"{done.stdout}, beside {least}")
 
 
 def test_every_option_is_explained(tunescope, monkeypatch):

@@ -64,12 +64,33 @@ CUDA = (
             torch.OutOfMemoryError(CUDA),
             ["compare", "m", "d"],
             "error: the memory of GPU 1 has ended (CUDA out of memory. Tried to allocate 20.00 MiB). Type the same "
-            "command with --load bfloat16 or --load 4bit or --batch-size auto or --device cpu\n",
+            "command with --load bfloat16 or --load 8bit or --load 4bit or --batch-size auto or --device cpu\n",
         ),
         (
             torch.OutOfMemoryError(CUDA),
             ["check", "d", "--load", "4bit", "--batch-size=auto"],
-            "Type the same command with --load bfloat16 or --device cpu\n",
+            "Type the same command with --device cpu\n",
+        ),
+        (
+            torch.OutOfMemoryError(CUDA),
+            ["compare", "m", "d", "--load=8bit", "--batch-size", "4"],
+            "Type the same command with --load 4bit or --device cpu\n",
+        ),
+        (
+            torch.OutOfMemoryError(CUDA),
+            ["compare", "m", "d", "--device-map", "auto"],
+            "Type the same command with --load bfloat16 or --batch-size auto\n",
+        ),
+        (
+            RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+            ["compare", "m", "d", "--processes", "2", "--load", "bfloat16"],
+            "the memory of the GPU has ended (cuDNN error: CUDNN_STATUS_ALLOC_FAILED). "
+            "Type the same command with --device cpu\n",
+        ),
+        (
+            torch.OutOfMemoryError(CUDA),
+            ["resume", "RUN"],
+            "Free it, and type the same command again; or begin elsewhere",
         ),
         (torch.OutOfMemoryError(CUDA), ["search", "RUN"], "CUDA_VISIBLE_DEVICES= before the same command"),
         (
@@ -87,7 +108,7 @@ CUDA = (
             OutOfMemory("the device ran out of memory: can't allocate memory"),
             ["compare", "m", "d"],
             "the memory of this machine has ended (the device ran out of memory: can't allocate memory). "
-            "Type the same command with --load bfloat16 or --load 4bit or --batch-size auto\n",
+            "Type the same command with --load bfloat16 or --load 8bit or --load 4bit or --batch-size auto\n",
         ),
     ],
 )

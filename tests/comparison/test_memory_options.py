@@ -202,7 +202,7 @@ def test_a_model_of_which_a_part_is_elsewhere_is_refused() -> None:
     load_options.check_here(Spread(a=0, b=1))
     load_options.check_here(Spread(a="cpu"))
     for places in ({"a": 0, "b": "cpu"}, {"a": "cpu", "b": "disk"}):
-        with pytest.raises(ts.UserError, match="--device-map auto has put a part"):
+        with pytest.raises(ts.UserError, match="a part of this model was put on"):
             load_options.check_here(Spread(**places))
 
 

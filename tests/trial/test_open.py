@@ -161,3 +161,6 @@ def test_a_loaded_model_that_is_spread_or_quantised_stays_where_it_is(tmp_path, 
         assert open_bench(asked, model, tokenizer).device == torch.device("cpu")  # rows go to where it is
     with pytest.raises(AssertionError, match=r"moved to .*meta"):
         open_bench(asked, *plain)
+    plain[0].hf_device_map = {"transformer.h.0": 0, "transformer.h.1": "disk"}
+    with pytest.raises(UserError, match=r"^a part of this model was put on 'disk'"):
+        open_bench(asked, *plain)

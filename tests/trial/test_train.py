@@ -222,9 +222,12 @@ def test_the_generator_of_every_gpu_that_is_trained_on_is_kept_and_put_back(tmp_
     assert put == {0: 1, 2: 3}
 
 
-def test_the_generators_are_those_of_the_gpus_that_hold_what_is_trained():
-    leaves = [SimpleNamespace(device=torch.device(one)) for one in ("cuda:1", "cpu", "cuda:3", "cuda:1")]
-    expected = {"rng/cuda": torch.device("cuda:1"), "rng/cuda/1": torch.device("cuda:3")}
+def test_the_generators_are_those_of_all_gpus_first_of_that_which_holds_what_is_trained(monkeypatch):
+    """Layers of a split model are on others, and draw their dropout there."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    leaves = [SimpleNamespace(device=torch.device(one)) for one in ("cuda:1", "cpu", "cuda:1")]
+    expected = {"rng/cuda": torch.device("cuda:1")}
+    expected |= {"rng/cuda/1": torch.device("cuda:0"), "rng/cuda/2": torch.device("cuda:2")}
     assert state._generators(dict(enumerate(leaves))) == expected
     assert state._generators(problem().parameters) == {}
 

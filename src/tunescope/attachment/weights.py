@@ -126,10 +126,12 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
     finally:
         for handle in handles:
             handle.remove()
-        stands.follow()
-        stands.put(stands.base)
-        stands.stands = False
-        model.base_model.__dict__.pop(ORIGINALS, None)
+        try:
+            stands.follow()
+        finally:
+            stands.put(stands.base)
+            stands.stands = False
+            model.base_model.__dict__.pop(ORIGINALS, None)
 
 
 def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -> dict[str, Tensor]:

@@ -80,6 +80,6 @@ def check_here(model: PreTrainedModel) -> None:
     away = sorted(places & {"disk", "cpu"}) if len(places) > 1 else sorted(places & {"disk"})
     if away:
         raise UserError(
-            f"--device-map auto has put a part of this model on {away[0]!r}, for the devices have no room for all of "
-            "it, and what is not on them cannot be trained through. Type: --load 4bit, or several --processes"
+            f"a part of this model was put on {away[0]!r}, as --device-map auto does where devices have no room for "
+            "all of it, and what is not on them cannot be trained through. Type: --load 4bit, or several --processes"
         )

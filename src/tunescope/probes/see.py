@@ -175,7 +175,7 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
         values = values.repeat_interleave(weights.shape[1] // values.shape[1], 1)
         mask = real[stack]
         is_real = torch.ones(len(weights), weights.shape[2], dtype=torch.bool, device=weights.device)
-        is_real = is_real if mask is None else mask.to(is_real)
+        is_real = is_real if mask is None else with_float64(mask).to(is_real)
         layers[name] = Layer(weights, values, output.double(), extra.shape[1] + among, is_real, not among)
     return layers
 

@@ -102,7 +102,8 @@ def _opened(
 
 
 def _at(model: PreTrainedModel, device: torch.device) -> tuple[PreTrainedModel, torch.device]:
-    """The model on the device; one that stays where it was loaded, with its own."""
+    """The model on the device; one that stays where it was loaded, with its own. UserError where that is no device."""
+    check_here(model)
     return (model, model.device) if is_placed(model) else (model.to(device), device)
 
 

@@ -81,8 +81,13 @@ def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.
 
 
 def _generators(parameters: Mapping[str, Tensor]) -> dict[str, torch.device]:
-    """Name -> GPU that is trained on; they are counted, for a run may go on elsewhere than it began."""
+    """Name -> GPU: that of what is trained, then the others, on which layers may be, with their dropout.
+
+    They are counted, for a run may go on elsewhere than it began.
+    """
     gpus = dict.fromkeys(leaf.device for leaf in parameters.values() if leaf.device.type == "cuda")
+    if gpus:
+        gpus |= dict.fromkeys(torch.device("cuda", number) for number in range(torch.cuda.device_count()))
     return {f"rng/cuda/{number}" if number else "rng/cuda": gpu for number, gpu in enumerate(gpus)}
 
 
