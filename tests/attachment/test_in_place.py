@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 import tunescope as ts
+from tunescope.attachment.weights import Patched
 from tunescope.errors import UserError
 from tunescope.models.fingerprint import fingerprint
 
@@ -158,4 +159,20 @@ def test_a_model_that_is_moved_while_its_weights_stand_changed_is_given_back_mov
             trained(model, tuned.train().parameters())
             assert {value.dtype for value in model.parameters()} == {torch.float64}
         assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
+    assert all(torch.equal(value, before[name]) for name, value in states(model).items())
+
+
+def test_where_there_is_no_room_to_move_what_is_put_back_it_is_put_back_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(self: Patched) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    model = tiny.make("gpt2")
+    own, before = dict(model.named_parameters()), states(model)
+    tuned = ts.attach(model, ts.Bias())
+    monkeypatch.setattr(Patched, "follow", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        tuned.detach()
+    assert all(value is own[name] for name, value in model.named_parameters())
     assert all(torch.equal(value, before[name]) for name, value in states(model).items())
