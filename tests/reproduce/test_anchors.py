@@ -1,6 +1,7 @@
 """The recipe on a given model and data: what it asks, and that its table is what the sections measured."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,7 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     rows = {row["label"]: row["cells"][0] for row in result["table"]["rows"]}
     outcomes = draws(result)
-    assert len(result["units"]) == 8 and len(outcomes) == 2
+    assert len(result["units"]) == 10 and len(outcomes) == 2
     assert rows["accuracy"]["values"] == [one["isolate"]["accuracy"] for one in outcomes]
     assert rows["flow into label words, last layer but one"]["values"] == [
         one["flow"]["shares"][-2][0] for one in outcomes
@@ -41,12 +42,15 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     assert "label loyalty, random words cut in the last layer" not in rows  # nothing could come of it
     assert rows["label loyalty, random words cut in the first layer"]["values"][0] == cuts[1]["label_loyalty"]
     assert rows["label loyalty, labels kept"]["values"][1] == outcomes[1]["compress"]["ways"]["labels"]["label_loyalty"]
+    assert rows["word loyalty, anchors kept"]["values"][0] == outcomes[0]["compress"]["ways"]["anchors"]["word_loyalty"]
+    assert outcomes[0]["diagnose"]["correlation"] == [None, None]  # of two classes there is one pair
+    assert "confusion of classes, predicted and actual, correlation" not in rows
     json.dumps(result, allow_nan=False)
     one, *others = sorted((tmp_path / "run" / "units").glob("*.json"))
     one.unlink()
     part = so_far(ask, tmp_path / "run", lambda line: None)["table"]
     assert part["rows"][0]["cells"][0]["seeds"] == 1
-    assert part["notes"][0].startswith("7 of 8 pieces") and part["notes"][-1] == "Whole draws: 1."
+    assert part["notes"][0].startswith("9 of 10 pieces") and part["notes"][-1] == "Whole draws: 1."
     for other in others[1:]:
         other.unlink()
     with pytest.raises(ts.UserError, match="No draw of anchors has all of its sections yet"):
@@ -75,8 +79,17 @@ def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_pat
 
 
 def test_an_undefined_number_is_no_value_of_its_cell():
-    assert anchors._cell([None, 0.75, float("nan")], "").values == (0.75,)
-    assert anchors._cell([None], ".5").text == "undefined"
+    assert anchors._cell([None, 0.75, float("nan")], "", anchors.SHARE).values == (0.75,)
+    assert anchors._cell([None], ".5", anchors.SHARE).text == "undefined"
+
+
+def test_sums_over_layers_are_read_where_they_are_told():
+    """R at the middle of four layers is the second's; the correlation is that of the layer fixed beforehand."""
+    one = {"auc": {"cumulative": [0.1, 0.3, 0.6, 1.0]}, "diagnose": {"layer": 2, "correlation": [0.0, 0.1, -0.5, 0.2]}}
+    assert [(read(one), bounds) for _, _, read, bounds in anchors._sums([one])] == [
+        (0.3, (-math.inf, math.inf)),
+        (-0.5, (-1.0, 1.0)),
+    ]
 
 
 @pytest.mark.parametrize("given", [{"model": "m"}, {"data": "d"}])
@@ -103,19 +116,10 @@ def test_where_the_answer_is_in_the_demonstrations_alone_label_words_are_anchors
     found = {row["label"]: row["cells"][0]["values"] for row in result["table"]["rows"]}
     assert min(found["accuracy"]) > 0.95
     assert max(found["accuracy, zero-shot"]) < 0.9
-    for into_first, into_last, from_last in zip(
-        *(
-            found[f"flow {way}, {where} layer"]
-            for way, where in (
-                ("into label words", "first"),
-                ("into label words", "last"),
-                ("from label words", "last"),
-            )
-        ),
-        strict=True,
-    ):
-        assert into_first > into_last
-        assert from_last > 0.9
+    for one in draws(result):
+        shares = one["flow"]["shares"]
+        assert shares[0][0] > shares[-1][0]
+        assert shares[-1][1] > 0.9
     cut, control = (
         found[f"label loyalty, {words} cut in the first layer"] for words in ("label words", "random words")
     )

@@ -42,19 +42,30 @@ GROWS = True  # by whole draws
 
 CUT = 5  # layers, as published
 SECTIONS = ("flow", "isolate", "auc", "compress")
+CONFUSED = "diagnose"  # of a given model too: labels that are drawn anew for every prompt are not confused as classes
+SHARE, CORRELATION, ANY = (0.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)
 NOTES = [
     "Saliency shares: into label words (S_wp), from label words to the answer (S_pq); the rest is elsewhere. Loyalty "
     "is to the uncut model's answers; the control cuts as many random words, as far as there are others. What is kept, "
     "and accuracy without demonstrations, are of the rows that importance was not weighed on.",
     "The last layer is read at the answer's position alone: there nothing can flow into label words, and a cut of them "
     "changes no answer, so the last layer but one is shown.",
-    "The paper's loyalties are GPT2-XL's, the mean of four data sets.",
+    "The paper's loyalties are GPT2-XL's, the mean of four data sets. Word loyalty: the mean Jaccard index of the five "
+    "likeliest next tokens.",
+    "R: the part of the AUC above one half, summed over layers, that the first half of the layers has.",
 ]
+GIVEN = (
+    "Demonstrations are parted by an empty line, where the paper parts them by a line's end, and all queries of a draw "
+    "stand behind the same ones, where it drew anew for each query whose saliency it took.",
+    "Confusion of classes: how far their label words' keys lie apart, two thirds of the way up, against the AUC of "
+    "their probabilities, by Spearman's rank correlation over pairs of classes; of two classes there is one pair.",
+)
 HOME = (
     "A demonstration is an item and its label, one token each; an item stands before its label, so in a causal model "
     "what ties the two can only be at the label word or behind it. Accuracy without demonstrations is chance."
 )
 PAPER = {"anchors": ".795", "random-top": ".575", "text_anchor": ".511", "random": ".490"}
+PAPER_WORDS = {"anchors": ".622", "text_anchor": ".367", "random": ".056", "random-top": ".045"}
 
 
 def settings(ask: Ask) -> Settings:
@@ -88,7 +99,11 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     draws = [{"seed": seed} for seed in range(settings["seeds"])]
     if "model" not in settings:
         draws = [{"layers": layers} | draw for layers in settings["layers"] for draw in draws]
-    return [draw | {"section": name} for draw in draws for name in SECTIONS]
+    return [draw | {"section": name} for draw in draws for name in _sections(settings)]
+
+
+def _sections(settings: Settings) -> tuple[str, ...]:
+    return (*SECTIONS, CONFUSED) if "model" in settings else SECTIONS
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
@@ -134,25 +149,28 @@ def table(settings: Settings, found: Found) -> Table:
     draws: dict[tuple[int, int], dict[str, Any]] = {}
     for unit, outcome in found:
         draws.setdefault((unit.get("layers", 0), unit["seed"]), {}).update(outcome)
-    draws = {which: one for which, one in draws.items() if one.keys() >= set(SECTIONS)}
+    draws = {which: one for which, one in draws.items() if one.keys() >= {*_sections(settings)}}
     if not draws:
         raise UserError("No draw of anchors has all of its sections yet; leave out --so-far to go on.")
     groups = sorted({group for group, _ in draws})
     columns = [[one for (of, _), one in draws.items() if of == group] for group in groups]
     names = tuple(f"{group} layers" if group else "over draws of demonstrations" for group in groups)
     rows = [
-        (name, [_cell(map(read, outcomes), paper) for outcomes in columns])
-        for name, paper, read in _story(draws.values(), at_home="model" not in settings)
+        (name, [_cell(map(read, outcomes), paper, bounds) for outcomes in columns])
+        for name, paper, read, bounds in [
+            *((*one, SHARE) for one in _story(draws.values(), at_home="model" not in settings)),
+            *_sums(draws.values()),
+        ]
     ]
-    notes = NOTES if "model" in settings else [*NOTES, HOME]
+    notes = [*NOTES, *(GIVEN if "model" in settings else (HOME,))]
     if len(draws) < settings["seeds"] * len(groups):
         notes = [*notes, f"Whole draws: {len(draws)}."]
     return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
 
 
-def _cell(values: Iterable[Any], paper: str) -> Cell:
+def _cell(values: Iterable[Any], paper: str, bounds: tuple[float, float]) -> Cell:
     known = tuple(value for value in values if value is not None and math.isfinite(value))
-    return Cell(known, paper, bounds=(0.0, 1.0)) if known else Cell(paper=paper, text="undefined")
+    return Cell(known, paper, bounds=bounds) if known else Cell(paper=paper, text="undefined")
 
 
 def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
@@ -204,7 +222,28 @@ def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[s
     for name in kept:
         if not (one_set and name == "random-top"):
             found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), _way(name, "label_loyalty")))
+            if name in PAPER_WORDS:
+                found.append((f"word loyalty, {name} kept", PAPER_WORDS[name], _way(name, "word_loyalty")))
     return found
+
+
+def _sums(draws: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any, tuple[float, float]]]:
+    """As in the story, with what a value can be: how early attention tells the answer, and if keys tell confusion."""
+    found: list[tuple[str, str, Any, tuple[float, float]]] = [
+        ("AUC above one half, gathered by the middle layer (R)", "", _gathered, ANY)
+    ]
+    if any(_confusion(one) is not None for one in draws):
+        found.append(("confusion of classes, predicted and actual, correlation", "", _confusion, CORRELATION))
+    return found
+
+
+def _gathered(one: Mapping[str, Any]) -> Any:
+    cumulative = one["auc"]["cumulative"]
+    return cumulative[len(cumulative) // 2 - 1] if len(cumulative) > 1 else None
+
+
+def _confusion(one: Mapping[str, Any]) -> Any:
+    return one[CONFUSED]["correlation"][one[CONFUSED]["layer"]] if CONFUSED in one else None
 
 
 def _share(layer: int, of: int) -> Any:
