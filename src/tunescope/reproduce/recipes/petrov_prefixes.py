@@ -47,7 +47,9 @@ NOTES = [
     "same token, what varies there is the place.",
     "Effective rank (Roy and Vetterli 2007) of the bias over inputs: 1 is one direction; the span is what the values "
     "allow, at most the length and the width of a head. Means over heads.",
-    "The paper: 20 prefixes, GPT-2 small, its emotion data, 1,984 inputs; its column is one head a layer.",
+    "The paper: 20 prefixes, GPT-2 small, its emotion data, 1,984 inputs; its column is one head a layer. Its prefixes "
+    "are inputs of the layers, with half the parameters of the free keys and values here, trained for ten epochs of 32 "
+    "rows at .01, times .975 every thousand steps; here the rate is .01 too and falls to zero.",
 ]
 
 
