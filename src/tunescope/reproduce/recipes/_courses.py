@@ -1,9 +1,9 @@
 """How long and at which rates a recipe trains: two protocols, never mixed.
 
 paper: the published steps and the one published rate, constant, batches of 64, no early stop; AdamW with torch's
-betas (theirs .9, .95), weight decay as published (0.1 in pretraining and full tuning, 0.01 of what is attached; on every
-tensor, theirs on matrices alone), dropout 0.1 in pretraining. Kept is the best of twenty scores on rows of its own, where
-they kept the last; rows are 131,072, seen again and again, where theirs were drawn anew without end.
+betas (theirs .9, .95), weight decay as published (0.1 in pretraining and full tuning, 0.01 of what is attached; on
+every tensor, theirs on matrices alone), dropout 0.1 in pretraining. Kept is the best of twenty scores on rows of its
+own, where they kept the last; rows are 131,072, seen again and again, where theirs were drawn anew without end.
 tuned: ours. Rates tried by short trials, cosine to zero, stop when the development score has not risen for `PATIENCE`
 evaluations, no weight decay, no dropout.
 """
@@ -49,7 +49,8 @@ def course(settings: dict[str, Any], arm: str) -> Course:
     """What `adapted` wants, for an arm of a recipe's settings."""
     plan = settings["plans"][arm]
     trials = {"trial": plan["trial"], "longest": plan["longest"]}
-    return Course(rates=tuple(plan["rates"]), settings=_training(settings, plan, decay=0.1 if arm == "full" else 0.01), **trials)
+    training = _training(settings, plan, decay=0.1 if arm == "full" else 0.01)
+    return Course(rates=tuple(plan["rates"]), settings=training, **trials)
 
 
 def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
