@@ -41,7 +41,7 @@ def test_the_corpora_are_listed_with_their_sources(tunescope):
 def test_what_is_in_a_corpus_is_told_and_written(tunescope, folder, tmp_path):
     code, out, _ = tunescope("data", f"rte:{folder}", "--out", tmp_path / "out")
     assert code == 0
-    assert "train: 24 rows, " in out and "fields input, target, text, label" in out
+    assert "train: 24 rows, " in out and "fields input, hypothesis, premise, target, text, label" in out
     for part in ("train", "dev", "test"):
         assert f"written: {tmp_path}/out/{part}.jsonl" in out
         assert read(tmp_path / f"out/{part}.jsonl") == corpus(f"rte:{folder}")[part]

@@ -45,6 +45,8 @@ def test_mnli_of_glue_and_of_a_copy_come_to_the_same_text(tmp_path):
         == other
         == {
             "input": "mnli hypothesis: it rains premise: It may rain.",
+            "premise": "It may rain.",
+            "hypothesis": "it rains",
             "target": "neutral",
             "text": "mnli hypothesis: it rains premise: It may rain.",
             "label": "neutral",

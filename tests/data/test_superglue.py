@@ -54,7 +54,10 @@ TASKS = [
 def test_a_row_is_text_for_generation_and_for_classification(tmp_path, name, row, text, label):
     path = made.jsonl(tmp_path / "train.jsonl", row)
     (found,) = corpus(f"{name}:{path}")["train"]
-    more = {"pronoun": "wsc: The dogs saw Ann , but *they* ran.", "referent": "the dogs"} if name == "wsc" else {}
+    if name == "wsc":
+        more = {"pronoun": "wsc: The dogs saw Ann , but *they* ran.", "referent": "the dogs"}
+    else:
+        more = {key: one.strip() for key, one in row.items() if isinstance(one, str) and key != "label"}
     assert found == {"input": text, "target": label, "text": text, "label": label, **more}
 
 

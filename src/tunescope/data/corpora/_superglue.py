@@ -50,10 +50,11 @@ def rows(files: _places.Files, form: Form, labels: Mapping[str, str]) -> Found:
 
 
 def fields(name: str, *keys: str) -> Form:
-    """ "boolq passage: ... question: ..." of a row."""
+    """ "boolq passage: ... question: ..." of a row, and its fields by themselves, for a template that names them."""
 
     def form(row: Mapping[str, Any], index: int) -> dict[str, str]:
-        return {"input": " ".join([name, *(f"{key}: {value(row, key, index).strip()}" for key in keys)])}
+        given = {key: value(row, key, index).strip() for key in keys}
+        return {"input": " ".join([name, *(f"{key}: {text}" for key, text in given.items())])} | given
 
     return form
 

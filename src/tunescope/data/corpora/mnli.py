@@ -26,7 +26,7 @@ def splits(folder: Path) -> dict[str, _places.Files]:
 
 
 def rows(files: _places.Files) -> Found:
-    """input: "mnli hypothesis: ... premise: ..."; label: entailment, neutral or contradiction.
+    """input: "mnli hypothesis: ... premise: ..."; premise and hypothesis; label: entailment, neutral or contradiction.
 
     Raises:
         UserError: a field is missing, or a label is none of the three.
@@ -40,5 +40,5 @@ def rows(files: _places.Files) -> Found:
                 f"{place(source, index)}: label {given['label']} is none of {', '.join(LABELS)}. Correct it."
             )
         text = f"mnli hypothesis: {given['hypothesis']} premise: {given['premise']}"
-        found.append(row({"input": text, "target": given["label"], "text": text, "label": given["label"]}, source))
+        found.append(row(given | {"input": text, "target": given["label"], "text": text}, source))
     return Found(found)

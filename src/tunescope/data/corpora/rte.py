@@ -11,5 +11,5 @@ splits = _superglue.splits
 
 
 def rows(files: _places.Files) -> Found:
-    """input: "rte hypothesis: ... premise: ..."; label: entailment or not_entailment."""
+    """input: "rte hypothesis: ... premise: ..."; premise and hypothesis; label: entailment or not_entailment."""
     return _superglue.rows(files, _superglue.fields("rte", "hypothesis", "premise"), LABELS)

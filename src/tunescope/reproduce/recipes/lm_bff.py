@@ -39,7 +39,10 @@ SIZES = {  # rows a label; demonstrations a label of a model that is not tuned; 
     "paper": {"k": K, "shown": K, "sets": 16, "finalists": 100, "beam": 100},
 }
 MOST = {"tuned": {"test": 300}, "quick": {"test": 20}, "paper": {}}  # test rows
+PAIR = "{premise}? {mask}, {hypothesis}"
 MASKED = {
+    "mnli": Asked(PAIR, {"entailment": "Yes", "neutral": "Maybe", "contradiction": "No"}),
+    "rte": Asked(PAIR, {"entailment": "Yes", "not_entailment": "No"}),
     "sst2": Asked("{text} It was {mask}.", {"negative": "terrible", "positive": "great"}),
     "trec": Asked(
         "{mask}: {text}",
@@ -54,6 +57,8 @@ MASKED = {
     ),
 }
 AT_THE_END = {  # the same words where nothing can stand behind the answer
+    "mnli": Asked("{premise} {hypothesis} Yes, maybe, or no?", MASKED["mnli"].words),
+    "rte": Asked("{premise} {hypothesis} Yes or no?", MASKED["rte"].words),
     "sst2": Asked("{text} It was", MASKED["sst2"].words),
     "trec": Asked("{text} Answer type:", MASKED["trec"].words),
 }
