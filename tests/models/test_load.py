@@ -11,7 +11,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 import tunescope as ts
-from tunescope.models.load import load_model
+from tunescope.models.load import commit_of, config_of, load_model, load_tokenizer
 
 
 def checkpoint(folder: Path, family: str, auto: str) -> Path:
@@ -103,3 +103,29 @@ def test_a_tokenizer_that_cannot_be_used_is_refused_when_it_is_loaded(tmp_path: 
     (folder / "tokenizer_config.json").write_text(json.dumps(told | {"model_max_length": "64"}))
     with pytest.raises(ts.UserError, match="is not a transformers model with safetensors weights"):
         load_model(str(folder))
+
+
+def test_a_name_on_the_hub_may_say_its_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the hub's cache has it: a snapshot a commit, and the commit of each branch and tag."""
+    cache, weights = tmp_path / "models--our--tiny", {}
+    for branch, commit in {"main": "a" * 40, "v1": "b" * 40}.items():
+        torch.manual_seed(len(weights))
+        folder = checkpoint(cache / "snapshots" / commit, "gpt2", "AutoModelForCausalLM")
+        weights[branch] = load_file(folder / "model.safetensors")["transformer.wte.weight"]
+        (cache / "refs").mkdir(exist_ok=True)
+        (cache / "refs" / branch).write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    names = {"our/tiny": "main", "our/tiny@main": "main", "our/tiny@v1": "v1", f"our/tiny@{'b' * 40}": "v1"}
+    for name, branch in names.items():
+        model, _ = load_model(name)
+        assert torch.equal(model.transformer.wte.weight, weights[branch])
+        assert commit_of(name) == {"main": "a" * 40, "v1": "b" * 40}[branch]
+        assert config_of(name).model_type == "gpt2"
+    assert len(load_tokenizer("our/tiny@v1")) == len(tinyrun.tokenizer())
+    with pytest.raises(ts.UserError, match="model 'our/tiny@v2' cannot be loaded"):
+        load_model("our/tiny@v2")
+    monkeypatch.chdir(cache / "snapshots")
+    (cache / "snapshots" / ("a" * 40)).rename("folder@v1")
+    assert torch.equal(load_model("folder@v1")[0].transformer.wte.weight, weights["main"])  # it is there
+    assert commit_of("folder@v1") == ""

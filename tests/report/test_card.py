@@ -68,6 +68,10 @@ def test_every_number_of_the_table_is_that_of_the_results(results: dict[str, Any
     assert past not in page and past in card(CardFacts("me/thing", MANIFEST, 1234, results))
 
 
+def test_a_base_at_a_revision_is_a_link_to_its_repository() -> None:
+    assert head(card(CardFacts("me/thing", MANIFEST, 0, None, "me/base@v1")))["base_model"] == "me/base"
+
+
 def test_without_results_base_and_licence_it_says_so() -> None:
     page = card(CardFacts("me/thing", MANIFEST | {"about": {}}, 0))
     assert head(page) == {"library_name": "tunescope", "tags": ["tunescope", "lora", "soft"]}

@@ -139,6 +139,12 @@ def test_the_model_is_loaded_as_it_was_tuned(kind, by, name):
     assert f"import AutoTokenizer, {name}\n" in used(found)["python"]
 
 
+def test_a_revision_of_the_hub_is_given_as_transformers_takes_it():
+    found = example()
+    found["model"]["name"] = "our/tiny@v1"
+    assert "from_pretrained('our/tiny', revision='v1')" in used(found)["python"]
+
+
 @pytest.mark.parametrize("poison", HOSTILE, ids=range(len(HOSTILE)))
 def test_whatever_a_name_holds_the_lines_stay_python_and_one_command(poison):
     found = poisoned(example(), poison)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import Note, UserError
+from tunescope.system.hub_name import parted
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -18,7 +19,9 @@ SUFFIX = ".gguf"
 
 
 def source(name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What `from_pretrained` is given for a file: its folder, and keywords; anything else as it is, and none.
+    """What `from_pretrained` is given for a file: its folder, and keywords; a folder as it is, and none.
+
+    A name on the hub is parted from the revision that stands behind it.
 
     given: further keywords that were asked for.
 
@@ -27,7 +30,8 @@ def source(name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     path = Path(name)
     if path.suffix != SUFFIX or not path.is_file():
-        return name, {}
+        found = parted(name)
+        return found.name, {"revision": found.revision} if found.revision else {}
     if find_spec("gguf") is None:
         raise UserError(f"{name} is a GGUF file, which the package gguf reads. Type: pip install gguf")
     if "quantization_config" in given:

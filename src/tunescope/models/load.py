@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.models import gguf_file
 from tunescope.models.silence import quiet
+from tunescope.system.hub_name import parted
 
 # what older versions of transformers saved beside the weights, and the pooler that a model of words does without
 NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|inv_freq|(attn|attention)\.(masked_)?bias)$|(^|\.)pooler\.")
@@ -24,8 +25,8 @@ TOKENIZER = re.compile(r"token|vocab|merges|spiece|\.(?:model|bpe|spm)$|tekken")
 def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | None = None) -> tuple[Any, Any]:
     """The model and tokenizer of a folder or hub id, by kind; code in the repository is never run.
 
-    name: or a GGUF file. in_words: an encoder comes with its masked-language-model head, which must be in the
-    checkpoint. given: more of what `from_pretrained` takes.
+    name: or a GGUF file; ORG/NAME@REVISION is a branch, a tag or a commit of the hub. in_words: an encoder comes with
+    its masked-language-model head, which must be in the checkpoint. given: more of what `from_pretrained` takes.
     """
     from tunescope.models.anatomy import kind
 
@@ -45,7 +46,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     _check_all_used(name, model, report["unexpected_keys"], is_encoder)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
-    return (gguf_file.settled(name, model) if file else model), tokenizer
+    return (gguf_file.settled(name, model) if "gguf_file" in file else model), tokenizer
 
 
 def _read(
@@ -68,7 +69,7 @@ def _read(
                 use_safetensors=True,
                 output_loading_info=True,
                 **file,
-                **({"dtype": "float32"} if file else {}) | dict(given),
+                **({"dtype": "float32"} if "gguf_file" in file else {}) | dict(given),
             )
             tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
             tokenizer("a")  # some faults of its files are met first where it is used
@@ -124,6 +125,17 @@ def config_of(name: str) -> Any:
         return transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
     except Exception as problem:  # as of a model
         raise UserError(_cannot_load(name, problem)) from problem
+
+
+def commit_of(name: str) -> str:
+    """The commit that a name on the hub, loaded before, came to; "" for a folder or a file."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(name).exists():
+        return ""
+    repository, revision = parted(name)
+    found = try_to_load_from_cache(repository, "config.json", revision=revision or None)
+    return Path(found).parent.name if isinstance(found, str) else ""
 
 
 def _check_tokenizer(name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tunescope.report import text
 from tunescope.report.view import BEST, View, view
+from tunescope.system.hub_name import parted
 
 Json = dict[str, Any]
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -66,7 +67,7 @@ def card(facts: CardFacts) -> str:
     from huggingface_hub import ModelCardData
 
     shown = None if facts.results is None else view(unworded(facts.results))
-    base = facts.base or str((shown.raw["model"] if shown else {}).get("name") or "")
+    base = parted(facts.base or str((shown.raw["model"] if shown else {}).get("name") or "")).name
     methods = sorted({str(one["method"]) for one in facts.manifest["artifacts"]})
     head = ModelCardData(
         base_model=base if HUB_ID.fullmatch(base) else None,

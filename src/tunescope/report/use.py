@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunescope.report import text
+from tunescope.system.hub_name import parted
 
 Json = dict[str, Any]
 CLASSES = {"decoder": "AutoModelForCausalLM", "encoder-decoder": "AutoModelForSeq2SeqLM", "encoder": "AutoModel"}
@@ -60,10 +61,12 @@ def _loaded(model: Mapping[str, Any], task: Mapping[str, Any]) -> str:
 
 def _python(model: str, auto: str, place: str) -> str:
     """What is a string in it is written as Python writes it, whatever it holds."""
+    name, revision = parted(model)
+    given = f"{name!r}, revision={revision!r}" if revision else repr(name)
     return "\n".join(
         (
             f"import tunescope as ts; from transformers import AutoTokenizer, {auto}",
-            f"model, tokenizer = (auto.from_pretrained({model!r}) for auto in ({auto}, AutoTokenizer))",
+            f"model, tokenizer = (auto.from_pretrained({given}) for auto in ({auto}, AutoTokenizer))",
             f"with ts.attach(model, *ts.load({place!r}), tokenizer=tokenizer): ...  # generate, or score",
         )
     )

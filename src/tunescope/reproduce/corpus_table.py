@@ -10,7 +10,7 @@ from tunescope.data import splits
 from tunescope.data.corpus import Rows, digest, expanded, read
 from tunescope.data.corpus_name import FOLDER, Spec, parsed, scored_by
 from tunescope.errors import UserError
-from tunescope.models.load import on_paper
+from tunescope.models.load import load_tokenizer, on_paper
 from tunescope.reproduce import published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
@@ -280,11 +280,9 @@ def _metrics(module: ModuleType) -> tuple[list[str], list[str]]:
 
 def _languages(model: str, module: ModuleType) -> dict[str, str]:
     """Those of the corpus, for a model whose tokenizer marks them."""
-    from transformers import AutoTokenizer
-
     from tunescope.tasks.prompts import languages
 
     sides = getattr(module, "SIDES", None)
-    if sides is None or not languages.has_languages(AutoTokenizer.from_pretrained(model, trust_remote_code=False)):
+    if sides is None or not languages.has_languages(load_tokenizer(model)):
         return {}
     return dict(zip(languages.SIDES, sides, strict=True))

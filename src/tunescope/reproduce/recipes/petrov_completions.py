@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.lab.demo import PACKAGED
 from tunescope.models.anatomy import anatomy
-from tunescope.models.load import load_model
+from tunescope.models.load import config_of, load_model
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
@@ -157,8 +157,6 @@ def _share(outcomes: list[dict[str, Any]], key: str, paper: str = "") -> Cell:
 
 
 def _check_room(model: str, asker: str) -> None:
-    from transformers import AutoConfig
-
-    positions = getattr(AutoConfig.from_pretrained(model), "max_position_embeddings", None)
+    positions = getattr(config_of(model), "max_position_embeddings", None)
     if positions is not None and positions < LENGTH:
         raise UserError(f"{asker} feeds {LENGTH} tokens, and --model {model} has {positions} positions. Give another.")
