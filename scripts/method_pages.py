@@ -39,6 +39,20 @@ TYPED = {
 }
 
 
+ABSENT = """\
+## Not here
+
+- (IA)³ is no arm by its name: CONTRIBUTING.md shows it as the example of a method of yours, and files of it are read
+  ([formats](../formats.md)).
+- VeRA, UniLoRA, LoRA+ and further forms of LoRA. Files of `adapters` that hold VeRA are read.
+- LoReFT, steering vectors and linear task vectors; UniPELT's gates; PrefixMemory-Tuning.
+- Cartridges' self-study and Attention Matching, which make a context from a long text; peft's files of the first are
+  read as prefixes.
+- GEPA, MIPRO and other searches in which a language model rewrites the prompt.
+- Soft tokens within the text: a `soft` stands in front, an `infix` behind.
+"""
+
+
 def pages() -> dict[str, str]:
     """File name -> text."""
     known = methods()
@@ -56,6 +70,7 @@ def index(known: dict[str, type[Spec]], names: dict[str, str]) -> Iterator[str]:
         for name in (one for one, place in names.items() if place == folder):
             yield f"- [`{name}`]({name}.md): {first_line(known[name])}"
         yield ""
+    yield ABSENT
     yield "```{toctree}\n:hidden:\n"
     yield from names
     yield "```\n"
