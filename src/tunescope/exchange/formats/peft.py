@@ -14,6 +14,7 @@ from tunescope.attachment.merge import can_merge
 from tunescope.attachment.own_head import has_own_head
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.foreign_files import base_notes
 from tunescope.exchange.outgoing import Incoming, Outgoing
 from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, prompts, prompts_out, whole
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
@@ -39,6 +40,7 @@ SERVES = (
 )
 OWN = "keep tunescope's own folder (tunescope.save)"
 READERS = {
+    "CARTRIDGE": prompts.read_prefix,
     "PREFIX_TUNING": prompts.read_prefix,
     "PROMPT_TUNING": prompts.read_prompt,
     "P_TUNING": prompts.read_prompt,
@@ -105,6 +107,7 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
+    notes += base_notes(config.get("base_model_name_or_path"), model, config.get("revision"))
     whole.check_there(config, tensors)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
     if config["peft_type"] in READERS:
