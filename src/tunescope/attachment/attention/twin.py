@@ -20,6 +20,7 @@ WINDOW, VOCABULARY, INNER, WIDEST = 4, 64, 64, 1024
 _NOT_TOLD = ("_name_or_path", "quantization_config", "dtype", "torch_dtype", "transformers_version")
 _HEADS = {"codegen": 4}  # at least, for its fused map is cut into four parts
 _TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
 _TIED = "hybrid"  # of Zamba: layers that share one attention, so that there have to be two of them
 _INNER = ("intermediate", "ffn", "n_inner", "dff", "d_ff")
 _DECODERS_LAYERS = ("num_decoder_layers", "decoder_layers")  # of an encoder-decoder
@@ -37,7 +38,7 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
     if config.get_text_config() is not config:
         return None
     heads, width = int(config.num_attention_heads), int(config.hidden_size)
-    groups = int(getattr(config, "num_key_value_heads", None) or heads)
+    groups = int(next((found for name in _KV_HEADS if (found := getattr(config, name, None))), heads))
     kv_heads = min(groups, 2) if 2 * width // groups <= WIDEST else 1
     fewer = max(kv_heads * min(heads // groups, 2), _HEADS.get(config.model_type, 1))
     narrow = width * fewer // heads
@@ -49,8 +50,7 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
     for name in (names.get("num_attention_heads", "num_attention_heads"), "decoder_attention_heads"):
         if name in told:
             told[name] = fewer
-    if "num_key_value_heads" in told:
-        told["num_key_value_heads"] = kv_heads if groups < heads else fewer
+    told |= {name: kv_heads if groups < heads else fewer for name in _KV_HEADS if name in told}
     return told
 
 
