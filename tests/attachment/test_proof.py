@@ -158,6 +158,15 @@ def test_a_vocabulary_or_a_room_as_large_as_the_width_is_no_width() -> None:
     assert (told["vocab_size"], told["n_positions"], told["n_embd"]) == (64, 1024, 128)
 
 
+def test_layers_that_a_config_names_by_number_are_those_that_are_kept() -> None:
+    with torch.device("meta"):
+        network = tf.Zamba2ForCausalLM(tf.Zamba2Config())
+    assert network.config.hybrid_layer_ids[:2] == [6, 12]
+    told = twin_config(network.config)
+    assert told is not None and told["hybrid_layer_ids"] == [1, 2]
+    assert proof.differences(network).untried_free is None
+
+
 def failing(*_: Any) -> Any:
     raise RuntimeError("no such layer")
 

@@ -71,6 +71,8 @@ def _of_kept_layers(config: PreTrainedConfig) -> dict[str, Any]:
     for name, value in told.items():
         if isinstance(value, list) and len(value) == depth > len(kept):
             told[name] = [value[index] for index in kept]
+    if told.get("hybrid_layer_ids"):
+        told["hybrid_layer_ids"] = [new for new, old in enumerate(kept) if old in told["hybrid_layer_ids"]]
     if told.get("per_layer_config"):
         by_layer = {int(index): value for index, value in told["per_layer_config"].items()}
         told["per_layer_config"] = {new: by_layer[old] for new, old in enumerate(kept) if old in by_layer}
