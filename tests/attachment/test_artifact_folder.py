@@ -1,5 +1,6 @@
 """Artifacts as folders: whole or absent, checked, and never taken for another model's."""
 
+import copy
 import json
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import manifests
 import pytest
 import tiny
 import torch
+import transformers as tf
 from safetensors.torch import load_file
 
 import tunescope as ts
@@ -173,6 +175,57 @@ def test_the_fingerprint_is_the_same_in_every_precision_and_without_the_head() -
     assert fingerprint(model) == fingerprint(tiny.make("gpt2", dtype=torch.float32).to(torch.bfloat16))
     assert fingerprint(model) == fingerprint(model.base_model)
     assert fingerprint(model) != fingerprint(tiny.make("gpt2", seed=1))
+
+
+def on_another_head(family: str) -> tuple[Any, Any]:
+    """A model for classes, and one of the same base around which the head was drawn anew."""
+    model = tiny.build(tf.AutoModelForSequenceClassification, tiny.configs()[family])
+    other = copy.deepcopy(model)
+    inside = {id(value) for value in other.base_model.parameters()}
+    with torch.no_grad():
+        for value in other.parameters():
+            if id(value) not in inside:
+                value.copy_(torch.randn_like(value))
+    return model, other
+
+
+@pytest.mark.parametrize("family", ["bert", "bart", "roberta"])
+@pytest.mark.parametrize("spec", [ts.Full(), ts.Bias(), ts.LoRA(rank=2), ts.Prefix(length=2)])
+def test_what_stands_on_the_model_s_own_head_is_refused_by_another(spec: Any, family: str, tmp_path: Path) -> None:
+    model, other = on_another_head(family)
+    (made,) = initialised(model, [spec], None, 0)
+    made.tensors = {name: value + 0.1 for name, value in made.tensors.items()}
+    given = tiny.batch(model) if family != "bart" else {"input_ids": torch.tensor([[5, 6, 2], [7, 8, 2]])}
+    with ts.attach(model, made) as tuned, torch.no_grad():
+        inside = model(**given).logits
+        ts.save(tmp_path / "saved", tuned.artifacts, model=model)
+    with ts.attach(model, *ts.load(tmp_path / "saved")), torch.no_grad():
+        assert torch.equal(model(**given).logits, inside)
+    again = ts.load(tmp_path / "saved")
+    with pytest.raises(ts.UserError, match=r"was saved on another head \([0-9a-f]{12}\) than this .*lassification has"):
+        ts.attach(other, *again)
+    again[0].head = None
+    with ts.attach(other, *again), torch.no_grad():
+        assert not torch.allclose(other(**given).logits, inside)
+
+
+def test_a_head_of_one_s_own_a_base_alone_and_folders_of_before_ask_for_no_other_head(tmp_path: Path) -> None:
+    model, other = on_another_head("roberta")
+    lora = initialised(model, [ts.LoRA(rank=2)], None, 0)
+    ts.save(tmp_path / "alone", lora, model=model)
+    ts.save(tmp_path / "headed", initialised(model, [ts.LoRA(rank=2), ts.Head(n_labels=2)], None, 0), model=model)
+    ts.save(tmp_path / "base", lora, model=model.base_model)
+    ts.attach(other, *ts.load(tmp_path / "headed")).detach()
+    ts.attach(other, *ts.load(tmp_path / "alone"), ts.Head(n_labels=2)).detach()
+    ts.attach(other, *ts.load(tmp_path / "base")).detach()
+    ts.attach(other.base_model, *ts.load(tmp_path / "alone")).detach()
+    with pytest.raises(ts.UserError, match="saved on another head"):
+        ts.merge(other, *ts.load(tmp_path / "alone"))
+    told = json.loads((tmp_path / "alone" / artifact_folder.MANIFEST).read_text())["base"]
+    with pytest.raises(ts.UserError, match="or the base's fingerprint, cannot be used"):
+        ts.load(changed(tmp_path / "alone", base=told | {"head": 3}))
+    del told["head"]
+    ts.attach(other, *ts.load(changed(tmp_path / "alone", base=told))).detach()
 
 
 def test_a_saved_artifact_goes_on_training_where_it_was(saved: Path, tmp_path: Path) -> None:

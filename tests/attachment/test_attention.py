@@ -253,6 +253,36 @@ def test_output_attentions_are_those_of_eager_and_gain_the_context_s_columns(fam
                 close(first / first.sum(-1, keepdim=True), plain[kind][0])
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("in_bank", [False, True])
+def test_an_encoder_s_attentions_behind_a_soft_prompt_are_of_the_text_over_prompt_and_text(
+    family: str, in_bank: bool
+) -> None:
+    """The oracle: transformers' eager attention on each row's own embeddings, prompt and text, without padding."""
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    (soft,) = tiny.away(model, "soft:length=3", 0)
+    front, ids = soft.tensors["embeddings"], torch.arange(5, 15).view(2, 5)
+    for mask in (
+        torch.tensor([[1] * 5] * 2),
+        torch.tensor([[0, 0, 1, 1, 1], [1] * 5]),
+        torch.tensor([[1] * 4 + [0]] * 2),
+    ):
+        given = {"input_ids": ids, "attention_mask": mask, "output_attentions": True, "output_hidden_states": True}
+        with torch.no_grad(), tiny.Float64(), ts.attach(model, ts.Bank({"it": soft}) if in_bank else soft):
+            got = model(**given, **({"rows": ["it", "it"]} if in_bank else {}))
+        base = getattr(got, "hidden_states", None)
+        assert base is not None and base[-1].shape[1] == 5
+        for row, real in enumerate(mask.bool()):
+            whole = torch.cat([front, eager.get_input_embeddings()(ids[row, real])])[None]
+            with torch.no_grad(), tiny.Float64():
+                alone = eager(inputs_embeds=whole, output_attentions=True).attentions
+            columns = torch.cat([torch.ones(3, dtype=torch.bool), real])
+            for weights, wanted in zip(got.attentions, alone, strict=True):
+                assert weights.shape == (2, weights.shape[1], 5, 8)
+                close(weights[row][:, real][..., columns], wanted[0][:, 3:])
+                assert (weights[row][:, real][..., ~columns] == 0).all()
+
+
 def test_causal_attention_without_a_mask_is_an_error_and_never_a_guess() -> None:
     q, k, v = inputs()
     with pytest.raises(RuntimeError, match="asked for causal attention and gave no mask"):

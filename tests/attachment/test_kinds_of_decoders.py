@@ -10,10 +10,14 @@ from odd_families import close
 from traces import assert_no_trace, trace
 
 import tunescope as ts
+from tunescope.errors import Note
 from tunescope.exchange.compare_outputs import difference, outputs, sample
 from tunescope.models.anatomy import anatomy, kind
 from tunescope.probes.see import _bare_inputs
 from tunescope.tasks.answers.batches import decoder_keywords
+
+# a small one of text and pictures is not made, which is told
+pytestmark = pytest.mark.filterwarnings("ignore:.*was not tried:tunescope.errors.Note")
 
 IDS = {"vocab_size": tiny.VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -255,6 +259,11 @@ def test_a_config_alone_says_what_its_model_is() -> None:
     named = gemma3()
     named.architectures = ["Gemma3ForConditionalGeneration"]
     assert kind(gemma3()) == kind(named) == "decoder"
+
+
+def test_that_no_small_model_of_text_and_pictures_is_tried_is_told() -> None:
+    with pytest.warns(Note, match="in family 'gemma3' .*was not tried: its configuration does not say how to make a"):
+        ts.attach(made("gemma3 of text and pictures"), ts.Prefix(length=2)).detach()
 
 
 @torch.no_grad()

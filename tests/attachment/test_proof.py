@@ -1,5 +1,6 @@
 """A context is tried on a small twin before it is attached, by what a short text on the model does not show."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tunescope.attachment import context_keys, embeddings, proof
 from tunescope.attachment.attention import context, function
 from tunescope.attachment.attention.twin import twin, twin_config
 from tunescope.attachment.ways_to_read import each, ways
+from tunescope.errors import Note
 from tunescope.models import positions
 from tunescope.models.family import family_names, find_family
 
@@ -136,6 +138,83 @@ def test_all_ways_to_read_are_tried_with_keys_and_values_in_front(family: str, m
     by_column = family in ("deepseek_v32", "llama4_text")  # the bare model itself counts padding
     missing = {"a row padded on the left differs from the row alone"} if by_column else set()
     assert right == set(ways(small)) - missing
+
+
+@pytest.mark.parametrize("family", ["falcon-alibi", "codegen", "zamba", "zamba2", "t5gemma"])
+def test_a_twin_keeps_what_its_family_cannot_do_without(family: str, monkeypatch: Any) -> None:
+    """Another attention, heads by fours, tied layers, widths that are multiples, a config for each stack."""
+    network = zoo(family)
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    found = proof.differences(network)
+    assert (found.untried_words, found.untried_free, found.of_free) == (None, None, None)
+    small = twin(network, twin_config(network.config))
+    assert set(proof.right_ways(small, *rows_of(small))) == set(ways(small))
+
+
+def test_a_vocabulary_or_a_room_as_large_as_the_width_is_no_width() -> None:
+    """As of GPT-2 medium, whose 1,024 positions are as many as its states are wide."""
+    told = twin_config(tf.GPT2Config(vocab_size=1024, n_embd=1024, n_positions=1024, n_head=16))
+    assert told is not None
+    assert (told["vocab_size"], told["n_positions"], told["n_embd"]) == (64, 1024, 128)
+
+
+def test_layers_that_a_config_names_by_number_are_those_that_are_kept() -> None:
+    with torch.device("meta"):
+        network = tf.Zamba2ForCausalLM(tf.Zamba2Config())
+    assert network.config.hybrid_layer_ids[:2] == [6, 12]
+    told = twin_config(network.config)
+    assert told is not None and told["hybrid_layer_ids"] == [1, 2]
+    assert proof.differences(network).untried_free is None
+
+
+def failing(*_: Any) -> Any:
+    raise RuntimeError("no such layer")
+
+
+def infinite(model: Any, rows: Any, _told: bool) -> Any:
+    return [torch.full((len(one), 2), torch.inf) for one in rows]
+
+
+UNTRIED = {
+    "no config": ("twin_config", lambda _: None, "its configuration does not say how to make a small one"),
+    "a twin that fails": ("twin", failing, r"cannot be made or run \(RuntimeError: no such layer\)"),
+    "no numbers": ("each", infinite, "gives numbers that are not finite"),
+    "no numbers behind words": (
+        "joined",
+        lambda _model, front, row: torch.full((len(row), 2), torch.nan),
+        "gives numbers that are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("spec", [ts.Prefix(length=2), ts.Soft(length=2)])
+@pytest.mark.parametrize("what", UNTRIED)
+def test_a_proof_that_cannot_be_made_is_told_once_and_only_of_contexts(what: str, spec: Any, monkeypatch: Any) -> None:
+    name, broken, message = UNTRIED[what]
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    monkeypatch.setattr(proof, name, broken)
+    network = tiny.make("llama")
+    ts.attach(network, ts.LoRA(rank=2)).detach()
+    is_tried = what == "no numbers behind words" and isinstance(spec, ts.Prefix)
+    said = f"in family 'llama' with padding, windows and texts read in several calls was not tried: .*{message}"
+    with nullcontext() if is_tried else pytest.warns(Note, match=said):
+        ts.attach(network, spec).detach()
+    ts.attach(network, spec).detach()
+
+
+def test_a_proof_that_was_cut_short_is_made_again(monkeypatch: Any) -> None:
+    monkeypatch.setattr(proof, "_KNOWN", {})
+    network = tiny.make("llama")
+
+    def cut(_small: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as within:
+        within.setattr(proof, "tried", cut)
+        with pytest.raises(KeyboardInterrupt):
+            proof.differences(network)
+    monkeypatch.setattr(proof, "tried", lambda _small: proof.Differences("wrong", "wrong"))
+    assert proof.differences(network) == proof.Differences("wrong", "wrong")
 
 
 TEXT_KINDS = {"bert": "left", "modernbert": "left", "roberta": "left", "t5": "left", "bart": "right", "longt5": "left"}

@@ -193,6 +193,19 @@ def test_text_is_read_anew_by_a_base_that_changed():
         ts.attach(wrapped, ts.Prefix(length=2))
 
 
+@pytest.mark.parametrize("config", [peft.PromptTuningConfig, peft.PrefixTuningConfig, peft.PromptEncoderConfig])
+def test_a_prompt_of_peft_is_not_lost_by_the_advice_for_its_wrapper(config):
+    """peft is the oracle: its own base gives other logits than its wrapper."""
+    wrapped = peft.get_peft_model(tiny.make("gpt2"), config(task_type="CAUSAL_LM", num_virtual_tokens=3)).eval()
+    with torch.no_grad():
+        got, bare = wrapped(input_ids=IDS).logits[:, -1], wrapped.get_base_model()(input_ids=IDS).logits[:, -1]
+    assert not torch.allclose(got, bare)
+    with pytest.raises(
+        ts.UserError, match=r"nothing of its P.*save_pretrained\(FOLDER\), then tunescope import FOLDER"
+    ):
+        ts.attach(wrapped, ts.LoRA(rank=2))
+
+
 def test_the_fingerprint_sees_writes_that_count_no_version():
     model = tiny.make("llama", dtype=torch.float32)
     seen = [fingerprint(model)]

@@ -185,6 +185,14 @@ def test_doctor_says_whether_a_model_is_reached(tunescope, material):
     assert "torch 2" in out
     assert "all 2 modules call the tunescope function" in out
     assert "self.q" in out
+    assert "not tried" not in out
+
+
+def test_doctor_says_where_no_twin_can_be_tried(tunescope, material, monkeypatch):
+    monkeypatch.setattr("tunescope.attachment.proof.twin_config", lambda _config: None)
+    code, out, _ = tunescope("doctor", "--model", material[0])
+    assert code == 0
+    assert "whether contexts are right with padding and windows was not tried: its configuration does not say" in out
 
 
 ROWS = "".join(json.dumps(row) + "\n" for row in tinyrun.rows(10, 9))

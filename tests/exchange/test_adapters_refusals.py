@@ -84,6 +84,31 @@ def test_a_configuration_that_means_something_else_is_refused(what: str, tmp_pat
     refused("gpt2", theirs.configured(theirs.copied("gpt2", case, tmp_path), **changes), told)
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"alpha": None}, "alpha is None and should be a positive number"),
+        ({"r": [8]}, r"r is \[8\] and should be a pos"),
+    ],
+)
+def test_an_old_file_whose_scale_cannot_be_known_is_refused(changes: Any, told: str, tmp_path: Path) -> None:
+    folder = theirs.configured(theirs.copied("gpt2", "lora", tmp_path), **changes)
+    whole = json.loads((folder / CONFIG).read_text()) | {"version": "adapters.1.0.1"}
+    (folder / CONFIG).write_text(json.dumps(whole))
+    refused("gpt2", folder, told)
+    del whole["config"][next(iter(changes))]
+    (folder / CONFIG).write_text(json.dumps(whole))
+    refused("gpt2", folder, f"{next(iter(changes))} is None and should be a positive")
+
+
+def test_another_base_than_the_file_names_is_told(tmp_path: Path) -> None:
+    folder = theirs.copied("gpt2", "lora", tmp_path)
+    whole = json.loads((folder / CONFIG).read_text())
+    for named, notes in (("org/gpt2", []), ("org/o", ["its configuration names 'org/o'; this model is 'gpt2'"])):
+        (folder / CONFIG).write_text(json.dumps(whole | {"model_name": named}))
+        assert theirs.read("gpt2", folder).notes == notes
+
+
 def test_a_newer_field_at_rest_is_told(tmp_path: Path) -> None:
     folder = theirs.configured(theirs.copied("gpt2", "lora", tmp_path), twice=False, added=None)
     assert theirs.read("gpt2", folder).notes == ["fields of another version, all at rest, were left out: added, twice"]

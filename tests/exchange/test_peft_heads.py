@@ -213,6 +213,15 @@ def test_a_head_that_reads_the_pooler_is_written_for_transformers_class(spec: An
     torch.testing.assert_close(logits(peftly.loaded(whole, tmp_path / "out"), given), expected, rtol=0, atol=1e-12)
 
 
+def test_a_model_s_own_head_is_told_not_to_be_in_the_file(tmp_path: Path) -> None:
+    whole, base = classifier("bert")
+    for index, model in enumerate((whole, base)):
+        lora = initialised(model, [ts.LoRA(rank=2)], None, 0)
+        done = convert.export(tmp_path / str(index), lora, to="peft", model=model)
+        told = ["the head of BertForSequenceClassification is not in the file" in note for note in done.notes]
+        assert any(told) is (model is whole)
+
+
 def test_a_head_that_reads_the_pooler_reads_its_output() -> None:
     base = tiny.make("bert")
     (head,) = initialised(base, [ts.Head(n_labels=3, pooler=True)], None, 0)

@@ -70,6 +70,20 @@ def test_peft_s_prefix_gives_peft_s_outputs(family: str, projected: bool, tmp_pa
     assert_same(model, found.artifacts, peftly.loaded(model, folder))
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_peft_s_cartridge_is_a_prefix_some_rows_of_which_it_held_fixed(family: str, tmp_path: Path) -> None:
+    """In float32, in which peft has it, to a millionth of the largest output."""
+    model = tiny.make(family, dtype=torch.float32)
+    for frozen in (0, 2):
+        config = peft.CartridgeConfig(task_type="CAUSAL_LM", num_virtual_tokens=5, num_frozen_tokens=frozen)
+        made = peftly.wrapped(model, config)
+        found = imported(model, peftly.written(made, tmp_path / str(frozen)))
+        assert [one.spec for one in found.artifacts] == [ts.Prefix(length=5, positions="after")]
+        told = "peft held its first 2 rows fixed in training: tuned further here, all 5 are tuned"
+        assert (told in found.notes) is bool(frozen)
+        assert_same(model, found.artifacts, made, tolerance=2e-6)
+
+
 @pytest.mark.parametrize("method", ["prefix", "prompt"])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "qwen3", "opt", "bert"])
 def test_prompts_of_both_kinds_give_peft_s_outputs_in_float32(family: str, method: str, tmp_path: Path) -> None:

@@ -210,6 +210,26 @@ def test_a_layer_that_was_taken_out_of_the_file_is_told(lora: Path) -> None:
     assert not read(peftly.configured(lora, layers_to_transform=[1])).notes
 
 
+def test_another_base_than_the_file_names_is_told_and_its_revision(lora: Path) -> None:
+    model = tiny.make("llama")
+    model.config.name_or_path = "/models/tiny-llama"
+    for named, revision, told in (
+        ("org/other", None, ["its configuration names 'org/other'; this model is 'tiny-llama'"]),
+        ("org/other", "v2", ["its configuration names 'org/other' at revision 'v2'; this model is 'tiny-llama'"]),
+        (
+            "org/tiny-llama",
+            "v2",
+            ["its configuration names its base at revision 'v2': whether this model is that is not"],
+        ),
+        ("org/tiny-llama", None, []),
+        (None, None, []),
+    ):
+        peftly.configured(lora, base_model_name_or_path=named, revision=revision)
+        notes = convert.read(lora, form="peft", model=model).notes
+        assert len(notes) == len(told) and all(note.startswith(one) for note, one in zip(notes, told, strict=True))
+    assert not read(peftly.configured(lora, base_model_name_or_path="org/other")).notes  # a model without a name
+
+
 def test_a_file_without_tensors_is_refused(lora: Path, prefix: Path) -> None:
     refused(peftly.retensored(lora, dict.fromkeys(load_file(lora / TENSORS))), "holds no lora_A and lora_B")
     refused(

@@ -22,6 +22,7 @@ from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import written_once
 from tunescope.attachment.in_place import check_changes
 from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
+from tunescope.attachment.own_head import head_beneath
 from tunescope.attachment.sites.choice import places_of
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
@@ -45,8 +46,8 @@ def save(
 ) -> Path:
     """Write artifacts that belong together into one new folder, whole or not at all.
 
-    The manifest names the base weights and the tokenizer they were made for, and the sha256 of the tensors and of
-    itself.
+    The manifest names the base weights and the tokenizer they were made for, the model's own head where they stand on
+    one and have none, and the sha256 of the tensors and of itself.
     `about` is kept as it is, for the reader: task, template, label words, score. Returns the path.
 
     path: the new folder. artifacts: in the order in which they are attached. model: whose weights they were made for,
@@ -67,10 +68,12 @@ def save(
         for name, value in artifact.tensors.items()
     }
     data = save_bytes(tensors, metadata={"format": "pt"})
+    head = head_beneath(model, artifacts)
+    base = {"fingerprint": fingerprint(model), "model_type": model.config.model_type}
     manifest = {
         "format": VERSION,
         "artifacts": [_described(artifact, model) for artifact in artifacts],
-        "base": {"fingerprint": fingerprint(model), "model_type": model.config.model_type},
+        "base": base if head is None else base | {"head": head},
         "tokenizer": None if tokenizer is None else tokenizer_hash(tokenizer),
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
         "about": about or {},
@@ -164,15 +167,16 @@ def _restored(index: int, entry: dict[str, Any], manifest: dict[str, Any], tenso
     prefix = f"{index}/"
     inner = sorted(name for name in tensors if name.startswith(prefix))  # in one order in all processes
     own = {name.removeprefix(prefix): tensors[name] for name in inner}
-    spec, base = method(**values), manifest["base"]["fingerprint"]
+    spec, base, head = method(**values), manifest["base"]["fingerprint"], manifest["base"].get("head")
     check_fields(spec)
     for name, value in own.items():
         if (value.dtype == torch.int64) != (name in spec.whole_numbers) or not _is_read(value):
             raise TypeError(f"tensor {name!r} of {entry['method']} is of {value.dtype}")
-    if not isinstance(base, str) or any(isinstance(one, float) and not math.isfinite(one) for one in values.values()):
+    is_named = isinstance(base, str) and isinstance(head, str | None)
+    if not is_named or any(isinstance(one, float) and not math.isfinite(one) for one in values.values()):
         raise TypeError(f"a field of {entry['method']}, or the base's fingerprint, cannot be used")
     artifact = Artifact(spec, own, base, manifest["tokenizer"])
     places = entry.get("sites")
     if not (places is None or (isinstance(places, dict) and all(isinstance(one, str) for one in places.values()))):
         raise TypeError(f"the sites of {entry['method']} cannot be used")
-    return replace(artifact, in_force=entry["in_force"], places=places)
+    return replace(artifact, in_force=entry["in_force"], places=places, head=head)

@@ -178,8 +178,7 @@ def attach(
     """
     if not artifacts:
         raise UserError("attach(model) was given nothing to attach: attach(model, LoRA(rank=8)), for example.")
-    if hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
-        raise UserError("attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...).")
+    _refuse_wrapped(model)
     check_known(model)
     check_bare(model)
     if isinstance(artifacts[0], Bank) and len(artifacts) == 1:
@@ -188,3 +187,17 @@ def attach(
     if len(given) < len(artifacts):
         raise UserError("A bank is attached alone: put what all rows share into each of its entries, as a list.")
     return Attached(model, initialised(model, given, tokenizer, seed))
+
+
+def _refuse_wrapped(model: PreTrainedModel) -> None:
+    """UserError for peft's wrapper, whose base has its LoRA in it, but nothing of a prompt or a prefix."""
+    if not (hasattr(model, "peft_config") and hasattr(model, "get_base_model")):
+        return
+    active = getattr(model, "active_peft_config", None)
+    if active is not None and active.is_prompt_learning:
+        raise UserError(
+            f"attach() takes the model inside of peft's wrapper, and that has nothing of its {active.peft_type.value}: "
+            "model.save_pretrained(FOLDER), then tunescope import FOLDER --from peft --model MODEL --out OUT, and "
+            "attach(model.get_base_model(), *tunescope.load(OUT), ...)."
+        )
+    raise UserError("attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...).")

@@ -25,8 +25,8 @@ Made = tuple[Tensor, Tensor | None]
 def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -> Iterator[None]:
     """In an encoder a token context runs as tokens, for its keys look at the text.
 
-    An encoder alone gives states of the text's length, context cut off; in an encoder-decoder the decoder attends to
-    the context's states too, as in prompt tuning (Lester et al. 2021).
+    An encoder alone gives states of the text's length, context cut off, and attention over [context | text]; in an
+    encoder-decoder the decoder attends to the context's states too, as in prompt tuning (Lester et al. 2021).
 
     made: before each pass, the embeddings to put in front, (1, n, width) or (batch, n, width), and where each row has
     one, (batch, n), or None for everywhere; None for nothing to put there.
@@ -78,6 +78,8 @@ class _Front:
         output["last_hidden_state"] = self._of_text(output.last_hidden_state)
         if output.get("hidden_states") is not None:
             output["hidden_states"] = tuple(map(self._of_text, output.hidden_states))
+        if output.get("attentions") is not None:
+            output["attentions"] = tuple(map(self._from_text, output.attentions))
         return output
 
     def pool(self, _module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -87,6 +89,18 @@ class _Front:
         if self.at is None:
             return states[:, self.length :]
         return states.gather(1, _like(self.at.to(states.device), states))
+
+    def _from_text(self, weights: Tensor | None) -> Tensor | None:
+        """(batch, heads, text, context + text), as with a prefix; what is over no pairs of columns stays as it is."""
+        if weights is None or weights.dim() != 4 or weights.shape[2] != weights.shape[3]:
+            return weights
+        if self.order is None:
+            return weights[:, :, self.length :]
+        order = self.order.argsort(1).to(weights.device)[:, None]
+        heads, columns = weights.shape[1], weights.shape[3]
+        rows = order[:, :, self.length :, None].expand(-1, heads, -1, columns)
+        found = weights.gather(2, rows)
+        return found.gather(3, order[:, :, None].expand(-1, heads, found.shape[2], -1))
 
     def cross(
         self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -6,6 +6,7 @@ masks that are made of the text's values know nothing of its own.
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +22,7 @@ from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.context_keys import embedder, run_tokens
 from tunescope.attachment.proof import differences
 from tunescope.attachment.whole import through
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.methods.artifact import Context, TokenContext
 from tunescope.methods.contexts.prefix import WORDS
 from tunescope.models.anatomy import Anatomy, anatomy, argument_names
@@ -43,7 +44,10 @@ _NOT_FREE: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDicti
 
 
 def check_seen(model: PreTrainedModel, context: Context) -> None:
-    """UserError for a context where not all that it is in the row, or before every layer, would be seen."""
+    """UserError for a context where not all that it is in the row, or before every layer, would be seen.
+
+    Warns of a `Note`, once a model, where that rests on a twin and none could be tried.
+    """
     now = anatomy(model)
     if not isinstance(context, TokenContext):
         _check_stacks(model, context)
@@ -55,6 +59,8 @@ def check_seen(model: PreTrainedModel, context: Context) -> None:
     reached(model)  # who cannot have any says so
     if now not in _WHY_NOT:
         _WHY_NOT[now] = _why_not(model)
+        if _WHY_NOT[now] is None:
+            _tell_untried(model, context, differences(model).untried_words)
     if (why := _WHY_NOT[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} text put in front is not what it is in the row: "
@@ -79,12 +85,23 @@ def _check_free(model: PreTrainedModel, context: Context) -> None:
         return
     reached(model)  # who cannot have any says so
     if now not in _NOT_FREE:
-        _NOT_FREE[now] = differences(model).of_free
+        found = differences(model)
+        _NOT_FREE[now] = found.of_free
+        _tell_untried(model, context, found.untried_free)
     if (why := _NOT_FREE[now]) is not None:
         raise UserError(
             f"{context}: in family {model.config.model_type!r} keys and values before the text do not come out right: "
             f"{why}. Use LoRA, an adapter, or put the words into the input."
         )
+
+
+def _tell_untried(model: PreTrainedModel, context: Context, why: str | None) -> None:
+    if why is not None:
+        said = (
+            f"{context}: whether it is right in family {model.config.model_type!r} with padding, windows and texts "
+            f"read in several calls was not tried: {why}. Compare a padded row with the row alone before relying on it."
+        )
+        warnings.warn(Note(said), stacklevel=2)
 
 
 def _check_stacks(model: PreTrainedModel, context: Context) -> None:

@@ -18,6 +18,7 @@ from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.head_hooks import EVERY, TOKENS, classifier
+from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.sites.choice import check_places, sites_for
 from tunescope.attachment.weights import named_parameters
@@ -51,6 +52,7 @@ def initialised(
 ) -> list[Artifact]:
     """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
     check_readable(model)
+    check_head(model, artifacts)
     ready = []
     with torch.inference_mode(False), drawn_apart():  # tensors count their versions, whoever asked
         torch.manual_seed(seed)

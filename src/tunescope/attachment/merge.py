@@ -11,6 +11,7 @@ import torch
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.initial_artifacts import check_fits, site_uses
+from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import added, named_parameters
 from tunescope.errors import UserError
@@ -33,6 +34,7 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
     check_in_one_piece(model, "merge() changes them")
+    check_head(model, artifacts)
     for artifact in artifacts:
         if not can_merge(artifact.spec):
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")

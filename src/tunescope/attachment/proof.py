@@ -29,33 +29,42 @@ if TYPE_CHECKING:
 
 _LENGTHS = (11, 7)  # of the rows
 _UNKNOWN = "its attention gets something that tunescope does not know, and a text comes out otherwise"
+_NOT_FINITE = "a small random one of its kind gives numbers that are not finite"
 _ALLOWED = 1e-4  # of the largest state: norms and softmax are in float32 even there
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What is otherwise than it should be with words in front, and with free keys and values; None for nothing."""
+    """What is otherwise than it should be with words in front, and with free keys and values; None for nothing.
+
+    untried_words, untried_free: why nothing is known of either; None where it was tried.
+    """
 
     of_words: str | None = None
     of_free: str | None = None
+    untried_words: str | None = None
+    untried_free: str | None = None
 
 
 _KNOWN: dict[tuple[type, str], Differences] = {}
 
 
 def differences(model: PreTrainedModel) -> Differences:
-    """For a person to read; none where no twin can be made. Found out once for a class and what its layers are."""
+    """For a person to read, also why no twin can be tried. Found out once for a class and what its layers are."""
+    key: tuple[type, str] | None = None
     try:
         told = twin_config(model.config)
         if told is None:
-            return Differences()
+            return _untried("its configuration does not say how to make a small one of its kind")
         key = (plain_type(model), json.dumps(told, sort_keys=True, default=str))
         if key not in _KNOWN:
-            _KNOWN[key] = Differences()
             with torch.device("cpu"), torch.autocast("cpu", enabled=False):
                 _KNOWN[key] = tried(twin(model, told))
-    except Exception:  # the twin is ours: what it cannot do says nothing of the model
-        return Differences()
+    except Exception as problem:  # the twin is ours: what it cannot do says nothing of the model
+        found = _untried(f"a small random one of its kind cannot be made or run ({_shown(problem)})")
+        if key is not None:
+            _KNOWN[key] = found
+        return found
     return _KNOWN[key]
 
 
@@ -65,23 +74,28 @@ def tried(small: PreTrainedModel) -> Differences:
     draw = torch.Generator().manual_seed(0)
     rows = _rows(draw)
     alone = each(small, rows, True)
-    if not all(states.isfinite().all() for states in alone):  # random weights can be too much for a family
-        return Differences()
+    if not _are_finite(alone):  # random weights can be too much for a family
+        return _untried(_NOT_FINITE)
     if not _is_switched_alike(small, rows, alone):
         return Differences(_UNKNOWN, _UNKNOWN)
     right = right_ways(small, rows, alone)
-    return Differences(_with_words(small, right, rows, draw), _with_free(small, right, rows, draw))
+    try:
+        of_words, untried = _with_words(small, right, rows, draw), None
+    except FloatingPointError:
+        of_words, untried = None, _NOT_FINITE
+    return Differences(of_words, _with_free(small, right, rows, draw), untried)
 
 
 def _with_words(small: PreTrainedModel, right: dict[str, Way], rows: list[Tensor], draw: torch.Generator) -> str | None:
+    """FloatingPointError where the words in the row give no finite numbers."""
     table = anatomy(small).table
     front = table(torch.randint(3, VOCABULARY, (3,), generator=draw)).flip(-1).clone()  # no token's
     try:
         whole = [joined(small, front, one) for one in rows]
     except Exception as problem:
         return _failing(problem)
-    if not all(states.isfinite().all() for states in whole):
-        return None
+    if not _are_finite(whole):
+        raise FloatingPointError
     before = [value._version for value in (front, *small.parameters())]
     with placed(small, [Artifact(Soft(length=len(front)), {"embeddings": front})]):
         why = _first_wrong(small, right, rows, whole)
@@ -143,8 +157,20 @@ def _is_switched_alike(small: PreTrainedModel, rows: list[Tensor], alone: list[T
         return _is_as(each(small, rows, True), alone)
 
 
+def _untried(why: str) -> Differences:
+    return Differences(untried_words=why, untried_free=why)
+
+
 def _failing(problem: Exception) -> str:
-    return f"its own code fails ({type(problem).__name__}: {' '.join(str(problem).split())[:200]})"
+    return f"its own code fails ({_shown(problem)})"
+
+
+def _shown(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())[:200]}"
+
+
+def _are_finite(states: list[Tensor]) -> bool:
+    return all(bool(one.isfinite().all()) for one in states)
 
 
 def _is_as(got: list[Tensor], expected: list[Tensor]) -> bool:

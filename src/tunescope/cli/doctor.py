@@ -34,6 +34,8 @@ def _container() -> str:
 def _model(name: str) -> Iterator[str]:
     """Raises UserError where the model cannot be loaded; what it does not allow is told."""
     from tunescope.attachment.attention.reach import reached
+    from tunescope.attachment.attention.trial_inputs import takes_tokens
+    from tunescope.attachment.proof import differences
     from tunescope.models.anatomy import anatomy
     from tunescope.models.load import load_model
 
@@ -42,6 +44,9 @@ def _model(name: str) -> Iterator[str]:
     yield f"{name}: {model.config.model_type}, {anatomy(model).kind}, {size:,} parameters"
     try:
         yield f"attention: all {len(reached(model))} modules call the tunescope function; contexts can be attached"
+        found = differences(model)
+        if takes_tokens(model) and (why := found.untried_words or found.untried_free):
+            yield f"attention: whether contexts are right with padding and windows was not tried: {why}"
     except UserError as problem:
         yield f"attention: not reached, so no contexts: {problem}"
     try:

@@ -13,6 +13,7 @@ import torch
 from tunescope.attachment.artifact_folder import tokenizer_hash
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.initial_artifacts import check_fits
+from tunescope.attachment.own_head import check_head
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
 from tunescope.exchange.format import find_format
@@ -91,6 +92,7 @@ def _outgoing(
     if not listed:
         raise UserError("export was given no artifact.")
     _check_bare(model)
+    check_head(model, listed)
     for artifact in listed:
         check_fits(model, artifact, tokenizer)
     return Outgoing(model, tokenizer, tuple(artifact.fold() for artifact in listed), about)

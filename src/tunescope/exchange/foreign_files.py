@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -13,7 +13,22 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def base_notes(named: object, model: PreTrainedModel, revision: object = None) -> list[str]:
+    """What to know where a configuration names another base than this model, or one revision of it.
+
+    named, revision: as the configuration has them. A folder and a hub's id are told apart by their last parts alone.
+    """
+    own = str(model.config.name_or_path or "")
+    at = f" at revision {revision!r}" if revision and revision != getattr(model.config, "_commit_hash", None) else ""
+    if isinstance(named, str) and named and own and PurePath(named).name != PurePath(own).name:
+        return [f"its configuration names {named!r}{at}; this model is {PurePath(own).name!r}"]
+    return [f"its configuration names its base{at}: whether this model is that is not known"] if at else []
 
 
 def read_json(path: Path) -> dict[str, Any]:

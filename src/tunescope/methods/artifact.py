@@ -259,6 +259,7 @@ class Artifact:
     base: fingerprint of the weights it was made for; None until it is saved.
     in_force: for lowered keys and values, the fingerprint of all that was attached when they were made.
     places: of a delta's sites, where they lay in the model that it was saved with; None until it is saved.
+    head: hash of the model's own head that it was saved on and does not hold; None where there was none.
     """
 
     spec: Spec
@@ -267,6 +268,7 @@ class Artifact:
     tokenizer: str | None = None
     in_force: str | None = None
     places: Mapping[str, str] | None = None
+    head: str | None = None
 
     def __repr__(self) -> str:
         values = sum(value.numel() for value in self.tensors.values())

@@ -44,6 +44,15 @@ def fingerprint(model: PreTrainedModel) -> str:
     return digest
 
 
+def head_parameters(model: PreTrainedModel) -> dict[str, Tensor]:
+    """ "head:classifier.weight" -> the model's own parameters around its base, as they are with nothing attached."""
+    model = getattr(model, "_orig_mod", model)  # of torch.compile
+    inside = {id(value) for value in model.base_model.parameters()}
+    own = {f"head:{name}": value for name, value in model.named_parameters() if id(value) not in inside}
+    own = {name: value for name, value in own.items() if not name.startswith(f"head:{REGISTERED}.")}
+    return own | {name: value for name, value in getattr(model.base_model, ORIGINALS, {}).items() if name in own}
+
+
 @contextmanager
 def carried(model: PreTrainedModel) -> Iterator[None]:
     """Within it the same weights come into other tensors, and afterwards have the fingerprint that they had."""

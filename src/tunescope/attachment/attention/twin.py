@@ -11,12 +11,17 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import PreTrainedConfig
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 WINDOW, VOCABULARY, INNER, WIDEST = 4, 64, 64, 1024
+_NOT_TOLD = ("_name_or_path", "quantization_config", "dtype", "torch_dtype", "transformers_version")
+_HEADS = {"codegen": 4}  # at least, for its fused map is cut into four parts
 _TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads")
+_TIED = "hybrid"  # of Zamba: layers that share one attention, so that there have to be two of them
 _INNER = ("intermediate", "ffn", "n_inner", "dff", "d_ff")
 _DECODERS_LAYERS = ("num_decoder_layers", "decoder_layers")  # of an encoder-decoder
 
@@ -26,12 +31,16 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
 
     Sizes of a head are kept, for rotary positions hang on them; so is a chunk, past which contexts are refused anyway.
     """
+    stacks = {name: getattr(config, name, None) for name in ("encoder", "decoder")}
+    if all(isinstance(stack, PreTrainedConfig) for stack in stacks.values()):  # a config for each of them, as T5Gemma
+        inner = {name: twin_config(stack) for name, stack in stacks.items() if stack is not None}
+        return None if None in inner.values() else _of_whole(config) | inner
     if config.get_text_config() is not config:
         return None
     heads, width = int(config.num_attention_heads), int(config.hidden_size)
-    groups = int(getattr(config, "num_key_value_heads", None) or heads)
+    groups = int(next((found for name in _KV_HEADS if (found := getattr(config, name, None))), heads))
     kv_heads = min(groups, 2) if 2 * width // groups <= WIDEST else 1
-    fewer = kv_heads * min(heads // groups, 2)
+    fewer = max(kv_heads * min(heads // groups, 2), _HEADS.get(config.model_type, 1))
     narrow = width * fewer // heads
     if narrow > WIDEST or narrow * heads != width * fewer:
         return None
@@ -41,9 +50,15 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
     for name in (names.get("num_attention_heads", "num_attention_heads"), "decoder_attention_heads"):
         if name in told:
             told[name] = fewer
-    if "num_key_value_heads" in told:
-        told["num_key_value_heads"] = kv_heads if groups < heads else fewer
+    told |= {name: kv_heads if groups < heads else fewer for name in _KV_HEADS if name in told}
     return told
+
+
+def _of_whole(config: PreTrainedConfig) -> dict[str, Any]:
+    """What the config of two stacks says of both."""
+    told: dict[str, Any] = copy.deepcopy(config.to_dict())
+    known = {name: value for name, value in told.items() if name not in _NOT_TOLD}
+    return {name: VOCABULARY if name == "vocab_size" else _TOKENS.get(name, value) for name, value in known.items()}
 
 
 def _of_kept_layers(config: PreTrainedConfig) -> dict[str, Any]:
@@ -51,11 +66,13 @@ def _of_kept_layers(config: PreTrainedConfig) -> dict[str, Any]:
     told: dict[str, Any] = copy.deepcopy(config.to_dict())
     depth = int(config.num_hidden_layers)
     kept = _kept(config, depth)
-    for name in ("_name_or_path", "quantization_config", "dtype", "torch_dtype", "transformers_version"):
+    for name in _NOT_TOLD:
         told.pop(name, None)
     for name, value in told.items():
         if isinstance(value, list) and len(value) == depth > len(kept):
             told[name] = [value[index] for index in kept]
+    if told.get("hybrid_layer_ids"):
+        told["hybrid_layer_ids"] = [new for new, old in enumerate(kept) if old in told["hybrid_layer_ids"]]
     if told.get("per_layer_config"):
         by_layer = {int(index): value for index, value in told["per_layer_config"].items()}
         told["per_layer_config"] = {new: by_layer[old] for new, old in enumerate(kept) if old in by_layer}
@@ -69,23 +86,30 @@ def _of_kept_layers(config: PreTrainedConfig) -> dict[str, Any]:
 
 
 def _kept(config: PreTrainedConfig, depth: int) -> list[int]:
-    """The first layer of each type, and two where there is one type; those that share keys are of their own type."""
+    """The first layer of each type, and two where there is one type; those that share keys are of their own type.
+
+    Of layers that are tied to the first of their type two.
+    """
     types = list(getattr(config, "layer_types", None) or ["layer"] * depth)
     shared = depth - int(getattr(config, "num_kv_shared_layers", None) or 0)
     marked = [(kind, index >= shared) for index, kind in enumerate(types)]
-    first = sorted({kind: index for index, kind in reversed(list(enumerate(marked)))}.values())
-    return first if len(first) > 1 else list(range(min(depth, 2)))
+    first = {kind: index for index, kind in reversed(list(enumerate(marked)))}.values()
+    tied = [index for index, kind in enumerate(types) if kind == _TIED][:2]
+    kept = sorted({*first, *tied})
+    return kept if len(kept) > 1 else list(range(min(depth, 2)))
 
 
 def _small(name: str, value: Any, width: int, narrow: int) -> Any:
     if isinstance(value, bool) or not isinstance(value, int):
         return value
-    if value == width and ("head" not in name):
-        return narrow
     if name in ("max_position_embeddings", "n_positions"):
         return max(value, VOCABULARY)
     if name.endswith("vocab_size") or name.startswith("vocab_size"):
         return VOCABULARY
+    if value == width and ("head" not in name):
+        return narrow
+    if name in ("attention_hidden_size", "mamba_headdim") and value * narrow % width == 0:  # multiples of the width
+        return value * narrow // width
     if name in ("sliding_window", "local_attention", "local_radius", "index_topk"):
         return min(value, WINDOW)
     if name == "attention_chunk_size":
@@ -106,9 +130,10 @@ def drawn_apart() -> AbstractContextManager[None]:
 def twin(model: PreTrainedModel, told: dict[str, Any]) -> PreTrainedModel:
     """The random model of such a config, in eval mode and float64, its weights away from 0 and 1."""
     config = type(model.config).from_dict(dict(told))
+    own = "sdpa" if getattr(config, "alibi", False) else "eager"  # of Falcon's, eager adds its biases twice
     with drawn_apart(), torch.device("cpu"):
         torch.manual_seed(0)
-        made: PreTrainedModel = type(model)._from_config(config, attn_implementation="eager", dtype=torch.float32)
+        made: PreTrainedModel = type(model)._from_config(config, attn_implementation=own, dtype=torch.float32)
         made = made.to(torch.float64).eval()
         if hasattr(made, "set_experts_implementation"):
             made.set_experts_implementation("eager")  # the others know no float64

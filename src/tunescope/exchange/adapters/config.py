@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from tunescope.errors import UserError
-from tunescope.exchange.foreign_files import read_json, read_tensors
+from tunescope.exchange.foreign_files import base_notes, read_json, read_tensors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -102,7 +102,7 @@ def opened(folder: Path, model: PreTrainedModel) -> tuple[str, list[dict[str, An
     if (folder / FUSION).exists() and not (folder / CONFIG).exists():
         raise UserError(f"{folder} holds an adapter fusion, a mixture of adapters that looks at the text. {KEEP}.")
     whole = read_json(folder / CONFIG)
-    configs, notes = _configs(whole), []
+    configs, notes = _configs(whole), base_notes(whole.get("model_name"), model)
     name = whole.get("name")
     if not isinstance(name, str) or not name:
         raise UserError(f"{CONFIG}: name is {name!r} and should be the adapter's: the file was altered.")
@@ -179,14 +179,17 @@ def _check_model(whole: Mapping[str, Any], model: PreTrainedModel) -> None:
 def _as_loaded(whole: Mapping[str, Any]) -> list[str]:
     """Older files are changed as the library itself does on loading; before 1.1.0 it computed LoRA with the scale 1."""
     config, version = whole["config"], str(whole.get("version", ""))
-    if "version" not in whole and config.get("non_linearity") in OLD_NAMES:
-        config["non_linearity"] = OLD_NAMES[config["non_linearity"]]
+    if "version" not in whole and (old := config.get("non_linearity")) in list(OLD_NAMES):
+        config["non_linearity"] = OLD_NAMES[old]
     parts = version.removeprefix("adapters.").split(".")[:2]
-    if not version.startswith("adapters.") or not all(part.isdigit() for part in parts):
+    if not version.startswith("adapters.") or not all(part.isdecimal() for part in parts):
         return []
-    if tuple(map(int, parts)) >= (1, 1) or config.get("architecture") != "lora" or config["alpha"] == config["r"]:
+    if tuple(map(int, parts)) >= (1, 1) or config.get("architecture") != "lora":
         return []
-    config["alpha"] = config["r"]
+    alpha, rank = number(config, "alpha"), number(config, "r", whole=True)
+    if alpha == rank:
+        return []
+    config["alpha"] = rank
     return [f"{version} computed LoRA with the scale 1 whatever alpha said: read so, as the library itself does"]
 
 

@@ -11,8 +11,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tunescope.attachment.merge import can_merge
+from tunescope.attachment.own_head import has_own_head
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.foreign_files import base_notes
 from tunescope.exchange.outgoing import Incoming, Outgoing
 from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, prompts, prompts_out, whole
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
@@ -25,6 +27,7 @@ from tunescope.methods.deltas.head import Head
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.methods.text_form import name_of
 from tunescope.models.anatomy import anatomy
+from tunescope.models.fingerprint import head_parameters
 from tunescope.system import files
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ SERVES = (
 )
 OWN = "keep tunescope's own folder (tunescope.save)"
 READERS = {
+    "CARTRIDGE": prompts.read_prefix,
     "PREFIX_TUNING": prompts.read_prefix,
     "PROMPT_TUNING": prompts.read_prompt,
     "P_TUNING": prompts.read_prompt,
@@ -60,9 +64,22 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     stored = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     files.write(folder / TENSORS, save(stored, metadata={"format": "pt"}))
     files.write(folder / CONFIG, (json.dumps(config, indent=2, sort_keys=True) + "\n").encode())
+    notes += _left_out(given)
     if given.about.get("task"):
         notes.append("the task (template, label words) has no place in peft's files: it stays with the artifact")
     return notes
+
+
+def _left_out(given: Outgoing) -> list[str]:
+    """What to know where the model's own head makes the outputs and is not in the file."""
+    written = {name for artifact in given.artifacts for name in artifact.tensors if name.startswith("head:")}
+    is_in = head_parameters(given.model).keys() <= written or any(isinstance(a.spec, Head) for a in given.artifacts)
+    if is_in or not has_own_head(given.model):
+        return []
+    return [
+        f"the head of {type(given.model).__name__} is not in the file: it has to be in the base's checkpoint, for else "
+        "another is drawn at random. Tuned beside LoRA, a ts.Head(n_labels=...) is written"
+    ]
 
 
 def _class(model: PreTrainedModel, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,6 +107,7 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
         UserError: what peft can and this cannot, by name; a pickle; a damaged, altered or foreign file.
     """
     config, tensors, notes = opened(folder)
+    notes += base_notes(config.get("base_model_name_or_path"), model, config.get("revision"))
     whole.check_there(config, tensors)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
     if config["peft_type"] in READERS:

@@ -67,6 +67,7 @@ PROMPTS = COMMON | {
     "tokenizer_kwargs",
     "tokenizer_name_or_path",
 }
+CARTRIDGE = PROMPTS | {"num_frozen_tokens"}
 REFUSED = {
     "alora_invocation_tokens": "aLoRA, which acts from certain tokens on",
     "arrow_config": "Arrow, a router of several LoRAs",
@@ -104,6 +105,7 @@ KINDS = {
     "PREFIX_TUNING": PROMPTS,
     "PROMPT_TUNING": PROMPTS,
     "P_TUNING": PROMPTS,
+    "CARTRIDGE": CARTRIDGE,
 }
 MERGE = (
     "Merge it in peft (model.merge_and_unload().save_pretrained(OUT), where model = PeftModel.from_pretrained(BASE, "

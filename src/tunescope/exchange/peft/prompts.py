@@ -1,6 +1,6 @@
 """Prefixes and soft prompts as peft stores them, read: one tensor, ``prompt_embeddings``, whatever network trained it.
 
-prefix: (n, 2 L heads d), entry 2 i of a row the key and 2 i + 1 the value of layer i; the text's positions begin at n.
+prefix, cartridge: (n, 2 L heads d), entry 2 i of a row the key and 2 i + 1 the value of layer i; the text begins at n.
 prompt tuning and p-tuning: (n, width), in front of the text; in front of an encoder-decoder's source, n of 2 n rows.
 """
 
@@ -64,6 +64,9 @@ def read_prefix(
         params[f"{place.name}.key"] = entries[2 * i]
         params[f"{place.name}.value"] = entries[2 * i + 1]
     notes = [f"the text's positions begin at {n}, as in peft: positions='after'", *window_note(model, n)]
+    if config.get("num_frozen_tokens"):
+        frozen = number(config, "num_frozen_tokens")
+        notes.append(f"peft held its first {frozen} rows fixed in training: tuned further here, all {n} are tuned")
     made = Artifact(Prefix(length=n, positions="after"), _as_trained(params, model))
     check_prefix(made, model)
     return [made], notes
