@@ -92,6 +92,7 @@ def _estimated(bench: Bench, workers: int) -> Iterator[str]:
     for one in estimates(bench):
         found.append(one)
         yield f"  {_line(one)}"
+        yield from (f"    {one.arm} {remark}" for remark in one.remarks)
         whole += one.total_seconds
         costs[one.arm] = one.costs or Costs(one.arm)
     yield f"  together at most {duration(whole)}{', before seeds that are added' if plan.max_seeds else ''}"
