@@ -41,7 +41,7 @@ def with_usual(specs: Sequence[Any], bench: Bench, task: Task | None = None) -> 
     return tuple(spec for spec, _ in pairs), tuple(told for _, told in pairs if told)
 
 
-def _usual(spec: Any, bench: Bench, task: Task | None) -> tuple[Any, str]:
+def _usual(spec: Spec, bench: Bench, task: Task | None) -> tuple[Spec, str]:
     """The spec with its start, and what is to be told of it."""
     most, length, turns = positions(bench.model.config, bench.tokenizer), _length(spec), turns_of(bench)
     if most is not None and length > most:
@@ -53,25 +53,28 @@ def _usual(spec: Any, bench: Bench, task: Task | None) -> tuple[Any, str]:
         return _wordless(spec, f"its {length} positions would {lost}. Make it, or the rows, shorter.")
     if turns is not None and turns.single:
         return _turnless(spec, bench, f"these are earlier turns of a chat, and {turns.single}.")
-    return replace(spec, init_from=DEMOS), f"begins as demonstrations, whose {length} positions {lost}." if rows else ""
+    return _as(spec, DEMOS), f"begins as demonstrations, whose {length} positions {lost}." if rows else ""
 
 
-def _wordless(spec: Any, why: str) -> tuple[Any, str]:
+def _as(spec: Spec, begin: str) -> Spec:
+    return replace(spec, init_from=begin)  # type: ignore[type-var]
+
+
+def _wordless(spec: Spec, why: str) -> tuple[Spec, str]:
     """A prefix that begins as no words, and takes no positions; any other context as it was, which is refused later."""
     if not isinstance(spec, KVContext):
         return spec, ""
     if getattr(spec, "mlp", None) is not None:
         return spec, f"begins as its network does, not as demonstrations, and so far behind them: {why}"
-    return replace(spec, init_from="zero"), f"begins as zeros, not as demonstrations, and so behind them: {why}"  # type: ignore[type-var]
+    return _as(spec, "zero"), f"begins as zeros, not as demonstrations, and so behind them: {why}"
 
 
-def _turnless(spec: Any, bench: Bench, why: str) -> tuple[Any, str]:
+def _turnless(spec: Spec, bench: Bench, why: str) -> tuple[Spec, str]:
     """A context that begins as sampled tokens; a prefix not where the text would not stand behind them."""
-    is_prefix = isinstance(spec, KVContext)
-    if is_prefix and spec.positions == "same" and is_rotary(bench.model):
+    if isinstance(spec, KVContext) and spec.positions == "same" and is_rotary(bench.model):
         return _wordless(spec, why)
     told = f"begins as sampled tokens, not as demonstrations, and so behind them: {why}"
-    return replace(spec, init_from="tokens" if is_prefix else "vocabulary"), told
+    return _as(spec, "tokens" if isinstance(spec, KVContext) else "vocabulary"), told
 
 
 def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[int, float]:
