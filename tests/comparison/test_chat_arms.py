@@ -157,7 +157,8 @@ def test_without_a_place_for_earlier_turns_a_prefix_does_not_begin_as_them(mater
     assert arms.ready(Arm("p", "prefix:length=4"), bench).specs[0].init_from == "demos"
     bench.tokenizer.chat_template = "{{ '<s> ' if messages | length > 2 }}" + TEMPLATE
     bench.task = bench.task.prepare({"train": bench.splits.train}, bench.tokenizer, model_kind="decoder")
-    assert arms.ready(Arm("p", "prefix:length=4"), bench).specs[0].init_from is None
+    ready = arms.ready(Arm("p", "prefix:length=4"), bench)
+    assert ready.specs[0].init_from == "tokens" and "earlier turns of a chat" in ready.remarks[0]
     with pytest.raises(ts.UserError, match="demonstrations are earlier turns of a chat, and its chat template writes"):
         arms.ready(Arm("d", "demos:k=1"), bench)
 

@@ -109,14 +109,20 @@ def test_sizes_that_are_not_nearly_one_are_told(sizes: list[tuple[int | None, st
     assert words.unequal(sizes) == told
 
 
-def test_arms_without_a_budget_are_told_to_be_unequal_by_check_and_by_the_verdict(tmp_path: Path) -> None:
+def test_arms_without_a_budget_are_told_to_be_unequal_by_check_compare_and_the_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, data = tinyrun.write(tmp_path)
     asked = planned(model, data, {"kind": "classification"}, {"device": "cpu", "steps": 2, "trials": 1})
     asked = replace(asked, arms=("zero-shot", "soft:length=2", "lora:rank=4"), seeds=(0,), max_seeds=None)
     told = [line for line in preview.lines(open_bench(asked)) if line.startswith("without --budget")]
     size = "32 (soft:length=2) to 512 (lora:rank=4) stored parameters"
     assert told == [f"without --budget arms have sizes of their own, {size}; --budget 32 makes them one"]
-    found = comparison.ask(asked, tmp_path / "run", quiet=True).results["verdict"]["sentences"][-1]
+    found = comparison.ask(asked, tmp_path / "run").results["verdict"]["sentences"][-1]
+    shown = capsys.readouterr().err
+    assert shown.count(f"note: {told[0]}\n") == 1 and shown.index(told[0]) < shown.index("seed 0")
     assert f"these data, arms of unequal size, {size} (--budget makes them one), 2 steps" in found
     budgeted = replace(asked, arms=("soft", "lora"), budgets=(256,))
+    comparison.ask(budgeted, tmp_path / "equal")
+    assert "without --budget" not in capsys.readouterr().err
     assert not any(line.startswith("without --budget") for line in preview.lines(open_bench(budgeted)))

@@ -139,6 +139,20 @@ def test_a_pilot_answers_by_the_forecast_and_says_what_the_whole_would_take():
         )  # 2 arms of 6 s, 10 times as long, 3 trials and 2 more seeds
 
 
+def test_of_a_model_deeper_than_all_that_pilots_were_held_against_the_forecast_says_so():
+    calibrated = json.loads((Path(__file__).parents[2] / "results/verdict-calibration.json").read_text())
+    deepest = max(
+        unit["outcome"]["pilot"]["model"]["layers"] for unit in calibrated["units"] if "pilot" in unit["outcome"]
+    )
+    assert answer(Shares(0.6, 0.65, 80)) == "context suffices"
+    for layers, outside in ((deepest, False), (deepest + 1, True)):
+        said = decide(scored(0.1, 0.9, 0.9) | {"model": {"layers": layers, "kind": "decoder"}})
+        told = f"a model of {layers} layers lies outside of the worlds that forecasts were held against, which have 1"
+        assert said["answer"] == "context suffices"
+        assert (f"{told} to {deepest}." in said["sentences"][0]) == outside
+        assert ("not needed" not in said["sentences"][-1] and "it is worth it" in said["sentences"][-1]) == outside
+
+
 def test_rates_past_the_ends_are_counted_in_what_the_whole_may_take():
     found = scored(0.1, 0.9, 0.9)
     found["protocol"]["beyond"] = 3  # 2 arms of 6 s, 10 times as long, 3 more runs: 6 minutes

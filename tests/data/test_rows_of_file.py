@@ -3,7 +3,10 @@ import gzip
 import hashlib
 import io
 import json
+import shlex
+import sys
 import tracemalloc
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -206,3 +209,22 @@ def test_a_field_that_takes_minutes_is_refused_by_line_unless_it_is_asked_for(tm
 def test_a_number_that_is_none_has_no_text(number):
     with pytest.raises(UserError, match=f"row 1: 'a' is {number}, where text or a number is needed"):
         value({"a": number}, "a", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"), [("a.parquet", "read_parquet"), ("a.xlsx", "read_excel"), ("a.feather", "read_feather")]
+)
+def test_a_table_that_renaming_never_helps_is_told_how_to_be_converted(tmp_path, monkeypatch, name, reader):
+    told = problem(write(tmp_path / name, "PAR1"))
+    assert "Rename" not in told
+    asked = []
+
+    def read_table(path):
+        asked.append(path)
+        return SimpleNamespace(to_json=lambda path, **fields: asked.append((path, fields)))
+
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(**{reader: read_table}))
+    exec(shlex.split(told.partition("python -c ")[2])[0], {})  # as a shell would hand it on
+    written = str(tmp_path / "a.jsonl")
+    assert asked == [str(tmp_path / name), (written, {"orient": "records", "lines": True})]
+    assert problem(write(tmp_path / "a.txt", "PAR1")).endswith("Rename or convert the file.")

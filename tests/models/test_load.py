@@ -2,16 +2,21 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import tiny
 import tinyrun
 import torch
 import transformers
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 from safetensors.torch import load_file, save_file
 
 import tunescope as ts
 from tunescope.models.load import commit_of, config_of, load_model, load_tokenizer
+
+GATED = "^model 'me/it' is gated: ask for access on its page, https://huggingface.co/me/it, and .* Type: hf auth login$"
 
 
 def checkpoint(folder: Path, family: str, auto: str) -> Path:
@@ -129,3 +134,43 @@ def test_a_name_on_the_hub_may_say_its_revision(tmp_path: Path, monkeypatch: pyt
     (cache / "snapshots" / ("a" * 40)).rename("folder@v1")
     assert torch.equal(load_model("folder@v1")[0].transformer.wte.weight, weights["main"])  # it is there
     assert commit_of("folder@v1") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "message"),
+    [
+        (GatedRepoError, 401, GATED),
+        (GatedRepoError, 403, GATED),
+        (
+            RepositoryNotFoundError,
+            401,
+            "^there is no model 'me/it' on the hub, or it is private. Check the name; if it",
+        ),
+        (HfHubHTTPError, 403, r"^the hub does not give model 'me/it' to who asks \(403\)\. .* Type: hf auth login$"),
+        (HfHubHTTPError, 500, "^model 'me/it' cannot be loaded: You are trying"),
+    ],
+)
+def test_what_the_hub_refuses_is_told_with_what_to_type(
+    kind: Any, code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the hub's own client and transformers raise it."""
+    response = SimpleNamespace(status_code=code, headers={}, request=SimpleNamespace(headers={}))
+
+    def asked(*args: object, **keywords: object) -> None:
+        raise OSError("You are trying to access it.\nMake sure to have access.") from kind("no", response=response)
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", asked)
+    with pytest.raises(ts.UserError, match=message):
+        load_model("me/it")
+
+
+def test_a_model_with_code_of_its_own_is_told_that_it_is_never_run(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM")
+    own = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    load_model(changed(folder, auto_map=own))  # transformers has a class of its own for it
+    (folder / "own.py").write_text("raise SystemExit('it was run')")
+    message = (
+        r"brings code of its own .*, which is never run here, and transformers has no class for it\. Give a model "
+    )
+    with pytest.raises(ts.UserError, match=message):
+        load_model(changed(folder, model_type="own"))

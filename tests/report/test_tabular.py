@@ -16,6 +16,7 @@ from test_page import Tags
 from tunescope.report import notebook, tabular
 
 RESULTS = example()
+UNCORRECTED = "The intervals of the differences are not corrected for how many of them there are."
 RAW = {arm["name"]: arm for arm in RESULTS["arms"]}
 
 
@@ -82,6 +83,7 @@ def unlatexed(line):
 
 def test_latex_is_a_booktabs_table_with_intervals_and_the_best_in_bold():
     lines = tabular.as_latex(RESULTS).splitlines()
+    assert lines.pop(1) == f"% {UNCORRECTED}"
     assert [lines[at] for at in (0, 1, 2, 4, -2, -1)] == [
         "% \\usepackage{booktabs}", r"\begin{tabular}{lrrrr}", r"\toprule", r"\midrule", r"\bottomrule",
         r"\end{tabular}",
@@ -98,7 +100,7 @@ def test_latex_is_a_booktabs_table_with_intervals_and_the_best_in_bold():
 def test_hostile_names_stay_text_in_latex_markdown_and_html(poison):
     results = poisoned(example(), poison)
     latex = tabular.as_latex(results)
-    for line in latex.splitlines()[3:-2]:
+    for line in latex.splitlines()[4:-2]:
         bare = re.sub(r"\\[&%$#_{}]|\$-\$|\{[][]\}", "", line)
         bare = re.sub(
             r"\\text(backslash|asciitilde|asciicircum|less|greater|bar)\{\}|\\textbf\{|\\(mid|bottom)rule", "", bare
@@ -107,15 +109,26 @@ def test_hostile_names_stay_text_in_latex_markdown_and_html(poison):
         assert not re.search(r"[\\%$#_^~{]|[\x00-\x08\x1b]", bare), bare
         assert line.count(" & ") == 4 or line.startswith("\\")
     markdown = tabular.as_markdown(results)
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in markdown.splitlines()} == {6}
+    table, note = markdown.split("\n\n")
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()} == {6}
+    assert note == f"{UNCORRECTED}\n"
     assert "<" not in markdown
     parsed = Tags(notebook.html(results))
     assert {tag for tag, _ in parsed.tags} <= {"div", "p", "b", "table", "thead", "tbody", "tr", "th", "td", "code"}
     assert not [attrs for _, attrs in parsed.tags if set(attrs) - {"colspan"}]
 
 
+def test_of_a_single_difference_nothing_is_to_be_corrected():
+    kept = next(row["arm"] for row in tabular.rows(RESULTS) if row["difference_low"] is not None)
+    one = RESULTS | {"comparisons": [pair for pair in RESULTS["comparisons"] if kept in (pair["a"], pair["b"])]}
+    assert sum(row["difference_low"] is not None for row in tabular.rows(one)) == 1
+    for told in (tabular.as_latex(one), tabular.as_markdown(one), notebook.html(one)):
+        assert "not corrected" not in told
+
+
 def test_a_notebook_has_the_answer_and_every_arm_and_no_script():
     html = notebook.html(RESULTS, "runs/x/report.html")
     text = " ".join(" ".join(Tags(html).text).split())
     assert text.startswith("Weights needed.") and all(name in text for name in RAW) and "runs/x/report.html" in text
+    assert text.count(UNCORRECTED) == 1
     assert "<script" not in html and "<style" not in html and "needs 19.2 GiB" in text

@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -228,3 +230,19 @@ def test_the_doctor_tells_the_memory_and_what_a_container_leaves(monkeypatch):
     told = list(doctor.lines(None))
     assert told[1].startswith("1 cores, ")
     assert "memory that may be taken: 3.0 GB (this container is left 1 core and 3.0 GB of memory)" in told
+
+
+def test_the_doctor_lists_a_gpu_of_apples_where_torch_has_it(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert not any("mps" in line for line in doctor.lines(None))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert any(line.startswith("devices: cpu") and ", mps (" in line for line in doctor.lines(None))
+    assert machine.default_device().type != "mps"  # it is taken only where it is typed
+    assert machine.device_named("mps") == torch.device("mps")
+
+
+def test_where_python_has_no_module_resource_as_on_windows_that_is_said_in_one_line():
+    code = "import psutil, sys; sys.modules['resource'] = None; import tunescope.__main__ as door; door.main()"
+    found = subprocess.run([sys.executable, "-c", code, "doctor"], capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1 and "as on Windows" in found.stderr and "wsl --install" in found.stderr

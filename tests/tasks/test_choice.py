@@ -98,9 +98,29 @@ def test_what_guessing_gets_is_told() -> None:
 def test_choices_of_the_same_tokens_are_counted() -> None:
     tokenizer, twice = byte_level(), {"input": "a", "choices": ["good", "bad", "good "], "answer": 2}
     task = Choice(template="{input} so").prepare({"train": [twice, *ROWS]}, tokenizer, model_kind="decoder")
-    assert task.notes == ("1 of 5 rows have two choices of the same tokens, of which the first is taken.",)
+    said = "rows have two choices of the same tokens, of which the first is taken."
+    assert f"1 of 5 {said}" in task.notes
     (one,) = task.encode([twice], tokenizer, model_kind="decoder")
-    assert one.references == ("good",) and prepared(tokenizer).notes == ()
+    assert one.references == ("good",) and not any(said in note for note in prepared(tokenizer).notes)
+
+
+def test_choices_of_unequal_lengths_are_told_and_which_way_that_pulls() -> None:
+    tokenizer = byte_level()
+    (note,) = prepared(tokenizer).notes
+    far, short, long = 0, 0, 0
+    for row, right in zip(ROWS, (2, 0, 1, 0), strict=True):
+        choices: Any = row["choices"]
+        sizes = [len(tokenizer(f" {choice}")["input_ids"]) for choice in choices]
+        if max(sizes) >= 2 * min(sizes):
+            far, short, long = far + 1, short + (sizes[right] == min(sizes)), long + (sizes[right] == max(sizes))
+    assert 0 < far < 4 and short != long
+    assert note == (
+        "A choice's score is the sum of the log-probabilities of all its tokens, so longer choices start at a "
+        f"disadvantage: in {far} of 4 rows the longest has 2 times the tokens of the shortest, or more. Of these the "
+        f"right choice is a shortest one in {short}, and a longest in {long}."
+    )
+    even = [{"input": "a", "choices": ["good", "bad"], "answer": 0}]
+    assert not Choice(template="{input} so").prepare({"train": even}, tokenizer, model_kind="decoder").notes
 
 
 def test_demonstrations_end_in_the_right_choice() -> None:

@@ -42,9 +42,25 @@ def test_the_facts_are_those_counted_by_hand():
         "1 of 5 train rows have an empty input field (lines 5).",
         "1 of 3 test rows are also in train, exactly (lines 2).",
         "2 of 3 test rows have an input that is also in train (lines 2, 3).",
-        "1 of 3 test rows contain the text of a special token, which the tokenizer will read as that token (lines 4).",
+        "1 of 3 test rows contain the mark of a special or added token, which the tokenizer will read as that token "
+        "(lines 4).",
     ):
         assert note in facts.notes
+
+
+def test_marks_that_were_added_are_found_and_added_words_are_not():
+    tokenizer, task = byte_level(), Classification(words={"neg": "bad", "pos": "great"})
+    texts = ["a <|user|> b", "so <think>", "[INST] b", "a film", "a < b", "a | b [c]", "<unknown>"]
+    before = {text: tokenizer(text)["input_ids"] for text in texts}
+    tokenizer.add_tokens(["<|user|>", "<think>", "[INST]", "film", "<", "|"])
+    found = inspect(
+        task, {"train": rows("a", *((text, "pos") for text in texts), ("c", "neg"))}, tokenizer, config("gpt2")
+    )
+    assert found.parts["train"].special == Found(3, (2, 3, 4))
+    for text in texts[:3]:  # each mark is one token now
+        assert len(tokenizer(text)["input_ids"]) < len(before[text])
+    note = "3 of 8 train rows contain the mark of a special or added token, which the tokenizer will read as that token"
+    assert f"{note} (lines 2, 3, 4)." in found.notes
 
 
 def test_words_with_one_first_token_are_named():

@@ -1,6 +1,7 @@
 """A prefix or a soft prompt that begins as demonstrations: which rows, and what it begins as."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,8 @@ import transformers
 
 import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised, own_keys_values
+from tunescope.comparison import preview
+from tunescope.comparison.comparison import compare
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import last_ids
 from tunescope.trial.demos import start
@@ -142,16 +145,76 @@ def opened(folder, model) -> Any:
     return open_bench(Plan(model=str(folder / "model"), data=data, task=task))
 
 
-def test_a_prefix_begins_as_demonstrations_unless_a_row_would_be_cut_for_their_positions(tmp_path):
+def llama() -> Any:
     sizes = {"vocab_size": 16, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
-    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads))
-    rotary, learned = opened(tmp_path / "llama", llama), opened(tmp_path / "gpt2", tinyrun.model())
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **heads))
+
+
+def usual(bench: Any, *specs: Any) -> Any:
+    """How each of them begins, and what is told of all."""
+    found, told = start.with_usual(specs, bench)
+    return [spec.init_from for spec in found], told
+
+
+def test_a_prefix_begins_as_demonstrations_where_the_rows_keep_their_text_and_else_never_as_noise(tmp_path):
+    rotary, learned = opened(tmp_path / "llama", llama()), opened(tmp_path / "gpt2", tinyrun.model())
 
     def starts(bench, **fields):
-        return [start.with_usual([ts.Prefix(length=n, **fields)], bench)[0].init_from for n in (10, 60, 64, 65)]
+        return usual(bench, *(ts.Prefix(length=n, **fields) for n in (10, 60, 64, 65)))[0]
 
-    assert starts(rotary) == ["demos", None, None, None]
-    assert starts(learned) == ["demos", "demos", "demos", None]  # the text keeps its positions there
-    assert starts(rotary, positions="same") == ["demos", "demos", "demos", None]
-    assert starts(rotary, init_from="zero") == ["zero"] * 4
+    assert starts(rotary) == ["demos", "zero", "zero", "zero"]
+    assert starts(learned) == ["demos", "demos", "demos", "zero"]  # the text keeps its positions there
+    assert starts(rotary, positions="same") == ["demos", "demos", "demos", "zero"]
+    assert starts(rotary, init_from="noise") == ["noise"] * 4
+    assert usual(rotary, ts.Prefix(length=60))[1] == (
+        "begins as zeros, not as demonstrations, and so behind them: its 60 positions would cut 101 rows short, by "
+        f"{100 * share_cut(rotary, 3):.2g} % of all text. Make it, or the rows, shorter.",
+    )
+    assert usual(rotary, ts.Prefix(length=60, mlp=8))[1][0].startswith("begins as its network does")
+
+
+def share_cut(bench: Any, left: int) -> float:
+    """Counted by words, which are the tokens: of each text so many are left, and the blank behind them."""
+    texts = [row["text"] for part in bench.splits.parts().values() for row in part]
+    kept = sum(min(len(text), len(" ".join(text.split()[:left])) + 1) for text in texts)
+    return 1 - kept / sum(map(len, texts))
+
+
+def test_a_single_row_that_is_cut_takes_no_demonstrations_from_a_prefix(tmp_path):
+    _, data = tinyrun.write(tmp_path)
+    asked = {"kind": "classification", "words": {"neg": "bad", "pos": "good"}, "template": "{text} was"}
+    with open(data["train"], "a") as file:
+        file.write(json.dumps({"text": " ".join(["a"] * 63), "label": "pos"}) + "\n")  # with "was" 64 tokens
+    llama().save_pretrained(tmp_path / "model")
+    bench = open_bench(Plan(model=str(tmp_path / "model"), data=data, task=asked))
+    share = 7 / sum(len(row["text"]) for part in bench.splits.parts().values() for row in part)  # "a a a a"
+    told = f"begins as demonstrations, whose 4 positions cut 1 row short, by {100 * share:.2g} % of all text."
+    assert usual(bench, ts.Prefix(length=4)) == (["demos"], (told,))
+
+
+def test_in_a_chat_of_one_turn_contexts_begin_as_sampled_tokens(tmp_path):
+    for model, same in ((llama(), "zero"), (tinyrun.model(), "tokens")):
+        bench = opened(tmp_path / same, model)
+        bench.task = SimpleNamespace(turns=SimpleNamespace(single="its chat template takes one"))
+        bench.encoded = lambda part, **how: []
+        specs = ts.Prefix(length=4), ts.Prefix(length=4, positions="same"), ts.Soft(length=4)
+        starts, told = usual(bench, *specs)
+        assert starts == ["tokens", same, "vocabulary"]
+        assert told[0] == (
+            "begins as sampled tokens, not as demonstrations, and so behind them: these are earlier turns of a chat, "
+            "and its chat template takes one."
+        )
+
+
+def test_how_a_prefix_begins_is_told_by_check_and_compare(tmp_path, capsys):
+    bench = opened(tmp_path, llama())
+    given = {"model": bench.plan.model, "data": dict(bench.plan.data), "seeds": 1, "steps": 2, "forgetting": "none"}
+    words = {"neg": "bad", "pos": "good"}
+    found = compare(**given, words=words, arms=["prefix:length=60"], trials=1, beyond=0, out=tmp_path / "run")
+    (arm,) = found.results["arms"]
+    told = "begins as zeros, not as demonstrations"
+    assert arm["spec"] == "prefix:length=60,init_from=zero" and arm["remarks"][0].startswith(told)
+    assert f"note: prefix:length=60: {told}" in capsys.readouterr().err
+    bench.plan = replace(bench.plan, arms=("prefix:length=60",), seeds=(0,), forgetting="none")
+    assert any(f"prefix:length=60 {told}" in line for line in preview.lines(bench))

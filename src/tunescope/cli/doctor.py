@@ -16,6 +16,7 @@ def lines(model: str | None) -> Iterator[str]:
     yield f"{machine.cores()} cores, {torch.get_num_threads()} torch threads in this process"
     yield f"memory that may be taken: {memory(machine.free_memory() / 2**20)}{_container()}"
     devices = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    devices += ["mps (taken by --device mps alone; nobody has tried it here)"] if machine.has_mps() else []
     yield "devices: " + ", ".join(["cpu", *devices])
     if model is None:
         yield "to see whether a model can be tuned, type: tunescope doctor --model MODEL"

@@ -127,7 +127,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     first = draw.drawn(demos, bench, bench.plan.seeds[0]) if demos else ()
     before, standing = with_demonstrations(bench, questions.task_as_asked(bench.task, demos, chain), first, typed)
     placed, note = sized(arm, standing, explicit(rest) if typed else [], model, tokenizer)
-    placed = start.with_usual(placed, bench, questions.task_as_asked(bench.task, demos, chain, taught=True))
+    placed, told = start.with_usual(placed, bench, questions.task_as_asked(bench.task, demos, chain, taught=True))
     specs = tuple(own if isinstance(own, AttentionDelta) else one for own, one in zip(typed, placed, strict=True))
     head = () if labels is None else (Head(n_labels=labels),)
     if head and specs:
@@ -143,7 +143,7 @@ def ready(arm: Arm, bench: "Bench") -> Ready:
     )
     note += _own_note(demos) if demos and demos.each else ""
     label = _label(demos, chain, (*specs, *head))
-    return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict(), label)
+    return Ready(arm, (*specs, *head), trains, demos, chain, group, note, counts._asdict(), label, remarks=told)
 
 
 def _check_head(typed: tuple[Any, ...], only_head: bool, *, needed: bool) -> None:

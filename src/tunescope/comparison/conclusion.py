@@ -26,7 +26,8 @@ def conclude(entry: Entry, outcomes: dict[str, Outcome]) -> None:
     if lost:
         fail(standing, lost[0])
     of_rates, of_trials = ([], []) if lost else (rate_remarks(standing.trials), [entry.unmoved] * bool(entry.unmoved))
-    standing.remarks = [*of_rates, *remarks(standing.runs), *of_trials]
+    of_start = entry.arm.remarks if entry.arm else ()
+    standing.remarks = [*of_start, *of_rates, *remarks(standing.runs), *of_trials]
     prompts = dict.fromkeys(one["shown"] for one in found if one.get("found"))
     if prompts:
         standing.remarks.append(f"found: {' | '.join(prompts)}")

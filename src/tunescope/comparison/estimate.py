@@ -44,7 +44,7 @@ HOW = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one step and of all the arm's runs, and the memory of a step; or why there is none."""
+    """Seconds of one step and of all the arm's runs, the memory of a step, what is told of it; or why there is none."""
 
     arm: str
     parameters: int
@@ -53,6 +53,7 @@ class Estimate:
     memory_mb: float = 0.0
     problem: str = ""
     costs: Costs | None = field(default=None, compare=False)
+    remarks: tuple[str, ...] = ()
 
 
 def sizes_of(bench: Bench) -> Sizes:
@@ -118,7 +119,8 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
         other=other,
     )
     total = rounds(plan, [replace(costs, begin=0.0)], sizes_of(bench)).total()
-    return Estimate(prepared.arm.name, prepared.counts["stored"], step_seconds, total, meter() / share, costs=costs)
+    stored, remarks = prepared.counts["stored"], prepared.remarks
+    return Estimate(prepared.arm.name, stored, step_seconds, total, meter() / share, costs=costs, remarks=remarks)
 
 
 def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> tuple[float, float]:

@@ -9,9 +9,10 @@ from tunescope.comparison import other_text, time_limit
 from tunescope.comparison.costs import Costs
 from tunescope.comparison.estimate import HOW, Estimate, estimates
 from tunescope.comparison.few_test_rows import few_test_rows
+from tunescope.comparison.own_sizes import own_sizes
 from tunescope.comparison.progress import duration
 from tunescope.comparison.time_cuts import Time, TooShort, reserve
-from tunescope.report.verdict.words import PAIR, unequal
+from tunescope.report.verdict.words import PAIR
 from tunescope.system import machine
 from tunescope.tasks.facts import Lengths
 from tunescope.trial.bench import Bench, room
@@ -92,22 +93,19 @@ def _estimated(bench: Bench, workers: int) -> Iterator[str]:
     for one in estimates(bench):
         found.append(one)
         yield f"  {_line(one)}"
+        yield from (f"    {one.arm} {remark}" for remark in one.remarks)
         whole += one.total_seconds
         costs[one.arm] = one.costs or Costs(one.arm)
     yield f"  together at most {duration(whole)}{', before seeds that are added' if plan.max_seeds else ''}"
     yield HOW
     yield from filter(None, [machine.busy()])
-    yield from _unequal(bench, found)
+    yield from own_sizes(bench.plan, _stored(found))
     yield from _fitting(bench, costs, workers, time.monotonic() - start)
 
 
-def _unequal(bench: Bench, found: Sequence[Estimate]) -> Iterator[str]:
-    """That arms without a budget are of their own sizes, where contexts and deltas store not nearly as much."""
-    pair = [one for one in found if one.costs and one.costs.group in PAIR and one.parameters]
-    range_of = unequal((one.parameters, one.arm) for one in pair)
-    if range_of and not bench.plan.budgets:
-        usual = sorted(one.parameters for one in pair)[(len(pair) - 1) // 2]
-        yield f"without --budget arms have sizes of their own, {range_of}; --budget {usual} makes them one"
+def _stored(found: Sequence[Estimate]) -> list[tuple[int, str]]:
+    """What contexts and deltas store, with their names."""
+    return [(one.parameters, one.arm) for one in found if one.costs and one.costs.group in PAIR]
 
 
 def _fitting(bench: Bench, costs: Mapping[str, Costs], workers: int, spent: float) -> Iterator[str]:

@@ -12,8 +12,10 @@ from tunescope.comparison.execution import Execution, at_work
 from tunescope.comparison.few_test_rows import few_test_rows
 from tunescope.comparison.job import Job, job
 from tunescope.comparison.outcome import Outcome
+from tunescope.comparison.own_sizes import own_sizes
 from tunescope.comparison.progress import Display, display
 from tunescope.comparison.standing import Standing
+from tunescope.report.verdict.words import PAIR
 from tunescope.system import job_folder, run_folder
 from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
@@ -34,11 +36,15 @@ def tried(
     """
     folder, deadline = execution.folder, deadline or Deadline(bench.plan)
     with display([entry.standing.name for entry in entries], quiet=execution.quiet) as shown:
-        for note in [*notes_of(bench), *few_test_rows(bench)]:
+        ready = [entry.arm for entry in entries if entry.arm is not None and entry.arm.group in PAIR]
+        stored = [(one.counts["stored"], one.arm.name) for one in ready]
+        for note in [*notes_of(bench), *few_test_rows(bench), *own_sizes(bench.plan, stored)]:
             shown.say(f"note: {note}")
         for entry in entries:
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
+            for remark in entry.arm.remarks if entry.arm else ():
+                shown.say(f"note: {entry.standing.name}: {remark}")
         run_folder.drop_damaged(folder, shown.say)
         run_folder.sweep(folder, at_work=job_folder.leased(folder))
         with at_work(bench, execution, shown, lambda: _expected(bench, entries)) as any_run:

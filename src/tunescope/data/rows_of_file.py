@@ -20,6 +20,11 @@ from tunescope.system.say import visible
 
 SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
+TABLES = {
+    ".parquet": "read_parquet",
+    ".feather": "read_feather",
+    ".xlsx": "read_excel",
+}  # and what of pandas reads them
 
 
 def file_rows(path: Path) -> list[dict[str, Any]]:
@@ -32,7 +37,7 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
     if plain.suffix.lower() not in FORMATS:
         raise UserError(
             f"{path}: the name tells the format, and '{''.join(path.suffixes[-2:])}' is not known. "
-            f"Allowed: {', '.join(FORMATS)}, each also with .gz. Rename or convert the file."
+            f"Allowed: {', '.join(FORMATS)}, each also with .gz. {_converting(path)}"
         )
     text = text_of(path)
     parse = {".csv": _csv_rows, ".tsv": _tsv_rows}.get(plain.suffix.lower(), _json_rows)
@@ -43,6 +48,14 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
     if not rows:
         raise UserError(f"{path} has no rows. Give a file with at least one row.")
     return rows
+
+
+def _converting(path: Path) -> str:
+    """What to do with a file of another format."""
+    if (reader := TABLES.get(path.suffix.lower())) is None:
+        return "Rename or convert the file."
+    made = f"pandas.{reader}({str(path)!r}).to_json({str(path.with_suffix('.jsonl'))!r}, orient='records', lines=True)"
+    return f'Convert it with pandas: python -c "import pandas; {made}"'
 
 
 def text_of(path: str | Path) -> str:

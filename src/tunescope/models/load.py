@@ -217,6 +217,14 @@ def _check_all_used(name: str, model: PreTrainedModel, unexpected: Iterable[str]
 
 
 def _cannot_load(name: str, problem: Exception) -> str:
+    """Why, and what to do."""
+    if "trust_remote_code" in str(problem):
+        return (
+            f"{name} brings code of its own for its model or tokenizer (auto_map in its config), which is never run "
+            "here, and transformers has no class for it. Give a model that transformers knows by itself."
+        )
+    if refused := _refused(name, problem):
+        return refused
     if Path(name).suffix == gguf_file.SUFFIX and Path(name).is_file():
         reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
         return f"{name} cannot be read as a GGUF file by transformers: {reason}"
@@ -232,6 +240,26 @@ def _cannot_load(name: str, problem: Exception) -> str:
         return f"there is no folder {name}; give the folder of a transformers model, or a name on the Hugging Face hub."
     reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
     return f"model '{name}' cannot be loaded: {reason} Give a folder, or a name on the hub that this machine can reach."
+
+
+def _refused(name: str, problem: BaseException | None) -> str:
+    """That the hub does not give it to who asks, and what to type; "" where something else was in the way."""
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    while problem is not None and not isinstance(problem, HfHubHTTPError):
+        problem = problem.__cause__ or problem.__context__
+    code = problem.response.status_code if problem is not None else None
+    if code not in (401, 403):
+        return ""
+    if isinstance(problem, GatedRepoError):
+        return (
+            f"model '{name}' is gated: ask for access on its page, https://huggingface.co/{name}, and then say who you "
+            "are. Type: hf auth login"
+        )
+    if isinstance(problem, RepositoryNotFoundError):
+        missing = f"there is no model '{name}' on the hub, or it is private. Check the name"
+        return f"{missing}; if it is yours, type: hf auth login"
+    return f"the hub does not give model '{name}' to who asks ({code}). Who are you to it? Type: hf auth login"
 
 
 def model_name(model: str) -> str:

@@ -89,20 +89,23 @@ def _cell(value: object) -> object:
 
 
 def as_markdown(results: Mapping[str, Any]) -> str:
+    """A table, and beneath it what its differences do not say."""
     head, body = _shown(results, escaped, "–")
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *body))
+    rule, note = ["---", *["---:"] * (len(head) - 1)], view(dict(results)).uncorrected
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, rule, *body)) + (f"\n{note}\n" if note else "")
 
 
 def as_latex(results: Mapping[str, Any]) -> str:
-    """A tabular for booktabs, with intervals; the best score is bold."""
+    """A tabular for booktabs, with intervals; the best score is bold, and a comment tells what differences do not."""
     head, body = _shown(results, _latex, "--")
     best = max((one["score"] for one in rows(results) if one["score"] is not None), default=None)
     for line, one in zip(body, rows(results), strict=True):
         if best is not None and one["score"] == best:
             line[1] = rf"\textbf{{{line[1]}}}"
+    note = view(dict(results)).uncorrected
     lines = [
         "% \\usepackage{booktabs}",
+        *([f"% {note}"] if note else []),
         rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
         r"\toprule",
         *(" & ".join(line) + r" \\" for line in (head,)),

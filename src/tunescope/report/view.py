@@ -62,6 +62,12 @@ class View:
         return any(arm["balanced"] is not None for arm in self.done)
 
     @property
+    def uncorrected(self) -> str:
+        """What differences to the best arm do not say, where there are several."""
+        several = sum(bool(arm["behind"][1]) for arm in self.done) > 1
+        return "The intervals of the differences are not corrected for how many of them there are." if several else ""
+
+    @property
     def forgets(self) -> bool:
         """Whether a column tells what arms cost on other text."""
         return other_text.is_shown(self.done)

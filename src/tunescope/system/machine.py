@@ -5,7 +5,6 @@ import gc
 import math
 import os
 import platform
-import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,14 @@ import torch
 from tunescope.errors import UserError
 from tunescope.system import cgroup
 from tunescope.system.interrupts import interrupts_held
+
+try:
+    import resource
+except ImportError:
+    raise UserError(
+        "Python has no module 'resource' here, as on Windows: tunescope runs on Linux. Under Windows, run it in WSL2; "
+        "type: wsl --install"
+    ) from None
 
 
 def versions() -> dict[str, str]:
@@ -69,12 +76,16 @@ def default_device() -> torch.device:
 
 def device_named(name: str) -> torch.device:
     """The device of that name: cpu, cuda, cuda:1, mps. UserError for one that this machine does not have."""
-    has = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
-    has += ["mps"] if torch.backends.mps.is_available() else []
+    has = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count())), *(["mps"] if has_mps() else [])]
     if name in has or (name == "cuda" and "cuda:0" in has):
         return torch.device(name)
     why = "" if len(has) > 1 else f" torch {torch.__version__} sees no other."
     raise UserError(f"--device {name!r} is not here; this machine has: {', '.join(has)}.{why} Type: --device {has[-1]}")
+
+
+def has_mps() -> bool:
+    """Whether torch sees a GPU of Apple's, which is taken only where it is typed."""
+    return bool(torch.backends.mps.is_available())
 
 
 def precision_on(device: torch.device, asked: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -50,7 +51,7 @@ class Found:
 @dataclass(frozen=True)
 class Part:
     """One part of the data. ``inputs`` count a filled template with its special tokens; ``targets`` what is
-    produced, () lengths None with a head. ``special`` rows hold the text of a special token, such as </s>.
+    produced, () lengths None with a head. ``special`` rows hold the mark of a special or added token, such as </s>.
     """
 
     rows: int
@@ -140,7 +141,7 @@ def _part(
     together = model_kind == "decoder"  # prompt and answer share the positions; the last token is never fed
     taken = [a + b - 1 if together else max(a, b) for a, b in zip(inputs, targets, strict=True)]
     texts = [[value(row, name, index) for name in task.fields()] for index, row in enumerate(rows)]
-    marks = [mark for mark in tokenizer.all_special_tokens if mark]
+    mark = _marks(tokenizer)
     return Part(
         rows=len(rows),
         labels=task.counts(rows) if isinstance(task, Labelled) else None,
@@ -152,10 +153,22 @@ def _part(
         input_in_train=_found(shared(before[0], rows, task.fields())),
         input_in_dev=_found(shared(before[1], rows, task.fields())),
         empty=_found(n for n, some in zip(lines, texts, strict=True) if not all(map(str.strip, some))),
-        special=_found(
-            n for n, some in zip(lines, texts, strict=True) if any(mark in text for mark in marks for text in some)
-        ),
+        special=_found(n for n, some in zip(lines, texts, strict=True) if any(map(mark.search, some))),
     )
+
+
+def _marks(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str]:
+    """What a text holds that is read as a token of its own and not as words: special tokens, and added ones that look
+    like a mark, such as <think>. An added word is read as that word, so it is none."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    marks = {*tokenizer.all_special_tokens, *(one.content for one in added if one.special or _is_mark(one.content))}
+    return re.compile("|".join(re.escape(mark) for mark in sorted(marks) if mark) or r"(?!)")
+
+
+def _is_mark(text: str) -> bool:
+    """Whether a bracket or a bar stands at an end of it, beside more."""
+    bare = text.strip()
+    return len(bare) > 1 and (bare[0] in "<[|" or bare[-1] in ">]|")
 
 
 def _lengths(counts: Sequence[int]) -> Lengths:
@@ -180,7 +193,7 @@ def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
         "input_in_train": "have an input that is also in train",
         "input_in_dev": "have an input that is also in dev",
         "empty": "have an empty input field",
-        "special": "contain the text of a special token, which the tokenizer will read as that token",
+        "special": "contain the mark of a special or added token, which the tokenizer will read as that token",
     }
     notes = []
     for name, part in parts.items():

@@ -44,6 +44,7 @@ class Ready:
     counts: Mapping[str, int]
     label: str  # the canonical text, which the run's id is made of
     search: Any = None  # what looks for the words, for an arm of which nothing else is known
+    remarks: tuple[str, ...] = ()  # on how its contexts begin
 
     @property
     def trained(self) -> bool:

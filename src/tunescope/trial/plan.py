@@ -110,7 +110,10 @@ class Plan:
     threads: int = 1
     device: Annotated[
         str,
-        Option("cpu, cuda, cuda:1 or mps (default: a GPU where torch sees one, else cpu).", command="never"),
+        Option(
+            "cpu, cuda, cuda:1 or mps (default: cuda where torch sees a GPU of NVIDIA or AMD, else cpu).",
+            command="never",
+        ),
     ] = "cpu"
     settings: Settings = field(default_factory=Settings)
     pilot_of: Whole | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
@@ -139,7 +140,8 @@ def model_path(model: str) -> str:
 def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
     """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file, a mapping, or a corpus (NAME:FOLDER).
 
-    Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
+    Raises UserError for other parts, for none to train on, for rows in place of a path, and for a corpus or a part of
+    it that is not there.
     """
     from tunescope.data.corpus import expanded  # reads tables and archives, which --help need not
 
@@ -149,7 +151,22 @@ def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
         raise UserError(
             f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
         )
+    for part, path in given.items():
+        if not isinstance(path, str | os.PathLike):
+            raise UserError(_no_path(part if given is data else "", path))
     return expanded(given)
+
+
+def _no_path(part: str, found: object) -> str:
+    """What to type where rows were given: a table of pandas or datasets writes itself."""
+    where = f"compare(data={{{part!r}: ...}})" if part else "compare(data=...)"
+    line = 'Path("rows.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))'
+    if hasattr(found, "to_json"):
+        line = 'rows.to_json("rows.jsonl", orient="records", lines=True)'
+    return (
+        f"{where} was given a {type(found).__name__}; it takes the path of a file, or of each part: "
+        f'{{"train": path, "test": path}}. To write rows to a file, type: {line}'
+    )
 
 
 def text_path(given: str | Path) -> str:

@@ -23,6 +23,7 @@ LEARNT = 0.5  # and has learnt the task if it came half of the way
 BEGUN = 0.25  # of the way: a context that came so far is on its way
 FAR = 0.2  # a delta further ahead is not caught up with
 SHALLOW = 3  # in a decoder of no more layers
+DEEPEST = 12  # layers of the worlds that it was held against, which have 1 at the least
 AS_GOOD = 0.05  # of the scale: a head no further behind does as well
 
 
@@ -47,6 +48,11 @@ class Shares:
     def stays_behind(self) -> bool:
         """Whether a context that is behind in such a model's pilot stays there: then weights are needed."""
         return self.is_behind and self.causal and self.layers <= SHALLOW
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the model is deeper than any world that the forecast was held against."""
+        return self.layers > DEEPEST
 
 
 def shares(evidence: Evidence) -> Shares | None:
@@ -92,4 +98,9 @@ def reasons(evidence: Evidence, found: Shares) -> str:
     if found.is_behind and not found.stays_behind:
         model = f"a model of {found.layers} layers" if found.layers > SHALLOW else "a model that is no decoder"
         said += f"; in {model} a context so far behind in a pilot often comes up in longer runs"
+    if found.is_outside:
+        said += (
+            f"; a model of {found.layers} layers lies outside of the worlds that forecasts were held against, which "
+            f"have 1 to {DEEPEST}"
+        )
     return said

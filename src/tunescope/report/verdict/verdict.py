@@ -79,15 +79,15 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     evidence, is_pilot = gather(results, margin), bool(protocol.get("pilot_of"))
     seen = forecast.of(evidence) if is_pilot else None
     found = _foreseen(evidence, seen) if is_pilot else _answer(evidence, protocol)
-    run = found.advice.text if found.advice else None
-    run = words.out_of_time(protocol, run)
+    run = words.out_of_time(protocol, found.advice.text if found.advice else None)
+    outside = seen is not None and forecast.Shares(**seen["shares"]).is_outside
     rivals = [words.ahead(evidence)] if found.reason in AGAINST_DELTA and evidence.ahead else []
     said = [found.why, *rivals, *([run] if run else []), words.support(evidence)]
     said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol, results.get("arms") or ())]
     return {
         "answer": found.answer,
         "reason": found.reason,
-        "sentences": said + ([words.outlook(results, found.answer)] if is_pilot else []),
+        "sentences": said + ([words.outlook(results, found.answer, outside=outside)] if is_pilot else []),
         "run": run,
         "more_seeds": bool(found.advice and found.advice.more_seeds) and _looks_left(protocol, evidence.seeds),
         "forecast": seen,

@@ -89,8 +89,11 @@ def out_of_time(protocol: Mapping[str, Any], run: str | None) -> str | None:
     return f"{run} Within --minutes {minutes:g} no more seeds could be run: `tunescope resume RUN` goes on with them."
 
 
-def outlook(results: dict[str, Any], answer: str) -> str:
-    """What the whole comparison would take, by the pilot's own runs, and whether it is worth it."""
+def outlook(results: dict[str, Any], answer: str, *, outside: bool) -> str:
+    """What the whole comparison would take, by the pilot's own runs, and whether it is worth it.
+
+    outside: the model is none of those that forecasts were held against.
+    """
     protocol = results["protocol"]
     whole, seeds = protocol["pilot_of"], len(protocol["pilot_of"]["seeds"])
     longer, tries = whole["steps"] / protocol["steps"], len(whole["rates"]) or whole["trials"]
@@ -103,6 +106,8 @@ def outlook(results: dict[str, Any], answer: str) -> str:
     worth = (
         "it is worth it, for the pilot does not tell"
         if answer == "no verdict"
+        else "it is worth it, for how often a pilot of so deep a model is right was never counted"
+        if outside
         else "for the answer alone it is not needed; it would give scores with intervals, and an artifact to keep"
     )
     return (

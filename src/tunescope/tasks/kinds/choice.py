@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+MUCH = 2  # times the tokens of a row's shortest choice: longer ones start behind it
+
 
 @dataclass(frozen=True, kw_only=True)
 class Posed(Encoded):
@@ -34,7 +36,8 @@ class Choice(Task):
     """One of the choices that a row brings along; what differs from row to row can be no label.
 
     The answer is the choice of the highest log p(choice | filled template), all of its tokens counted, as
-    lm-evaluation-harness has it for `acc`. Trained on is the right one alone.
+    lm-evaluation-harness has it for `acc`; its `acc_norm` divides that by the choice's characters. Trained on is the
+    right one alone.
 
     choices: the field with the list of texts. answer: the field with the right one, as text or as its number from 0.
     """
@@ -88,12 +91,12 @@ class Choice(Task):
         _check_kind(model_kind)
         task = replace(self, turns=chats.in_turns(self, tokenizer, model_kind))
         told = history.checked(task, splits, tokenizer)
-        read = [self._read(row, index)[0] for rows in splits.values() for index, row in enumerate(rows)]
+        read = [self._read(row, index) for rows in splits.values() for index, row in enumerate(rows)]
         places = [place(row, index) for rows in splits.values() for index, row in enumerate(rows)]
-        alike = sum(len(set(own)) < len(own) for own in task._tokens(tokenizer, read, model_kind, places))
-        same = f"{alike:,} of {len(read):,} rows have two choices of the same tokens, of which the first is taken."
-        chance = sum(1 / len(texts) for texts in read) / len(read)
-        return replace(task, chance=chance, notes=(*chats.notes_of(task.turns), *told, *([same] if alike else [])))
+        tokens = task._tokens(tokenizer, [texts for texts, _ in read], model_kind, places)
+        of_tokens = [*_alike(tokens), *_unequal(tokens, [right for _, right in read])]
+        chance = sum(1 / len(texts) for texts, _ in read) / len(read)
+        return replace(task, chance=chance, notes=(*chats.notes_of(task.turns), *told, *of_tokens))
 
     def encode(
         self,
@@ -232,6 +235,27 @@ class Choice(Task):
         texts, right = self._read(row, index)
         values = {name: value(row, name, index) for name in self.fields()}
         return str(history.solved(self, row, values, texts[right]))
+
+
+def _alike(tokens: Sequence[Sequence[templates.Ids]]) -> list[str]:
+    """A note on rows with choices that cannot be told apart."""
+    alike = sum(len(set(own)) < len(own) for own in tokens)
+    same = f"{alike:,} of {len(tokens):,} rows have two choices of the same tokens, of which the first is taken."
+    return [same] if alike else []
+
+
+def _unequal(tokens: Sequence[Sequence[templates.Ids]], right: Sequence[int]) -> list[str]:
+    """A note on rows whose choices differ much in their number of tokens, and how often that pulls the right way."""
+    sizes = [([len(one) for one in own], place) for own, place in zip(tokens, right, strict=True)]
+    far = [(own, place) for own, place in sizes if max(own) >= MUCH * min(own)]
+    if not far:
+        return []
+    short, long = (sum(own[place] == end(own) for own, place in far) for end in (min, max))
+    return [
+        "A choice's score is the sum of the log-probabilities of all its tokens, so longer choices start at a "
+        f"disadvantage: in {len(far):,} of {len(tokens):,} rows the longest has {MUCH} times the tokens of the "
+        f"shortest, or more. Of these the right choice is a shortest one in {short:,}, and a longest in {long:,}."
+    ]
 
 
 def _check_kind(model_kind: str) -> None:

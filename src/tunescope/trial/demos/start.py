@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tunescope.errors import UserError
 from tunescope.methods.artifact import KVContext
 from tunescope.models.positions import is_rotary
 from tunescope.tasks.facts import positions
@@ -24,34 +25,69 @@ if TYPE_CHECKING:
 DEMOS = "demos"
 ENOUGH = 4  # rows shown, or one of each label where these are more; longer rows are left out for it
 POOL = 512  # rows looked at
+LOST = 0.01  # of the rows' text at most is cut for a prefix that begins as demonstrations
 PARTS = (1, 2, 4, 8, 16, 32)  # the shortest 1/part of each label's rows are drawn from
 
 
-def with_usual(specs: Sequence[Any], bench: Bench, task: Task | None = None) -> tuple[Any, ...]:
-    """The specs; one of which it is not said how it begins does so as demonstrations, where the model has room for it.
+def with_usual(specs: Sequence[Any], bench: Bench, task: Task | None = None) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The specs, and what is to be told of how they begin; one of which it is not said begins as demonstrations.
 
-    It has if it can read them, if a chat can have earlier turns, and if no row is cut for a prefix that takes positions
-    only because it begins as words. task: as the arm asks the rows.
+    It does not where rows would lose more than `LOST` of their text to a prefix that takes positions only because it
+    begins as words: it then begins as zeros, which take none, and learn sooner than noise and than words that the text
+    does not stand behind (docs/verdict.md). Where a chat can have no earlier turns it begins as sampled tokens. task:
+    as the arm asks the rows.
     """
-    return tuple(
-        replace(spec, init_from=DEMOS) if _is_open(spec) and _has_room(spec, bench, task) else spec for spec in specs
-    )
+    pairs = [_usual(spec, bench, task) if _is_open(spec) else (spec, "") for spec in specs]
+    return tuple(spec for spec, _ in pairs), tuple(told for _, told in pairs if told)
 
 
-def _has_room(spec: Spec, bench: Bench, task: Task | None) -> bool:
-    if (turns := turns_of(bench)) is not None and turns.single:
-        return False
-    most, length = positions(bench.model.config, bench.tokenizer), _length(spec)
-    if most is None or length > most:
-        return most is None
+def _usual(spec: Spec, bench: Bench, task: Task | None) -> tuple[Spec, str]:
+    """The spec with its start, and what is to be told of it."""
+    most, length, turns = positions(bench.model.config, bench.tokenizer), _length(spec), turns_of(bench)
+    if most is not None and length > most:
+        return _wordless(spec, f"it has {length} positions, and the model's text at most {most}. Make it shorter.")
     takes_more = isinstance(spec, KVContext) and spec.positions is None and is_rotary(bench.model)
-    return not takes_more or (length < most and _cut(bench, length, task) == _cut(bench, 0, task))
+    rows, share = _lost(bench, length, task) if takes_more and most is not None else (0, 0.0)
+    lost = f"cut {rows:,} row{'s' * (rows > 1)} short, by {100 * share:.2g} % of all text"
+    if share > LOST:
+        return _wordless(spec, f"its {length} positions would {lost}. Make it, or the rows, shorter.")
+    if turns is not None and turns.single:
+        return _turnless(spec, bench, f"these are earlier turns of a chat, and {turns.single}.")
+    return _as(spec, DEMOS), f"begins as demonstrations, whose {length} positions {lost}." if rows else ""
 
 
-def _cut(bench: Bench, taken: int, task: Task | None) -> int:
-    """How many rows are cut beside a context that takes so many positions."""
-    left = room(bench, taken)
-    return sum(row.cut > 0 for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left, task=task))
+def _as(spec: Spec, begin: str) -> Spec:
+    return replace(spec, init_from=begin)  # type: ignore[type-var]
+
+
+def _wordless(spec: Spec, why: str) -> tuple[Spec, str]:
+    """A prefix that begins as no words, and takes no positions; any other context as it was, which is refused later."""
+    if not isinstance(spec, KVContext):
+        return spec, ""
+    if getattr(spec, "mlp", None) is not None:
+        return spec, f"begins as its network does, not as demonstrations, and so far behind them: {why}"
+    return _as(spec, "zero"), f"begins as zeros, not as demonstrations, and so behind them: {why}"
+
+
+def _turnless(spec: Spec, bench: Bench, why: str) -> tuple[Spec, str]:
+    """A context that begins as sampled tokens; a prefix not where the text would not stand behind them."""
+    if isinstance(spec, KVContext) and spec.positions == "same" and is_rotary(bench.model):
+        return _wordless(spec, why)
+    told = f"begins as sampled tokens, not as demonstrations, and so behind them: {why}"
+    return _as(spec, "tokens" if isinstance(spec, KVContext) else "vocabulary"), told
+
+
+def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[int, float]:
+    """How many rows are cut beside a context that takes so many positions and else not as far; and by how much, as a
+    share of the text of all rows. All of it, where not even their template fits."""
+    free = [row for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=room(bench, 0), task=task)]
+    try:
+        left = room(bench, taken)
+        beside = [row for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left, task=task)]
+    except UserError:
+        return len(free), 1.0
+    cut = [one.cut - alone.cut for alone, one in zip(free, beside, strict=True) if one.cut > alone.cut]
+    return len(cut), sum(cut) / max(1, sum(len(alone.source) for alone in free))
 
 
 def _is_open(spec: Any) -> bool:
