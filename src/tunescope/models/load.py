@@ -253,8 +253,8 @@ def _refused(name: str, problem: BaseException | None) -> str:
         return ""
     if isinstance(problem, GatedRepoError):
         return (
-            f"model '{name}' is gated: ask for access on its page, https://huggingface.co/{name}, and then say who you "
-            "are. Type: hf auth login"
+            f"model '{name}' is gated: ask for access on its page, https://huggingface.co/{parted(name).name}, and then "
+            "say who you are. Type: hf auth login"
         )
     if isinstance(problem, RepositoryNotFoundError):
         missing = f"there is no model '{name}' on the hub, or it is private. Check the name"
