@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.comparison import procedure
 from tunescope.comparison.citations import bibtex
+from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
@@ -67,11 +68,16 @@ class Comparison:
         return notebook.html(self.results, str(self.folder / "report.html"))
 
     def best(self) -> Any:
-        """The best arm's artifacts, to give to `attach`."""
+        """The best arm's artifacts, to give to `attach`.
+
+        Raises UserError where there are none, with the reason.
+        """
         from tunescope.attachment.artifact_folder import load
 
         if not (self.folder / "best").exists():
-            raise UserError(f"{self.folder} has no artifact: its best arm is the model as it is.")
+            gone = f"{self.folder / 'best'} is gone. To have it made again, type: tunescope resume {self.folder}"
+            told = no_artifact(self.results)
+            raise UserError(f"run.best() of {self.folder}: {told}." if told else gone)
         return load(self.folder / "best")
 
     def __str__(self) -> str:

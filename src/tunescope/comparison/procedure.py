@@ -115,6 +115,8 @@ def carried_out(
             finish(folder, results)
             heard.concluded(events.concluded(folder, results))
         far_jobs.begin_anew(folder)
+        for one in standings:
+            execution.board.concluded(one.name, one.status)
         execution.board.write("finished")
 
 
