@@ -114,7 +114,7 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     )
     monkeypatch.chdir(Path(model).parent)
     seen = []
-    done = SimpleNamespace(folder=None, results=None)
+    done = SimpleNamespace(folder=None, results={"arms": [{"status": "done"}]})
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
     monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
     monkeypatch.setattr(sys, "argv", shlex.split(the_command.command(asked)))
