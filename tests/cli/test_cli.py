@@ -197,6 +197,7 @@ ONE_LABEL = ROWS.replace('"neg"', '"pos"')
         (None, [], r"Cannot read \S+rows.jsonl: No such file or directory"),
         ("", [], r"\S+rows.jsonl is empty"),
         (ROWS + "{\n", [], r"\S+rows.jsonl line 11 is not JSON"),
+        (ROWS + '{"text": "a", "label": null}\n' * 200, [], "line 11: 'label' .* of lines 12, 13, 14, 15 and 195 more"),
         (ROWS + '{"text": "a"}\n', [], r"rows.jsonl line 11 has no field 'label'"),
         (ROWS, ["--text-field", "txt"], r"has no field 'txt'. Did you mean 'text'"),
         (ONE_LABEL, [], "have one label only, 'pos'"),

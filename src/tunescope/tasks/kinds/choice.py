@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tunescope.data.row import line_of, place, value
+from tunescope.data.row import every_row, line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import uniform
@@ -88,7 +88,7 @@ class Choice(Task):
         _check_kind(model_kind)
         task = replace(self, turns=chats.in_turns(self, tokenizer, model_kind))
         told = history.checked(task, splits, tokenizer)
-        read = [self._read(row, index)[0] for rows in splits.values() for index, row in enumerate(rows)]
+        read = [texts for rows in splits.values() for texts, _ in every_row(rows, self._read)]
         places = [place(row, index) for rows in splits.values() for index, row in enumerate(rows)]
         alike = sum(len(set(own)) < len(own) for own in task._tokens(tokenizer, read, model_kind, places))
         same = f"{alike:,} of {len(read):,} rows have two choices of the same tokens, of which the first is taken."
