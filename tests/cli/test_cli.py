@@ -114,7 +114,7 @@ def test_the_command_in_the_results_asks_the_same_question(material, monkeypatch
     )
     monkeypatch.chdir(Path(model).parent)
     seen = []
-    done = SimpleNamespace(folder=None, results=None)
+    done = SimpleNamespace(folder=None, results={"arms": [{"status": "done"}]})
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
     monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
     monkeypatch.setattr(sys, "argv", shlex.split(the_command.command(asked)))
@@ -205,6 +205,7 @@ ONE_LABEL = ROWS.replace('"neg"', '"pos"')
         (None, [], r"Cannot read \S+rows.jsonl: No such file or directory"),
         ("", [], r"\S+rows.jsonl is empty"),
         (ROWS + "{\n", [], r"\S+rows.jsonl line 11 is not JSON"),
+        (ROWS + '{"text": "a", "label": null}\n' * 200, [], "line 11: 'label' .* of lines 12, 13, 14, 15 and 195 more"),
         (ROWS + '{"text": "a"}\n', [], r"rows.jsonl line 11 has no field 'label'"),
         (ROWS, ["--text-field", "txt"], r"has no field 'txt'. Did you mean 'text'"),
         (ONE_LABEL, [], "have one label only, 'pos'"),

@@ -1,7 +1,9 @@
 """What no verb has foreseen ends in one line, and Ctrl-C in one word, from the first import on."""
 
 import errno
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +12,13 @@ from pathlib import Path
 
 import commands
 import pytest
+import tinyrun
 import torch
 import warm
 
 from tunescope.cli import app, fault
+from tunescope.comparison import run
+from tunescope.comparison.status import lines as status_lines
 from tunescope.system import interrupts
 from tunescope.trial.train.microbatches import OutOfMemory
 
@@ -36,6 +41,38 @@ def test_a_fault_of_ours_is_one_line_with_a_file_to_send_and_exit_code_70(monkey
     told = kept.read_text()
     assert "command: tunescope arms 'a b'" in told and "torch 2" in told
     assert "Traceback" in told and "in called" in told and told.rstrip().endswith("y'")
+
+
+@pytest.mark.parametrize(
+    ("problem", "code", "status", "told"),
+    [
+        (ZeroDivisionError("oops"), 70, "failed", "error: no arm finished, by a fault of tunescope, .*oops"),
+        (MemoryError("no room"), 2, "out of memory", "error: no arm finished; zero-shot, out of memory: .*no room"),
+        (None, 0, "done", ""),
+    ],
+)
+def test_a_comparison_in_which_no_arm_is_done_ends_so_when_all_is_written(
+    monkeypatch, capsys, tmp_path, problem, code, status, told
+):
+    model, data = tinyrun.write(tmp_path)
+    plain = run._untrained
+
+    def untrained(*given):
+        if problem is not None:
+            raise problem
+        return plain(*given)
+
+    monkeypatch.setattr(run, "_untrained", untrained)
+    words = [model, data["train"], "--arms", "zero-shot", "--seeds", "1", "--workers", "1", "--out", tmp_path / "run"]
+    for verb in (["compare", *words], ["resume", tmp_path / "run", "--workers", "1"]):
+        ended, out, err = commands.call(monkeypatch, capsys, *verb)
+        assert ended == code and "page: " in out and re.search(told, err)
+    assert ("no artifact: no arm finished" in out) == (code > 0)
+    assert (tmp_path / "run" / "results.json").exists() and (tmp_path / "run" / "report.html").exists()
+    (row,) = json.loads((tmp_path / "run" / "status.json").read_text())["arms"]
+    assert row["status"] == status
+    shown = next(status_lines(tmp_path / "run"))
+    assert shown.split("  ")[1:] == ["1/1 runs", *(part for part in shown.split("  ") if "best" in part), status]
 
 
 def test_where_no_file_can_be_written_the_fault_is_told_at_once(monkeypatch, capsys, tmp_path):

@@ -158,7 +158,7 @@ def test_the_best_artifact_is_kept_with_what_is_needed_to_use_it(done):
     best = max(done.results["arms"], key=lambda one: sum(run["dev"] for run in one["runs"]) / len(one["runs"]))
     if done.results["best"]["path"] is None:
         assert done.results["best"]["arm"] == "zero-shot" == best["name"]
-        with pytest.raises(UserError, match="its best arm is the model as it is"):
+        with pytest.raises(UserError, match="the model as it is, zero-shot, does best on dev"):
             done.best()
     else:
         about = json.loads((done.folder / "best" / "tunescope.json").read_text())["about"]
@@ -183,10 +183,18 @@ def test_why_there_is_no_best_artifact_is_told(bench, material, tmp_path, arm, l
     assert (found.folder / "best").exists() == (not line)
     told = no_artifact(found.results)
     assert told.startswith(line) and bool(told) == bool(line)
+    if line:
+        with pytest.raises(UserError, match=re.escape(f"run.best() of {found.folder}: {line}")):
+            found.best()
 
 
-def test_where_no_arm_finished_there_is_no_artifact_for_that():
-    assert no_artifact({"best": None, "arms": []}) == "no artifact: no arm finished"
+def test_where_no_arm_finished_there_is_no_artifact_for_that(tmp_path):
+    results = {"best": None, "arms": []}
+    assert no_artifact(results) == "no artifact: no arm finished"
+    with pytest.raises(UserError, match="no artifact: no arm finished"):
+        comparison.Comparison(tmp_path, results).best()
+    with pytest.raises(UserError, match=r"best is gone\. .* type: tunescope resume "):
+        comparison.Comparison(tmp_path, {"best": {"arm": "lora", "path": "best"}, "arms": []}).best()
 
 
 def test_the_artifact_that_an_unstable_verdict_names_is_there(bench, material, tmp_path):

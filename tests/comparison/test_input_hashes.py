@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import shlex
 import shutil
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
+import commands
 import pytest
 import tinyrun
 import torch
@@ -15,10 +18,11 @@ from tunescope.data import read
 from tunescope.errors import UserError
 from tunescope.system import machine
 from tunescope.system.executors.local import Local
-from tunescope.trial import elsewhere
+from tunescope.trial import begun_with, elsewhere
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
+from tunescope.trial.train import loop
 from tunescope.trial.train.settings import Settings
 
 
@@ -176,3 +180,112 @@ def test_what_is_the_same_again_goes_on(material, finished):
     tinyrun.model().save_pretrained(material[0])
     again = comparison.resume(finished, quiet=True).results
     assert [one["runs"] for one in again["arms"]] == [one["runs"] for one in results["arms"]]
+
+
+def test_a_run_whose_files_were_moved_goes_on_where_it_is_told_where_they_are(tmp_path, monkeypatch, capsys):
+    model, data = tinyrun.write(tmp_path / "a")
+    brief = ["--arms", "zero-shot", "lora:rank=1", "--steps", "2", "--seeds", "1", "--trials", "1", "--workers", "1"]
+    words = [model, data["train"], "--test", data["test"], *brief, "--out", tmp_path / "a" / "run"]
+    begun = commands.call(monkeypatch, capsys, "compare", *words)
+    assert begun[0] == 0
+    (tmp_path / "a").rename(tmp_path / "b")
+    folder = tmp_path / "b" / "run"
+    results, before = json.loads((folder / "results.json").read_text()), held(folder)
+    code, _, err = commands.call(monkeypatch, capsys, "resume", folder, "--workers", "1")
+    gone = " and ".join(str(tmp_path / "a" / name) for name in ("model", "test.jsonl", "train.jsonl"))
+    assert code == 2 and held(folder) == before
+    assert f"{folder} was begun with {gone}, which are gone. If it was moved, type the comparison again with" in err
+    typed = shlex.split(err.partition(f"--out {folder}: tunescope ")[2].replace("NEW/", f"{tmp_path}/b/"))
+    monkeypatch.setattr("tunescope.comparison.run._trained", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr("tunescope.comparison.run._untrained", lambda *_: pytest.fail("scored again"))
+    assert commands.call(monkeypatch, capsys, *typed, "--workers", "1", "--out", folder)[0] == 0
+    assert json.loads((folder / "results.json").read_text())["arms"] == results["arms"]
+    config = json.loads((folder / "config.json").read_text())
+    moved = {part: data[part].replace("/a/", "/b/") for part in ("train", "test")}
+    assert (config["model"], config["data"]) == (model.replace("/a/", "/b/"), moved)
+    assert comparison.resume(folder, quiet=True).results["arms"] == results["arms"]
+
+
+def test_what_lies_elsewhere_and_is_something_else_is_refused_by_name(material, finished, tmp_path):
+    before = held(finished)
+    model, rows = tmp_path / "elsewhere" / "model", tmp_path / "elsewhere" / "others.jsonl"
+    shutil.copytree(material[0], model)
+    rows.write_text("".join(json.dumps(row) + "\n" for row in tinyrun.rows(64, 9)))
+    digest = hashlib.sha256(rows.read_bytes()).hexdigest()[:12]
+    asked = question(material, "zero-shot", "lora:rank=1")
+    told = (
+        rf"holds another comparison \(it differs in: data.train\): others.jsonl has the hash {digest}, and train.jsonl"
+    )
+    with pytest.raises(UserError, match=told):
+        comparison.ask(replace(asked, data={**material[1], "train": str(rows)}), finished, quiet=True)
+    parts = {part: path for part, path in material[1].items() if part != "dev"}
+    with pytest.raises(UserError, match=r"it differs in: data\.dev\)"):  # a part more or less is another question
+        comparison.ask(replace(asked, data=parts), finished, quiet=True)
+    tinyrun.model(seed=5).save_pretrained(model)
+    with pytest.raises(UserError, match="the weights of model had the hash"):
+        comparison.ask(replace(asked, model=str(model)), finished, quiet=True)
+    assert held(finished) == before
+    tinyrun.model().save_pretrained(model)
+    comparison.ask(replace(asked, model=str(model)), finished, quiet=True)
+    assert json.loads((finished / "config.json").read_text())["model"] == str(model)
+
+
+def test_a_run_goes_on_with_other_versions_and_says_so(material, finished, monkeypatch, capsys):
+    kept = json.loads((finished / "config.json").read_text())["versions"]
+    assert kept == {name: version(name) for name in ("tunescope", "torch", "transformers")}
+    for quiet in (True, False):
+        comparison.resume(finished, quiet=quiet)
+        assert "goes on with" not in capsys.readouterr().err
+    monkeypatch.setattr(machine, "versions", lambda: kept | {"torch": "9.8", "transformers": "7.6", "python": "3"})
+    told = (
+        f"note: {finished} was begun with torch {kept['torch']}, transformers {kept['transformers']}, and goes on with "
+    )
+    for _ in range(2):
+        comparison.resume(finished)
+        assert told + "torch 9.8, transformers 7.6\n" in capsys.readouterr().err
+    assert json.loads((finished / "config.json").read_text())["versions"] == kept
+
+
+def test_a_run_goes_on_in_the_precision_that_auto_came_to(material, tmp_path, monkeypatch, capsys):
+    asked, seen, plain = question(material, "lora:rank=1"), [], loop.autocast
+
+    def ask_of(name):
+        seen.clear()
+        found = comparison.ask(asked, tmp_path / name)
+        return json.loads((tmp_path / name / "config.json").read_text())["chosen_precision"], set(seen), found.results
+
+    monkeypatch.setattr(loop, "autocast", lambda device, precision: seen.append(precision) or plain(device, precision))
+    chosen, computed, first = ask_of("first")
+    assert (chosen, computed) == ("float32", {"float32"})
+    monkeypatch.setattr(machine, "precision_on", lambda device, asked: "bfloat16" if asked == "auto" else asked)
+    capsys.readouterr()
+    for path in (tmp_path / "first" / "arms").iterdir():  # so that it is trained once more
+        shutil.rmtree(path)
+    chosen, computed, again = ask_of("first")
+    assert (chosen, computed) == ("float32", {"float32"})
+    assert f"note: --precision auto came to float32 where {tmp_path}/first was begun, and comes to bfloat16" in (
+        capsys.readouterr().err
+    )
+    assert [[run["id"] for run in arm["runs"]] for arm in first["arms"]] == [
+        [run["id"] for run in arm["runs"]] for arm in again["arms"]
+    ]
+    assert again["protocol"]["precision"] == "float32"
+    chosen, computed, other = ask_of("other")
+    assert (chosen, computed, other["protocol"]["precision"]) == ("bfloat16", {"bfloat16"}, "bfloat16")
+    assert other["arms"][0]["runs"][0]["id"] == first["arms"][0]["runs"][0]["id"]  # which has "auto"
+
+
+def test_a_gpu_that_has_no_bfloat16_does_not_go_on_in_it(material, finished, monkeypatch):
+    bench = open_bench(question(material))
+    bench.device = torch.device("cuda")
+    config = json.loads((finished / "config.json").read_text())
+    (finished / "config.json").write_text(json.dumps(config | {"chosen_precision": "bfloat16"}))
+    monkeypatch.setattr(machine, "precision_on", lambda device, asked: "float32")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)  # computed by other units, slower
+    assert begun_with.keep_precision(bench, finished).endswith("; the run goes on in bfloat16")
+    assert bench.plan.training.precision == "bfloat16" and bench.plan.settings.precision == "auto"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
+    with pytest.raises(
+        UserError, match=r"cannot compute in bfloat16.* begin anew with --precision float32 and another"
+    ):
+        begun_with.keep_precision(bench, finished)

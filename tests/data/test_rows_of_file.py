@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tunescope.data import rows_of_file
 from tunescope.data.read import read, sha256
-from tunescope.data.row import Row, value
+from tunescope.data.row import MissingField, Row, every_row, value
 from tunescope.errors import UserError
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
@@ -102,6 +102,13 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.jsonl", " \n\n", ["is empty"]),
         ("a.jsonl", '{"a": 1}\n{"a": \n', ["line 2 is not JSON", "reads '{\"a\":'", "one whole object"]),
         ("a.jsonl", '{"a": "' + "x" * 99 + '"', ["line 1 is not JSON", "xxx...'"]),
+        (
+            "a.jsonl",
+            '{"a": 1}\n{\n\n[1]\n{2\n' + "[" * 99_999,
+            ["line 2 is not", "reads '{'. The same holds of lines 5, 6. Each"],
+        ),
+        ("a.jsonl", "{\n" * 9, ["line 1 is not JSON", "The same holds of lines 2, 3, 4, 5 and 4 more. Each"]),
+        ("a.csv", "text,label\na\nb,c\n\nd,e,f\n", ["line 2 has 1 fields", "row. The same holds of line 5."]),
         ("a.jsonl", '{"a": NaN}', ["line 1 is not JSON", "NaN is not a JSON number"]),
         ("a.jsonl", '{"a": 1}\n{"a": 1e999}', ["line 2 is not JSON", "1e999 is beyond the largest number"]),
         ("a.jsonl", '{"a": [-2e999]}', ["line 1 is not JSON", "-2e999 is beyond the largest number"]),
@@ -179,6 +186,32 @@ def test_a_missing_or_null_field_is_named_with_what_there_is():
         value({"text;label": "a;b"}, "text", 0)
     with pytest.raises(UserError, match="row 3 has no field"):
         value({"a": 1}, "b", 2)
+
+
+def test_a_fault_of_several_rows_is_told_once_with_their_lines():
+    texts: list[object] = ["a", None, "b", None, [1], None, None]
+    rows = [Row({"text": text, "label": "x"}, "a.jsonl", line) for line, text in enumerate(texts, start=2)]
+
+    def read(row, index):
+        return value(row, "text", index)
+
+    assert every_row(rows[::2][:2], read) == ["a", "b"]
+    told = "'text' is null, where text or a number is needed. Fill it in or delete the row."
+    for some, first, others in (
+        (rows[:2], "a.jsonl line 3", ""),
+        (rows, "a.jsonl line 3", " The same holds of lines 5, 7, 8."),
+        ([*rows[:5], Row({"text": None}, "b.jsonl", 1)], "a.jsonl line 3", " The same holds of line 5."),
+        (rows * 50, "a.jsonl line 3", " The same holds of lines 5, 7, 8, 3 and 195 more."),
+        ([dict(row) for row in rows], "row 2", " The same holds of lines 4, 6, 7."),
+    ):
+        with pytest.raises(UserError) as caught:
+            every_row(some, read)
+        assert str(caught.value) == f"{first}: {told}{others}"
+    with pytest.raises(MissingField, match=r"^a\.jsonl line 2 has no field 'txt'\. .* holds of line 3\.$") as missing:
+        every_row([*rows[:2], Row({"txt": "a"}, "a.jsonl", 4)], lambda row, index: value(row, "txt", index))
+    assert (missing.value.field, missing.value.close) == ("txt", "text")
+    with pytest.raises(MissingField, match=r"It has: text, label\.$"):  # all rows lack it, and one line is as good
+        every_row(rows, lambda row, index: value(row, "txt", index))
 
 
 def test_a_gzip_file_that_grows_a_hundredfold_is_refused_before_it_fills_the_memory(tmp_path, monkeypatch):

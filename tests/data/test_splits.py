@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunescope.data.row import Row
-from tunescope.data.splits import repeats, shared, split
+from tunescope.data.splits import keys_of, repeats, shared, split
 from tunescope.errors import UserError
 
 rows = st.lists(st.fixed_dictionaries({"text": st.sampled_from("abcdefghij"), "label": st.booleans()}))
@@ -74,6 +74,15 @@ def test_repeats_and_shared_rows_are_told_by_line():
     assert repeats(some, ("text",)) == [7, 8]
     assert shared(some[:1], some[1:]) == [7]
     assert shared(some[:1], some[1:], ("text",)) == [7, 8]
+
+
+def test_what_differs_by_case_blanks_or_the_form_of_a_character_is_shared_where_it_is_asked_loosely():
+    texts = ["good film. ", "Good\u00a0\n FILM.", "\uff47ood film.", "good film", "goodfilm."]
+    train, other = [{"text": "Good film.", "n": 1}], [{"text": text, "n": 1} for text in texts]
+    assert shared(train, other, ("text",)) == []
+    assert shared(train, other, ("text",), loosely=True) == [1, 2, 3]
+    assert shared([{"text": "1.5"}], [{"text": 1.5}, {"text": 1}], ("text",), loosely=True) == [1]
+    assert len(set(keys_of([*train, *other], ("text",)))) == 6  # files are cut by their texts as they are
 
 
 def test_numbers_and_texts_are_different_values():

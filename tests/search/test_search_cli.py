@@ -4,6 +4,7 @@ import errno
 import json
 import re
 import shlex
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -173,6 +174,32 @@ def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, mat
     finally:
         test.write_text(before)
     assert code == 0 and "found before" not in out  # the rows are others
+
+
+def test_a_search_whose_files_were_moved_goes_on(monkeypatch, capsys, tmp_path):
+    model, data = tinyrun.write(tmp_path / "a")
+
+    def ask(place, *more):
+        parts = [str(Path(data[part]).with_name(f"{part}.jsonl")).replace("/a/", f"/{place}/") for part in data]
+        words = [model.replace("/a/", f"/{place}/"), parts[0], "--dev", parts[1], "--test", parts[2], *more]
+        return call(monkeypatch, capsys, "search", *words, "--workers", "1", "--out", tmp_path / "out")
+
+    asked = ["--method", "random:length=2", *BRIEF]
+    assert ask("a", *asked)[0] == 0
+    (tmp_path / "out" / "results.json").unlink()
+    (tmp_path / "a").rename(tmp_path / "b")
+    code, out, _ = ask("b", *asked)
+    assert code == 0 and out.count("found before, dev") == 2
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model"] == str(tmp_path / "b" / "model")
+    (tmp_path / "out" / "results.json").unlink()
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    tinyrun.model(seed=5).save_pretrained(tmp_path / "c" / "model")
+    code, _, err = ask("c", *asked)
+    assert code == 2 and "the weights of model had the hash" in err
+    rows = (tmp_path / "c" / "dev.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "c" / "dev.jsonl").write_text("".join(rows[1:]))
+    code, _, err = ask("c", *asked)
+    assert code == 2 and "it differs in: data.dev): dev.jsonl has the hash" in err
 
 
 SEARCHES = """

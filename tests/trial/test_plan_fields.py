@@ -123,7 +123,7 @@ def test_each_option_stands_in_the_command_which_asks_the_same(field: str, monke
     typed = next(one for kind in (Plan, Settings) for one in options_of(kind) if one.field == field)
     assert typed.names[0] in command(asked)
     seen: list[Plan] = []
-    done = SimpleNamespace(folder=None, results=None)
+    done = SimpleNamespace(folder=None, results={"arms": [{"status": "done"}]})
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
     monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
     for here in (False, True):

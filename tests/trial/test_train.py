@@ -182,8 +182,8 @@ def test_patience_and_the_best_tensors_outlive_a_kill(tmp_path):
     assert all(torch.equal(resumed.parameters[name], value) for name, value in whole.parameters.items())
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing"])
-def test_a_damaged_state_is_not_used(tmp_path, damage):
+@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing", "other tensors", "none"])
+def test_a_damaged_state_is_told_and_not_used(tmp_path, damage, capsys):
     train(problem(), PLAIN, seed=2, saving=Saving(tmp_path, 0.0))
     (path,) = tmp_path.glob("state-*.safetensors")
     content = path.read_bytes()
@@ -193,11 +193,19 @@ def test_a_damaged_state_is_not_used(tmp_path, damage):
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     elif damage == "json":
         (tmp_path / "state.json").write_text("{")
-    else:
+    elif damage == "none":  # a run that saved nothing begins, and there is nothing to tell
+        (tmp_path / "state.json").unlink()
+    elif damage == "missing":
         path.unlink()
     again = problem()
     optimizer = torch.optim.AdamW(again.parameters.values())
-    assert state.load(tmp_path, again.parameters, optimizer) is None
+    others = {"c": torch.zeros(1)} if damage == "other tensors" else again.parameters
+    assert state.load(tmp_path, others, optimizer) is None
+    told = capsys.readouterr().err
+    assert told.startswith(f"note: {tmp_path}/state") != (damage == "none") and "\n" not in told.rstrip()
+    assert told == "" or told.endswith("The run that it is of is begun anew.\n")
+    if damage == "other tensors":
+        return
     assert train(again, PLAIN, seed=2, saving=Saving(tmp_path, 1e9)).curve == train(problem(), PLAIN, seed=2).curve
 
 

@@ -59,7 +59,8 @@ for verb in app:
 def main() -> None:
     """Run the command line.
 
-    The exit code is 0, 2 for what the user can mend, 70 for a fault of ours, 130 for Ctrl-C, 143 for a kill.
+    The exit code is 0, 2 for what the user can mend, 70 for a fault of ours, 130 for Ctrl-C, 143 for a kill. A
+    comparison in which no arm is done is one of the two (`output.check_finished`).
     """
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from tunescope.cli import side_by_side
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
-from tunescope.cli.output import print_run
+from tunescope.cli.output import check_finished, print_run
 from tunescope.errors import UserError
 from tunescope.system.executor import HERE
 from tunescope.system.say import say
@@ -22,7 +22,8 @@ def demo(*, from_scratch: bool = False, out: str = "runs/demo") -> None:
     """
     from tunescope.lab.demo import run
 
-    run(Path(out), from_scratch=from_scratch)
+    for found in run(Path(out), from_scratch=from_scratch):
+        check_finished(found.folder, found.results)
 
 
 def compare(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tunescope.errors import UserError
 from tunescope.system.say import say
 
 
@@ -26,6 +27,23 @@ def print_run(folder: Path, results: Mapping[str, Any]) -> None:
         say(f"best artifact: {folder / 'best'}")
     elif told := no_artifact(results):
         say(told)
+
+
+def check_finished(folder: Path, results: Mapping[str, Any]) -> None:
+    """Exit with 70 where no arm is done and one failed by a fault of ours. Raises UserError where none is done else."""
+    if any(one["status"] == "done" for one in results["arms"]):
+        return
+    failed = next((one for one in results["arms"] if one["status"] == "failed"), None)
+    if failed is None:
+        first = results["arms"][0]
+        raise UserError(f"no arm finished; {first['name']}, {first['status']}: {first['reason']}")
+    say(
+        f"error: no arm finished, by a fault of tunescope, and not of what you gave; {failed['name']}, "
+        f"{failed['reason']}. Please look through that file in {folder} and send it in. To try again, type: tunescope "
+        f"resume {folder}",
+        sys.stderr,
+    )
+    sys.exit(70)
 
 
 def command_line() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tunescope.cli.output import print_run
+from tunescope.cli.output import check_finished, print_run
 from tunescope.system import ranks
 from tunescope.system.executor import HERE
 from tunescope.system.forkserver import begin
@@ -69,9 +69,10 @@ def submitted_told() -> Iterator[None]:
 
 
 def show(found: Comparison) -> None:
-    """Of several processes the first tells."""
+    """Of several processes the first tells. Where no arm is done it ends as `check_finished` says."""
     if ranks.rank() == 0:
         print_run(found.folder, found.results)
+        check_finished(found.folder, found.results)
 
 
 def is_here(executor: str) -> bool:

@@ -23,8 +23,9 @@ EVERY = 2.0  # seconds
 class Row:
     """An arm: runs that it is to have (those past an end of its rates are added as they come), and what is known.
 
-    done: id -> how it ended. paused: ids of those that paused on their way. now: id -> the run in
-    words, and where it is. seconds: that runs took.
+    status: waiting, queued or refused; when all runs are over what became of the arm, as done or failed. done: id ->
+    how it ended. paused: ids of those that paused on their way. now: id -> the run in words, and where it is. seconds:
+    that runs took.
     """
 
     arm: str
@@ -82,6 +83,10 @@ class Board:
     def done(self, name: str, arm: str, outcome: Mapping[str, Any]) -> None:
         self.rows[arm].ended(name, outcome)
         self.write()
+
+    def concluded(self, arm: str, status: str) -> None:
+        """What became of the arm, when all its runs are over."""
+        self.rows[arm].status = status
 
     def write(self, state: str = "") -> None:
         """state: running or finished, at once; "" is running, when it is time.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.comparison import procedure
 from tunescope.comparison.citations import bibtex
+from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
@@ -17,6 +18,7 @@ from tunescope.system import files, job_folder, plugins, ranks, run_folder
 from tunescope.system.executor import HERE
 from tunescope.tasks.make import USUAL, task_json, with_fields
 from tunescope.tasks.task import Task
+from tunescope.trial import moved_files
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import default_folder
 from tunescope.trial.open import open_bench
@@ -67,11 +69,16 @@ class Comparison:
         return notebook.html(self.results, str(self.folder / "report.html"))
 
     def best(self) -> Any:
-        """The best arm's artifacts, to give to `attach`."""
+        """The best arm's artifacts, to give to `attach`.
+
+        Raises UserError where there are none, with the reason.
+        """
         from tunescope.attachment.artifact_folder import load
 
         if not (self.folder / "best").exists():
-            raise UserError(f"{self.folder} has no artifact: its best arm is the model as it is.")
+            gone = f"{self.folder / 'best'} is gone. To have it made again, type: tunescope resume {self.folder}"
+            told = no_artifact(self.results)
+            raise UserError(f"run.best() of {self.folder}: {told}." if told else gone)
         return load(self.folder / "best")
 
     def __str__(self) -> str:
@@ -192,8 +199,8 @@ def resume(
     `compare`; "" is the one of the last time. quiet: nothing is printed. report_to: loggers, which are told of what was
     finished before too.
 
-    Raises UserError for a folder without a run, one of a newer version or in use, and for a run that was begun from
-    Python with a loaded model or a task of its own, which `compare` goes on with.
+    Raises UserError for a folder without a run, one of a newer version or in use; for a run that was begun from Python
+    with a loaded model or a task of its own, and for one whose model or data is gone: `compare` goes on with these.
     """
     folder = Path(folder)
     run_folder.check_is_comparison(folder)
@@ -204,6 +211,7 @@ def resume(
             f"to go on, call compare(..., out={str(folder)!r}) with the same arguments."
         )
     question = from_json(config, folder / "config.json")
+    moved_files.check_there(question, folder)
     question = replace(question, minutes=minutes, max_seeds=question.max_seeds if max_seeds is None else max_seeds)
     question = question if processes is None else replace(question, processes=processes)
     before = executor or job_folder.executor_of(folder) or HERE

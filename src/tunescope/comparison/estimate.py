@@ -126,7 +126,7 @@ def _timed(bench: Bench, todo: Job) -> Estimate:
 def _step_seconds(bench: Bench, todo: Job, tuned: Tuned) -> tuple[float, float]:
     """Of one update, on rows of the middle length, for as many tokens as an update has on average; and the share of
     its rows that was timed."""
-    settings = bench.plan.settings
+    settings = bench.plan.training
     with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):
         problem = problem_of(bench, todo, tuned)
         rows = _middle(problem.lengths, settings.batch_size)

@@ -26,14 +26,14 @@ from tunescope.report.verdict.verdict import decide
 from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json
 from tunescope.system.lock import locked
 from tunescope.system.say import say
-from tunescope.trial import executor_name
+from tunescope.trial import begun_with, executor_name, moved_files
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.input_hashes import check_folder, input_hashes
 from tunescope.trial.plan import AFTERWARDS, Plan
 from tunescope.trial.plan_json import to_json
 
-UNASKED = (*AFTERWARDS, "read")  # of config.json: what is no part of the question
+UNASKED = (*AFTERWARDS, "read", "versions", "chosen_precision")  # of config.json: what is no part of the question
 
 
 class Stopped(KeyboardInterrupt):
@@ -89,16 +89,16 @@ def carried_out(
     folder, start = execution.folder, time.monotonic()
     question, fits = time_limit.before(on_its_day(question, folder), folder)
     with machine.threads(question.threads):
-        run_folder.check_config(folder, _config(question, by_name), UNASKED)
+        run_folder.check_config(
+            folder, _config(question, by_name), (*UNASKED, *moved_files.other_paths(question, folder))
+        )
         time_limit.say_uncut(question, folder, fits, execution.quiet)
-        bench = opened(question)
-        other_text.windows(bench)  # a text that cannot be used is told before anything is trained
-        if not (folder / "config.json").exists():
-            check_entries(bench)
+        bench = _opened(question, execution, opened)
         deadline, clock = time_limit.with_deadline(bench, execution, start, fits)
         entries = entered(bench)
         check_folder(bench, folder, read := input_hashes(bench))
-        run_folder.write_config(folder, _config(bench.plan, by_name) | {"read": read}, UNASKED)
+        kept = _config(bench.plan, by_name) | {"read": read, "versions": begun_with.versions(folder)}
+        run_folder.write_config(folder, kept, (*UNASKED, *moved_files.PATHS))
         with stream(report_to, events.begun(folder, bench), _warn) as heard:
             execution = execution.heard_by(heard)
             try:
@@ -115,7 +115,25 @@ def carried_out(
             finish(folder, results)
             heard.concluded(events.concluded(folder, results))
         far_jobs.begin_anew(folder)
+        for one in standings:
+            execution.board.concluded(one.name, one.status)
         execution.board.write("finished")
+
+
+def _opened(question: Plan, execution: Execution, opened: Callable[[Plan], Bench]) -> Bench:
+    """What the question names, as the run in the folder was begun with, if one was.
+
+    Raises UserError where it is something else, or nothing that can be trained on.
+    """
+    folder, bench = execution.folder, opened(question)
+    check_folder(bench, folder, input_hashes(bench))
+    for note in (begun_with.other_versions(folder), begun_with.keep_precision(bench, folder)):
+        if note and not execution.quiet:
+            _warn(f"note: {note}")
+    other_text.windows(bench)  # a text that cannot be used is told before anything is trained
+    if not (folder / "config.json").exists():
+        check_entries(bench)
+    return bench
 
 
 def _config(question: Plan, by_name: bool) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _protocol(bench: Bench, looks: dict[str, Any] | None) -> dict[str, Any]:
         "trial_steps": plan.trial_steps or plan.settings.steps,
         "optimizer": plan.settings.optimizer,
         "schedule": plan.settings.schedule,
-        "precision": machine.precision_on(bench.device, plan.settings.precision),
+        "precision": machine.precision_on(bench.device, plan.training.precision),
         "halving": rates.halving_rule(plan.race) if plan.halving else None,
         "beyond": plan.past,
         "apart": plan.apart,

@@ -120,7 +120,7 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 
 
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
-    settings = replace(bench.plan.settings, steps=todo.steps)
+    settings = replace(bench.plan.training, steps=todo.steps)
     meter = memory_meter(*bench.devices)
     with torch.random.fork_rng(gpus()), attached(bench, todo, specs_of(bench, todo)) as tuned:
         torch.manual_seed(todo.seed)

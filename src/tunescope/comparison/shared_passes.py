@@ -162,7 +162,7 @@ def _score(bench: Bench, todo: Job, member: Member, only: Sequence[int] | None =
 
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:
     """Train them together, and leave in the folder what each would have left."""
-    settings, meter = bench.plan.settings, memory_meter(*bench.devices)
+    settings, meter = bench.plan.training, memory_meter(*bench.devices)
     with torch.random.fork_rng(gpus()), _attached(bench, jobs) as tuned:
         torch.manual_seed(jobs[0].seed)
         problems, losses = _problems(bench, jobs, tuned)
@@ -198,7 +198,7 @@ def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
     with torch.random.fork_rng(gpus()), _attached(bench, jobs) as tuned:
         problems, losses = _problems(bench, jobs, tuned)
         runs = _one_step(bench, jobs, problems)
-        states = train_together(runs, losses, bench.device, bench.plan.settings.precision)
+        states = train_together(runs, losses, bench.device, bench.plan.training.precision)
     return {
         name: float(state.curve[0]["loss"] or 0.0) for name, state in states.items() if not isinstance(state, Diverged)
     }
@@ -206,7 +206,7 @@ def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:
 
 def _seconds(bench: Bench, jobs: Sequence[Job]) -> float:
     """Of one step of them all, the least of a few, each on its first batch."""
-    settings, times = bench.plan.settings, []
+    settings, times = bench.plan.training, []
     with (
         torch.random.fork_rng(gpus()),
         _attached(bench, jobs) as tuned,

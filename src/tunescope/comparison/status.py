@@ -13,6 +13,8 @@ from tunescope.errors import UserError
 from tunescope.system import lease, lock, run_folder
 from tunescope.system.job_folder import JobFolder
 
+ENDS = ("done", "diverged", "out of memory", "refused", "failed")  # what becomes of an arm when its runs are over
+
 
 def lines(run: Path) -> Iterator[str]:
     """Every arm in a line, then the whole run.
@@ -73,8 +75,10 @@ def _row(row: Row) -> str:
     best = "" if row.best is None else f"  best dev {row.best:.4g}"
     state = row.status if not row.done and not row.now else "running" if row.now else ""
     state = "done" if row.done and len(row.done) >= row.total else state
+    state = row.status if row.status in ENDS else state
     told = f"{len(row.done)}/{row.total} runs{best}" if row.total else ""
-    return "  ".join(part for part in (told, state, ", ".join(dict.fromkeys(lost))) if part)
+    others = ", ".join(one for one in dict.fromkeys(lost) if one != state)
+    return "  ".join(part for part in (told, state, others) if part)
 
 
 def _running(one: dict[str, Any]) -> str:

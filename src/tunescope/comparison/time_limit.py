@@ -63,7 +63,7 @@ def say_uncut(question: Plan, folder: Path, fits: bool, quiet: bool) -> None:
 
 def digest(question: Plan) -> str:
     """Of what was asked before anything was cut."""
-    left_out = (*AFTERWARDS, "fit", "apart", "day", "model", "data")
+    left_out = (*AFTERWARDS, "fit", "apart", "day", "chosen_precision", "model", "data")
     return run_folder.identity({name: value for name, value in to_json(question).items() if name not in left_out})
 
 

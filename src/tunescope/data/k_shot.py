@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tunescope.data.row import every_row
 from tunescope.data.splits import KeptRows, Rows, Splits, key_of, keys_of
 from tunescope.errors import UserError
 
@@ -38,8 +39,8 @@ def k_shot(
         raise UserError(f"k_shot(k={k}) must be at least 1. Type: k=16")
     keys = keys_of(rows, by, seed)
     labels: dict[str, set[str]] = {}
-    for index, (key, row) in enumerate(zip(keys, rows, strict=True)):
-        labels.setdefault(key, set()).add(label_of(row, index))
+    for key, label in zip(keys, every_row(rows, label_of), strict=True):
+        labels.setdefault(key, set()).add(label)
     distinct: dict[str, dict[str, Mapping[str, Any]]] = {label: {} for one in labels.values() for label in one}
     for key, row in sorted(zip(keys, rows, strict=True), key=lambda pair: key_of(pair[1], None, seed)):
         if len(labels[key]) == 1:

@@ -6,14 +6,16 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tunescope.data.conversations import FIELDS, is_conversation, why_not
 from tunescope.errors import UserError
 
 LONGEST = 1_000_000  # characters of a field: a book has fewer
+SHOWN = 4  # lines that a message names behind the first
+Read = TypeVar("Read")
 HALVES = re.compile("[\ud800-\udfff]")  # of surrogate pairs
 
 
@@ -73,6 +75,41 @@ def value(row: Mapping[str, Any], field: str, index: int) -> str:
         f"{place(row, index)}: '{field}' is {what}, where text or a number is needed. "
         f"{'Fill it in or delete the row' if found is None else 'Make it text, or name another field'}."
     )
+
+
+def every_row(rows: Sequence[Mapping[str, Any]], read: Callable[[Mapping[str, Any], int], Read]) -> list[Read]:
+    """What `read` makes of each row and its index.
+
+    Raises:
+        UserError: of the first row that cannot be read, with the lines of others in its file that have the same fault.
+    """
+    try:
+        return [read(row, index) for index, row in enumerate(rows)]
+    except UserError as problem:
+        others = _others(rows, read)
+        if len(others) < len(rows) - 1 or not isinstance(problem, MissingField):  # a field that no row has is no slip
+            problem.args = (f"{problem}{also(others)}",)
+        raise
+
+
+def _others(rows: Sequence[Mapping[str, Any]], read: Callable[[Mapping[str, Any], int], Any]) -> list[int]:
+    """Lines of the rows that cannot be read for the reason of the first such row, which is not among them."""
+    faults = []
+    for index, row in enumerate(rows):
+        try:
+            read(row, index)
+        except UserError as problem:
+            told = str(problem).removeprefix(place(row, index))
+            faults.append((line_of(row, index), (getattr(row, "file", ""), told)))
+    return [line for line, fault in faults[1:] if fault == faults[0][1]]
+
+
+def also(others: Sequence[int]) -> str:
+    """A sentence on the lines that have the same fault as one that is told; "" where there are none."""
+    if not others:
+        return ""
+    more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
+    return f" The same holds of line{'s' * (len(others) > 1)} {', '.join(map(str, others[:SHOWN]))}{more}."
 
 
 def _separated(row: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tunescope.data.row import Row, check_characters
+from tunescope.data.row import Row, also, check_characters
 from tunescope.errors import UserError
 from tunescope.system.say import visible
 
@@ -132,15 +132,14 @@ def _decoded(content: bytes, path: Path) -> str:
 
 
 def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    for at, (number, line) in enumerate(lines):
         try:
-            values = json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, parse_float=_float)
-        except (ValueError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            values = _parsed(line)
+        except ValueError as error:
+            others = [other for other, later in lines[at + 1 :] if not _is_json(later)]
             raise UserError(
-                f"{path} line {number} is not JSON: {reason}. It reads {_excerpt(line)}. "
+                f"{path} line {number} is not JSON: {error}. It reads {_excerpt(line)}.{also(others)} "
                 'Each line must be one whole object, such as {"text": "...", "label": "..."}.'
             ) from error
         if not isinstance(values, dict):
@@ -149,6 +148,22 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 "Each line must be one object; for a file that is one list, type: jq -c '.[]' OLD > NEW.jsonl"
             )
         yield number, values
+
+
+def _parsed(line: str) -> Any:
+    """Raises ValueError for what is not JSON."""
+    try:
+        return json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, parse_float=_float)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _is_json(line: str) -> bool:
+    try:
+        _parsed(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -211,8 +226,9 @@ def _named(records: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[tup
         )
     for line, record in records:
         if len(record) != len(header):
+            others = [other for other, later in records if len(later) != len(header)]
             raise UserError(
                 f"{path} line {line} has {len(record)} fields, and the header has {len(header)} "
-                f"({visible(', '.join(header))}). Mend the row."
+                f"({visible(', '.join(header))}). Mend the row.{also(others)}"
             )
         yield line, dict(zip(header, record, strict=True))

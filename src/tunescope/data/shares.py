@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from tunescope.data.row import every_row
+
 LabelOf = Callable[[Mapping[str, Any], int], str]
 Groups = Sequence[tuple[str, int]]
 
@@ -14,8 +16,8 @@ Groups = Sequence[tuple[str, int]]
 def labels_of(rows: Sequence[Mapping[str, Any]], keys: Sequence[str], label_of: LabelOf) -> dict[str, str]:
     """Key -> the label that most of its rows have, of several the first by name: the rows' order is nothing to it."""
     counts: dict[str, Counter[str]] = {}
-    for index, (row, key) in enumerate(zip(rows, keys, strict=True)):
-        counts.setdefault(key, Counter())[label_of(row, index)] += 1
+    for key, label in zip(keys, every_row(rows, label_of), strict=True):
+        counts.setdefault(key, Counter())[label] += 1
     return {key: min(found, key=lambda label: (-found[label], label)) for key, found in counts.items()}
 
 

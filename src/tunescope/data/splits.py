@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
+from unicodedata import normalize
 
 from tunescope.data.conversations import ASKED, earlier
 from tunescope.data.row import line_of
@@ -105,10 +106,20 @@ def repeats(rows: Rows, by: Sequence[str] | None = None) -> list[int]:
     return found
 
 
-def shared(train: Rows, other: Rows, by: Sequence[str] | None = None) -> list[int]:
-    """Lines of the rows of ``other`` that are, in the fields ``by``, also in ``train``."""
-    seen = {key_of(as_read(row, by), by) for row in train}
-    return [line_of(row, index) for index, row in enumerate(other) if key_of(as_read(row, by), by) in seen]
+def shared(train: Rows, other: Rows, by: Sequence[str] | None = None, *, loosely: bool = False) -> list[int]:
+    """Lines of the rows of ``other`` that are, in the fields ``by``, also in ``train``.
+
+    loosely: case, blanks and the forms of a character (NFKC) in these fields aside.
+    """
+    read = _folded if loosely else as_read
+    seen = {key_of(read(row, by), by) for row in train}
+    return [line_of(row, index) for index, row in enumerate(other) if key_of(read(row, by), by) in seen]
+
+
+def _folded(row: Mapping[str, Any], by: Sequence[str] | None) -> Mapping[str, Any]:
+    read = as_read(row, by)
+    texts = {name: read[name] for name in by or () if isinstance(read.get(name), str)}
+    return {**read, **{name: " ".join(normalize("NFKC", text).casefold().split()) for name, text in texts.items()}}
 
 
 def as_read(row: Mapping[str, Any], by: Sequence[str] | None) -> Mapping[str, Any]:

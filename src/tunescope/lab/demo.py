@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from tunescope.lab.worlds.manifest import NAME
 from tunescope.lab.worlds.world import Part, World, rows, write
 from tunescope.system.say import say
+
+if TYPE_CHECKING:
+    from tunescope.comparison.comparison import Comparison
 
 PACKAGED = Path(__file__).parent / "demo_model"
 SIZES: dict[Part, int] = {"train": 2000, "dev": 200, "test": 300}
@@ -76,15 +79,16 @@ def scratch_model(folder: Path) -> Path:
     return folder
 
 
-def run(folder: Path, from_scratch: bool = False) -> None:
+def run(folder: Path, from_scratch: bool = False) -> list["Comparison"]:
     """Compare on every task, printing each table, verdict and page; a run broken off is gone on with."""
-    setup = prepare(folder / "data", from_scratch)
+    setup, found = prepare(folder / "data", from_scratch), []
     for one in setup.tasks:
         say(f"\n{one['name']}: {one['question']}\n")
-        compare_one(setup, one, folder / one["name"])
+        found.append(compare_one(setup, one, folder / one["name"]))
+    return found
 
 
-def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
+def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> "Comparison":
     """One task's comparison, its run in ``folder``. No run is stopped early: scores stay at zero for long."""
     from tunescope.comparison.comparison import compare
     from tunescope.system import machine
@@ -107,3 +111,4 @@ def compare_one(setup: DemoSetup, one: DemoTask, folder: Path) -> None:
         workers=machine.default_workers(setup.model),
     )
     say(f"{found}\n\npage: {found.folder / 'report.html'}")
+    return found

@@ -253,7 +253,7 @@ def _refused(name: str, problem: BaseException | None) -> str:
         return ""
     if isinstance(problem, GatedRepoError):
         page = f"https://huggingface.co/{parted(name).name}"
-        return f"model '{name}' is gated: ask for access on its page, {page}, and then say who you are. Type: hf auth login"
+        return f"model '{name}' is gated: ask for access on its page, {page}, and then log in. Type: hf auth login"
     if isinstance(problem, RepositoryNotFoundError):
         missing = f"there is no model '{name}' on the hub, or it is private. Check the name"
         return f"{missing}; if it is yours, type: hf auth login"

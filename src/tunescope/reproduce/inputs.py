@@ -11,6 +11,7 @@ from tunescope.reproduce.ask import Ask
 from tunescope.system import option
 
 PATHS = ("model", "data", "test")  # settings that may be paths of this machine
+HASHES = {"model": "weights", "data": "sha256", "test": "test_sha256"}  # what says that another path has the same
 SEVERAL = ("bases", "others")  # settings that are lists of such
 SENTENCES = (
     "Once upon a time there was a little girl named Lily.",
@@ -78,6 +79,11 @@ def classification_settings(ask: Ask, data: str) -> dict[str, Any]:
     task |= {"template": ask.template} if ask.template is not None else {}
     task |= {"words": option.pairs("--words", ask.words)} if ask.words else {}
     return {"task": task} | ({} if ask.test is None else {"test": ask.test, "test_sha256": sha256(ask.test)})
+
+
+def free_paths(settings: dict[str, Any]) -> tuple[str, ...]:
+    """The settings, as config.json names them, whose paths may be others: a hash stands beside them."""
+    return tuple(f"settings.{path}" for path, digest in HASHES.items() if settings.get(digest))
 
 
 def portable(settings: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tunescope.report.findings_page import standalone
 from tunescope.reproduce import far_pieces, page, piece
 from tunescope.reproduce.ask import Ask, given
 from tunescope.reproduce.earlier import taken_over
-from tunescope.reproduce.inputs import portable
+from tunescope.reproduce.inputs import free_paths, portable
 from tunescope.reproduce.recipe import Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, job_folder, run_folder, sealed_json
@@ -67,7 +67,7 @@ def so_far(ask: Ask, out: Path, say: Say = say) -> dict[str, Any]:
     lines = _lines(settings, units)
     if not getattr(recipe, "GROWS", False) and lines is None:
         raise UserError(f"The table of {ask.name} needs all of its pieces; leave out --so-far to go on.")
-    run_folder.check_config(out, _config(ask, settings))
+    run_folder.check_config(out, _config(ask, settings), free_paths(settings))
     told = [(unit, run_folder.kept(out, piece.path(out, run_folder.identity(unit)))) for unit in units]
     found = [(unit, outcome) for unit, outcome in told if outcome is not None]
     if not found:
@@ -99,8 +99,8 @@ def _held(
     config = _config(ask, settings)
     if _is_idle(out):
         (out / "config.json").unlink()
-    run_folder.check_config(out, config)
-    run_folder.write_config(out, config)
+    run_folder.check_config(out, config, free_paths(settings))
+    run_folder.write_config(out, config, free_paths(settings))
     if not job_folder.leased(out):  # else a worker may be writing there
         run_folder.sweep(out)
     started = time.monotonic()

@@ -24,8 +24,10 @@ from tunescope.system import files, job_folder, machine, run_folder, sealed_json
 from tunescope.system.executors.local import Local
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
+from tunescope.trial import moved_files
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_its_day
+from tunescope.trial.input_hashes import check_folder, input_hashes
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_json import to_json as plan_json
 from tunescope.trial.provenance import data_of, inputs_of, model_of
@@ -69,9 +71,12 @@ def study(request: SearchRequest, folder: Path, say: Say, command: str = "", pla
 
 def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: Say, command: str, place: Place) -> Json:
     """Everything between the question and results.json, in a folder that this process holds alone."""
-    config = _check_folder(request, folder)
+    config, elsewhere = _check_folder(request, folder)
     with machine.threads(request.plan.threads):
         bench, stand_in = seeds.opened(request.plan, chosen)
+        read = input_hashes(bench)
+        if "model" in elsewhere:
+            check_folder(bench, folder, {name: digest for name, digest in read.items() if name.startswith("model.")})
         check_answers(bench)
         source = Source(bench.task, stand_in)
         for target in request.transfer_to:
@@ -79,7 +84,7 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
         bare = {} if stand_in else {request.plan.seeds[0]: stats_of(bench, "")}
         if not job_folder.leased(folder):  # else a worker may be writing there
             run_folder.sweep(folder)
-        run_folder.write_config(folder, config)
+        run_folder.write_config(folder, config | {"read": read}, ("read", *moved_files.PATHS))
         every = seeds.every(chosen, request.plan.seeds, request.passes)
         at_all = [one for some in every for one in some]
         refused = far_seeds.refused(bench, at_all, folder, place, say)
@@ -95,8 +100,11 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
     return results
 
 
-def _check_folder(request: SearchRequest, folder: Path) -> Json:
-    """The question as it is kept in the folder. Raises UserError for one that holds something else."""
+def _check_folder(request: SearchRequest, folder: Path) -> tuple[Json, tuple[str, ...]]:
+    """The question as it is kept in the folder, and what of it has another path now.
+
+    Raises UserError for a folder that holds something else.
+    """
     config = plan_json(request.plan) | {"searches": list(request.methods), "passes": request.passes}
     config |= {"transfer_to": list(request.transfer_to), "version": run_folder.VERSION}
     others = [path for path in folder.iterdir() if not path.name.startswith(("LOCK", "config.json.tmp-"))]
@@ -104,8 +112,9 @@ def _check_folder(request: SearchRequest, folder: Path) -> Json:
         raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
     if (folder / "report.html").exists() and run_folder.kept(folder, folder / "results.json") is not None:
         raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")
-    run_folder.check_config(folder, config)
-    return config
+    elsewhere = moved_files.other_paths(request.plan, folder)
+    run_folder.check_config(folder, config, ("read", *elsewhere))
+    return config, elsewhere
 
 
 def _search(bench: Bench, some: Sequence[Seed], folder: Path, refused: Mapping[str, str], say: Say) -> Json:

@@ -178,7 +178,8 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def write_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:
     """Keep the question, so that `resume` needs only the folder; anew where what is `free` to change has changed."""
     old = read_config(run) if (run / "config.json").exists() else None
-    if old is None or any((old.get(key) or "") != (config[key] or "") for key in free):
+    differing = _differing(old, json.loads(json.dumps(config))) if old else []
+    if old is None or any(key in free or key.partition(".")[0] in free for key in differing):
         files.put_json(run / "config.json", {**config, "version": old["version"]} if old else config)
 
 

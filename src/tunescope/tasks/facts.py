@@ -150,8 +150,8 @@ def _part(
         too_long=_found(n for n, used in zip(lines, taken, strict=True) if limit is not None and used > limit),
         repeated=_found(repeats(rows)),
         in_train=_found(shared(before[0], rows)),
-        input_in_train=_found(shared(before[0], rows, task.fields())),
-        input_in_dev=_found(shared(before[1], rows, task.fields())),
+        input_in_train=_found(shared(before[0], rows, task.fields(), loosely=True)),
+        input_in_dev=_found(shared(before[1], rows, task.fields(), loosely=True)),
         empty=_found(n for n, some in zip(lines, texts, strict=True) if not all(map(str.strip, some))),
         special=_found(n for n, some in zip(lines, texts, strict=True) if any(map(mark.search, some))),
     )
@@ -190,8 +190,8 @@ def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
         "too_long": f"are longer than the model's {limit} positions; what is too much of them will be cut",
         "repeated": "repeat an earlier row exactly",
         "in_train": "are also in train, exactly",
-        "input_in_train": "have an input that is also in train",
-        "input_in_dev": "have an input that is also in dev",
+        "input_in_train": "have an input that is also in train, case and blanks aside",
+        "input_in_dev": "have an input that is also in dev, case and blanks aside",
         "empty": "have an empty input field",
         "special": "contain the mark of a special or added token, which the tokenizer will read as that token",
     }

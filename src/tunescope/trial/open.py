@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ from tunescope.attachment.share import share
 from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read_hashed
-from tunescope.data.row import MissingField, value
+from tunescope.data.row import MissingField, every_row, value
 from tunescope.data.splits import Splits, split
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
@@ -146,9 +147,12 @@ def _with_metric(plan: Plan) -> Mapping[str, Any]:
 
 def _check_fields(rows: Sequence[Mapping[str, Any]], fields: Iterable[str]) -> None:
     """UserError for a row without one of the fields, which would be cut as if all were equal."""
-    for index, row in enumerate(rows):
-        for name in fields:
-            value(row, name, index)
+    for name in fields:
+        every_row(rows, partial(_field, name))
+
+
+def _field(name: str, row: Mapping[str, Any], index: int) -> str:
+    return value(row, name, index)
 
 
 def _check_answers(bench: Bench) -> None:

@@ -1,7 +1,7 @@
 """The question that a comparison asks, as data; `plan_check` says which can be asked, `plan_json` keeps them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from tunescope.data.row import LONGEST
@@ -73,6 +73,7 @@ class Plan:
     together: runs that share a pass of the model; 0 takes what is quickest.
     fit: what the question was cut to, so that it is done in the minutes; see `comparison.time_cuts`.
     day: that a chat template which writes the day is to write, as 2026-11-26; "" is that on which the run is begun.
+    chosen_precision: what a precision of "auto" came to where the run was begun; "" is what it comes to here.
     apart: whether the methods of a composition are tried at rates apart (`trial.rates`); no in a pilot.
     max_seeds, margin: of the verdict's looks: the most seeds of the two arms that decide, added while there is no
         verdict (None: none are, or 12 where no seeds are given either); and what counts as no worse.
@@ -121,6 +122,7 @@ class Plan:
     fit: Fit | None = None
     apart: bool = True
     day: str = ""
+    chosen_precision: str = ""
     halving: Annotated[
         bool,
         Option(
@@ -213,6 +215,11 @@ class Plan:
             object.__setattr__(self, "max_seeds", MAX_SEEDS)
         if not self.seeds:
             object.__setattr__(self, "seeds", SEEDS)
+
+    @property
+    def training(self) -> Settings:
+        """The settings in the precision that is computed in: an arm's id has "auto", whatever that came to."""
+        return replace(self.settings, precision=self.chosen_precision or self.settings.precision)
 
     @property
     def every_seed(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ ELSEWHERE = (
     "trial_steps",
     "fit",
     "apart",
+    "chosen_precision",
 )  # fields that are not given as such
 MANY = ("arms", "budgets", "rates")
 

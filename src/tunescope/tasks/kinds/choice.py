@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tunescope.data.row import line_of, place, value
+from tunescope.data.row import every_row, line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import uniform
@@ -91,7 +91,7 @@ class Choice(Task):
         _check_kind(model_kind)
         task = replace(self, turns=chats.in_turns(self, tokenizer, model_kind))
         told = history.checked(task, splits, tokenizer)
-        read = [self._read(row, index) for rows in splits.values() for index, row in enumerate(rows)]
+        read = [found for rows in splits.values() for found in every_row(rows, self._read)]
         places = [place(row, index) for rows in splits.values() for index, row in enumerate(rows)]
         tokens = task._tokens(tokenizer, [texts for texts, _ in read], model_kind, places)
         of_tokens = [*_alike(tokens), *_unequal(tokens, [right for _, right in read])]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tunescope.data.row import line_of, place, value
+from tunescope.data.row import every_row, line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.shares import highest
@@ -257,8 +257,8 @@ class Classification(Labelled):
     def _first_places(self, rows: Rows) -> dict[str, str]:
         """Label -> where it first occurs."""
         places: dict[str, str] = {}
-        for index, row in enumerate(rows):
-            places.setdefault(self.label_of(row, index), place(row, index))
+        for index, label in enumerate(every_row(rows, self.label_of)):
+            places.setdefault(label, place(rows[index], index))
         return places
 
     def word_ids(self, tokenizer: PreTrainedTokenizerBase, model_kind: str) -> dict[str, templates.Ids]:

@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tunescope.data.metric import find_metric
-from tunescope.data.row import line_of, place, value
+from tunescope.data.row import every_row, line_of, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.beam_search import BeamSearch
@@ -120,8 +120,7 @@ class Generation(Task):
         for name in (self.metric, *self.also):
             find_metric(name).needs()
         for rows in splits.values():
-            for index, row in enumerate(rows):
-                self._texts(row, index)
+            every_row(rows, self._texts)
         train, turns = splits["train"], chats.in_turns(self, tokenizer, model_kind)
         told = history.checked(replace(self, turns=turns), splits, tokenizer)
         longest = self.max_new_tokens
@@ -158,7 +157,7 @@ class Generation(Task):
         room: int | None = None,
     ) -> list[Encoded]:
         _check_kind(model_kind)
-        texts = [self._texts(row, index) for index, row in enumerate(rows)]
+        texts = every_row(rows, self._texts)
         before = history.earlier(self, rows)
         pairs = zip(texts, before, strict=True)
         sources = ["\t".join([*(own[name] for name in self.fields()), *past]) for own, past in pairs]

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
-from tunescope.data.row import place, value
+from tunescope.data.row import every_row, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.extract import Extraction, vote
@@ -95,8 +95,7 @@ class Reasoning(Task):
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Reasoning:
         for rows in splits.values():
-            for index, row in enumerate(rows):
-                self._gold(row, index)
+            every_row(rows, self._gold)
         ready = self._generation().prepare(splits, tokenizer, model_kind=model_kind)
         shown = [str(row[self.steps]) for row in splits["train"] if row.get(self.steps)]
         targets = [str(row[self.target]) for rows in splits.values() for row in rows]

@@ -4,6 +4,7 @@ The tensors are written first, under a name with their step; `state.json`, repla
 their sha256. So at any moment the folder holds one whole state, or none.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.system import files, sealed_json, tensor_files
+from tunescope.system.say import say
 
 Point = dict[str, float | int | None]
 
@@ -54,19 +56,16 @@ def save(folder: Path, state: State, parameters: Mapping[str, Tensor], optimizer
 
 
 def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.Optimizer) -> State | None:
-    """Put the saved state back; None if there is none that is whole and of these tensors, so the run starts anew."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """Put the saved state back; None if there is none that is whole and of these tensors, so the run starts anew.
 
-    try:
-        record = sealed_json.read(folder / "state.json")
-        path = folder / Path(record["tensors"]).name
-        if files.sha256(path) != record["sha256"]:
-            return None
-        tensors = load_file(path)
-    except (UserError, OSError, KeyError, SafetensorError):
+    One that is damaged is told.
+    """
+    if not (folder / "state.json").exists():
         return None
-    if not all(f"now/{name}" in tensors for name in parameters):
+    try:
+        record, tensors = _read(folder, parameters)
+    except UserError as problem:
+        say(f"note: {problem} The run that it is of is begun anew.", sys.stderr)
         return None
     with torch.no_grad():
         for name, leaf in parameters.items():
@@ -78,6 +77,24 @@ def load(folder: Path, parameters: Mapping[str, Tensor], optimizer: torch.optim.
             torch.cuda.set_rng_state(tensors[name], gpu)
     best = {name: tensors[f"best/{name}"] for name in parameters if f"best/{name}" in tensors}
     return State(**record["state"], best=best)
+
+
+def _read(folder: Path, parameters: Mapping[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What `save` wrote. Raises UserError where it is damaged, or of other tensors."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    record = sealed_json.read(folder / "state.json")
+    try:
+        path = folder / Path(record["tensors"]).name
+        if files.sha256(path) != record["sha256"]:
+            raise files.Damaged(f"{path} is damaged: its sha256 is not the one that state.json names.")
+        tensors = load_file(path)
+    except (OSError, KeyError, SafetensorError) as problem:
+        raise files.Damaged(f"{folder / 'state.json'} cannot be gone on from ({problem}).") from problem
+    if not all(f"now/{name}" in tensors for name in parameters):
+        raise files.Damaged(f"{path} has not all of the tensors that are trained.")
+    return record, tensors
 
 
 def _generators(parameters: Mapping[str, Tensor]) -> dict[str, torch.device]:
