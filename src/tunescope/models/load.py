@@ -127,17 +127,6 @@ def config_of(name: str) -> Any:
         raise UserError(_cannot_load(name, problem)) from problem
 
 
-def commit_of(name: str) -> str:
-    """The commit that a name on the hub, loaded before, came to; "" for a folder or a file."""
-    from huggingface_hub import try_to_load_from_cache
-
-    if Path(name).exists():
-        return ""
-    repository, revision = parted(name)
-    found = try_to_load_from_cache(repository, "config.json", revision=revision or None)
-    return Path(found).parent.name if isinstance(found, str) else ""
-
-
 def _check_tokenizer(name: str) -> None:
     """UserError for a model's folder without any file of a tokenizer; transformers may make up an empty one."""
     folder = Path(name)

@@ -6,18 +6,16 @@ from typing import Any
 
 from tunescope.data.corpus_name import shown
 from tunescope.data.splits import as_read, key_of
-from tunescope.models.load import commit_of, model_name
+from tunescope.models.load import model_name
 from tunescope.tasks.facts import Facts, facts
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Fit
 
 
 def model_of(bench: Bench) -> dict[str, Any]:
-    """What identifies the model and its size; its commit where it comes from the hub."""
-    commit = commit_of(bench.plan.model)
+    """What identifies the model and its size."""
     return {
         "name": model_name(bench.plan.model),
-        **({"commit": commit} if commit else {}),
         "fingerprint": bench.fingerprint,
         "type": bench.model.config.model_type,
         "kind": bench.kind,

@@ -22,6 +22,7 @@ from tunescope.methods.artifact import Artifact, Context
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
+from tunescope.system.hub_name import parted
 from tunescope.tasks.prompts.templates import edges
 
 REFUSED = ("pretrained", "peft", "delta", "autogptq", "gptqmodel", "tp_plan")  # of hf, which bring other weights
@@ -49,7 +50,9 @@ class TunedLM(HFLM):
             raise UserError(f"{given}Type: --model_args base=MODEL,artifact=FOLDER")
         self._folders, self._taken = folders(str(artifact)), 0  # which the harness may have read as a number
         self._tuned: Attached | None = None
-        super().__init__(pretrained=str(base), **{"use_safetensors": True, **more})
+        name, revision = parted(str(base))
+        at = {"revision": revision} if revision else {}
+        super().__init__(pretrained=name, **{"use_safetensors": True, **at, **more})
         kind = anatomy(self.model).kind
         if kind == "encoder":
             raise UserError(f"{base} is an encoder, which writes no text: the harness asks decoders.")

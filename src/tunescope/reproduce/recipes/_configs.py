@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.system.hub_name import parted
 
 
 def config_settings(name: str) -> dict[str, Any]:
@@ -15,7 +16,8 @@ def config_settings(name: str) -> dict[str, Any]:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+        place, revision = parted(name)
+        config = AutoConfig.from_pretrained(place, revision=revision or "main", trust_remote_code=False)
     except (OSError, ValueError, KeyError) as problem:
         reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
         raise UserError(

@@ -47,13 +47,12 @@ def _usual(spec: Spec, bench: Bench, task: Task | None) -> tuple[Spec, str]:
     if most is not None and length > most:
         return _wordless(spec, f"it has {length} positions, and the model's text at most {most}. Make it shorter.")
     takes_more = isinstance(spec, KVContext) and spec.positions is None and is_rotary(bench.model)
-    rows, share = _lost(bench, length, task) if takes_more and most is not None else (0, 0.0)
-    lost = f"cut {rows:,} row{'s' * (rows > 1)} short, by {100 * share:.2g} % of all text"
+    lost, share = _lost(bench, length, task) if takes_more and most is not None else ("", 0.0)
     if share > LOST:
         return _wordless(spec, f"its {length} positions would {lost}. Make it, or the rows, shorter.")
     if turns is not None and turns.single:
         return _turnless(spec, bench, f"these are earlier turns of a chat, and {turns.single}.")
-    return _as(spec, DEMOS), f"begins as demonstrations, whose {length} positions {lost}." if rows else ""
+    return _as(spec, DEMOS), f"begins as demonstrations, whose {length} positions {lost}." if lost else ""
 
 
 def _as(spec: Spec, begin: str) -> Spec:
@@ -74,20 +73,21 @@ def _turnless(spec: Spec, bench: Bench, why: str) -> tuple[Spec, str]:
     if isinstance(spec, KVContext) and spec.positions == "same" and is_rotary(bench.model):
         return _wordless(spec, why)
     told = f"begins as sampled tokens, not as demonstrations, and so behind them: {why}"
-    return _as(spec, "tokens" if isinstance(spec, KVContext) else "vocabulary"), told
+    return _as(spec, "tokens") if isinstance(spec, KVContext) else spec, told
 
 
-def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[int, float]:
-    """How many rows are cut beside a context that takes so many positions and else not as far; and by how much, as a
-    share of the text of all rows. All of it, where not even their template fits."""
+def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[str, float]:
+    """What rows lose beside a context that takes so many positions and else would not: in words, and as a share of the
+    text of all rows; all of it, where not even their template fits."""
     free = [row for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=room(bench, 0), task=task)]
     try:
         left = room(bench, taken)
         beside = [row for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left, task=task)]
-    except UserError:
-        return len(free), 1.0
+    except UserError as problem:
+        return f"leave no room ({problem})", 1.0
     cut = [one.cut - alone.cut for alone, one in zip(free, beside, strict=True) if one.cut > alone.cut]
-    return len(cut), sum(cut) / max(1, sum(len(alone.source) for alone in free))
+    share = sum(cut) / max(1, sum(len(alone.source) for alone in free))
+    return (f"cut {len(cut):,} row{'s' * (len(cut) > 1)} short, by {share:.1%} of all text" if cut else ""), share
 
 
 def _is_open(spec: Any) -> bool:
