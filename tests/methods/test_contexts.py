@@ -568,3 +568,19 @@ def test_token_types_of_the_text_reach_its_embeddings_behind_a_context(arm: str)
     torch.testing.assert_close(seen[-1][:, 3:], wanted, rtol=0, atol=1e-12)
     other = own.LayerNorm(own.word_embeddings.weight[ids] + positions + own.token_type_embeddings.weight[0])
     assert (wanted - other).abs().max() > 1e-3  # the types tell
+
+
+def test_positions_that_begin_as_zeros_learn_alike_and_those_of_noise_do_not() -> None:
+    """Nothing tells equal keys and values without positions apart, so their gradients are equal too."""
+    model = tiny.make("llama")
+    for start, apart in (("zero", False), ("noise", True)):
+        with ts.attach(model, ts.Prefix(length=4, init_from=start)) as tuned:
+            tuned.train()
+            optimizer = torch.optim.AdamW(tuned.parameters(), lr=0.1)
+            for _ in range(3):
+                tiny.output(model, tiny.batch(model)).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            moved = [one.detach() for one in tuned.parameters()]
+            assert max(one.abs().max() for one in moved) > 0.1
+            assert any((one - one[:, :1]).abs().max() > 1e-6 for one in moved) is apart

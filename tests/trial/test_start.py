@@ -157,20 +157,22 @@ def usual(bench: Any, *specs: Any) -> Any:
     return [spec.init_from for spec in found], told
 
 
-def test_a_prefix_begins_as_demonstrations_where_the_rows_keep_their_text_and_else_never_as_noise(tmp_path):
+def test_a_prefix_begins_as_demonstrations_where_the_rows_keep_their_text_and_else_says_that_it_is_noise(tmp_path):
     rotary, learned = opened(tmp_path / "llama", llama()), opened(tmp_path / "gpt2", tinyrun.model())
 
     def starts(bench, **fields):
         return usual(bench, *(ts.Prefix(length=n, **fields) for n in (10, 60, 64, 65)))[0]
 
-    assert starts(rotary) == ["demos", "zero", "zero", "zero"]
-    assert starts(learned) == ["demos", "demos", "demos", "zero"]  # the text keeps its positions there
-    assert starts(rotary, positions="same") == ["demos", "demos", "demos", "zero"]
+    assert starts(rotary) == ["demos", None, None, None]
+    assert starts(learned) == ["demos", "demos", "demos", None]  # the text keeps its positions there
+    assert starts(rotary, positions="same") == ["demos", "demos", "demos", None]
     assert starts(rotary, init_from="noise") == ["noise"] * 4
     assert usual(rotary, ts.Prefix(length=60))[1] == (
-        "begins as zeros, not as demonstrations, and so behind them: its 60 positions would cut 101 rows short, by "
-        f"{100 * share_cut(rotary, 3):.2g} % of all text. Make it, or the rows, shorter.",
+        "begins as noise, not as demonstrations, and so far behind them: its 60 positions would cut 101 rows short, by "
+        f"{100 * share_cut(rotary, 3):.1f} % of all text. Make it, or the rows, shorter.",
     )
+    (told,) = usual(rotary, ts.Prefix(length=64))[1]
+    assert "its 64 positions would leave no room (" in told and told.endswith("). Make it, or the rows, shorter.")
     assert usual(rotary, ts.Prefix(length=60, mlp=8))[1][0].startswith("begins as its network does")
 
 
@@ -189,18 +191,18 @@ def test_a_single_row_that_is_cut_takes_no_demonstrations_from_a_prefix(tmp_path
     llama().save_pretrained(tmp_path / "model")
     bench = open_bench(Plan(model=str(tmp_path / "model"), data=data, task=asked))
     share = 7 / sum(len(row["text"]) for part in bench.splits.parts().values() for row in part)  # "a a a a"
-    told = f"begins as demonstrations, whose 4 positions cut 1 row short, by {100 * share:.2g} % of all text."
+    told = f"begins as demonstrations, whose 4 positions cut 1 row short, by {100 * share:.1f} % of all text."
     assert usual(bench, ts.Prefix(length=4)) == (["demos"], (told,))
 
 
 def test_in_a_chat_of_one_turn_contexts_begin_as_sampled_tokens(tmp_path):
-    for model, same in ((llama(), "zero"), (tinyrun.model(), "tokens")):
-        bench = opened(tmp_path / same, model)
+    for model, same in ((llama(), None), (tinyrun.model(), "tokens")):
+        bench = opened(tmp_path / str(same), model)
         bench.task = SimpleNamespace(turns=SimpleNamespace(single="its chat template takes one"))
         bench.encoded = lambda part, **how: []
         specs = ts.Prefix(length=4), ts.Prefix(length=4, positions="same"), ts.Soft(length=4)
         starts, told = usual(bench, *specs)
-        assert starts == ["tokens", same, "vocabulary"]
+        assert starts == ["tokens", same, None]  # a soft prompt begins as sampled tokens by itself
         assert told[0] == (
             "begins as sampled tokens, not as demonstrations, and so behind them: these are earlier turns of a chat, "
             "and its chat template takes one."
@@ -213,8 +215,8 @@ def test_how_a_prefix_begins_is_told_by_check_and_compare(tmp_path, capsys):
     words = {"neg": "bad", "pos": "good"}
     found = compare(**given, words=words, arms=["prefix:length=60"], trials=1, beyond=0, out=tmp_path / "run")
     (arm,) = found.results["arms"]
-    told = "begins as zeros, not as demonstrations"
-    assert arm["spec"] == "prefix:length=60,init_from=zero" and arm["remarks"][0].startswith(told)
+    told = "begins as noise, not as demonstrations"
+    assert arm["spec"] == "prefix:length=60" and arm["remarks"][0].startswith(told)
     assert f"note: prefix:length=60: {told}" in capsys.readouterr().err
     bench.plan = replace(bench.plan, arms=("prefix:length=60",), seeds=(0,), forgetting="none")
     assert any(f"prefix:length=60 {told}" in line for line in preview.lines(bench))

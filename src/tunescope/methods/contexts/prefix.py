@@ -39,8 +39,9 @@ class Prefix(KVContext):
     begin as "text" or "tokens" there. "demos" (the model's keys and values of solved examples, of which the last
     `length` tokens fit: in a comparison those that the seed draws from the training rows, elsewhere `text`), "text" (of
     the first tokens of `text`), "tokens" (of as many sampled tokens), "noise" (at the scale of the model's own keys and
-    values; a network begins as torch's layers do) or "zero" (not with a network). A network is first fitted to keys and
-    values of words, which it comes near to, and no more.
+    values; a network begins as torch's layers do) or "zero" (not with a network; its positions are alike, learn alike
+    and act as one, however many they are). A network is first fitted to keys and values of words, which it comes near
+    to, and no more.
     positions: "same" (the text keeps its positions) or "after" (it starts after the prefix; not in an encoder-decoder).
     None is "after" for a prefix that begins as words in a model with rotary positions, where it then is these words in
     front of the text (in reach of every window); and "same" for others: learned positions, further on, are other

@@ -33,9 +33,8 @@ def with_usual(specs: Sequence[Any], bench: Bench, task: Task | None = None) -> 
     """The specs, and what is to be told of how they begin; one of which it is not said begins as demonstrations.
 
     It does not where rows would lose more than `LOST` of their text to a prefix that takes positions only because it
-    begins as words: it then begins as zeros, which take none, and learn sooner than noise and than words that the text
-    does not stand behind (docs/verdict.md). Where a chat can have no earlier turns it begins as sampled tokens. task:
-    as the arm asks the rows.
+    begins as words: it then begins as noise, which takes none and is far behind (docs/verdict.md). Where a chat can
+    have no earlier turns it begins as sampled tokens. task: as the arm asks the rows.
     """
     pairs = [_usual(spec, bench, task) if _is_open(spec) else (spec, "") for spec in specs]
     return tuple(spec for spec, _ in pairs), tuple(told for _, told in pairs if told)
@@ -60,12 +59,11 @@ def _as(spec: Spec, begin: str) -> Spec:
 
 
 def _wordless(spec: Spec, why: str) -> tuple[Spec, str]:
-    """A prefix that begins as no words, and takes no positions; any other context as it was, which is refused later."""
+    """A prefix as it was, which begins as noise and takes no positions; any other context, which is refused later."""
     if not isinstance(spec, KVContext):
         return spec, ""
-    if getattr(spec, "mlp", None) is not None:
-        return spec, f"begins as its network does, not as demonstrations, and so far behind them: {why}"
-    return _as(spec, "zero"), f"begins as zeros, not as demonstrations, and so behind them: {why}"
+    begin = "noise" if getattr(spec, "mlp", None) is None else "its network does"
+    return spec, f"begins as {begin}, not as demonstrations, and so far behind them: {why}"
 
 
 def _turnless(spec: Spec, bench: Bench, why: str) -> tuple[Spec, str]:
@@ -87,7 +85,9 @@ def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[str, float]:
         return f"leave no room ({problem})", 1.0
     cut = [one.cut - alone.cut for alone, one in zip(free, beside, strict=True) if one.cut > alone.cut]
     share = sum(cut) / max(1, sum(len(alone.source) for alone in free))
-    return (f"cut {len(cut):,} row{'s' * (len(cut) > 1)} short, by {share:.1%} of all text" if cut else ""), share
+    return (
+        f"cut {len(cut):,} row{'s' * (len(cut) > 1)} short, by {100 * share:.1f} % of all text" if cut else ""
+    ), share
 
 
 def _is_open(spec: Any) -> bool:
