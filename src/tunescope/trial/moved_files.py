@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,12 +48,12 @@ def check_there(question: Plan, folder: Path) -> None:
     lost = list(_gone(question))
     if not lost:
         return
-    asked = "tunescope compare MODEL DATA, and all else as it was typed"
+    asked = f"tunescope compare MODEL DATA --out {folder}, and all else as it was typed"
     if question.fit is None:
-        asked = command(_elsewhere(question), here=True)
+        asked = f"{command(_elsewhere(question), here=True)} --out {shlex.quote(str(folder))}"
     raise UserError(
         f"{folder} was begun with {' and '.join(lost)}, which {'are' if len(lost) > 1 else 'is'} gone. If it was "
-        f"moved, type the comparison again with the new path, and with --out {folder}: {asked}"
+        f"moved, type the comparison again with the new path: {asked}"
     )
 
 
