@@ -19,6 +19,7 @@ import tunescope as ts
 from tunescope.attachment import artifact_folder
 from tunescope.attachment.initial_artifacts import initialised
 from tunescope.errors import Note
+from tunescope.exchange import convert
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
 from tunescope.system import files
@@ -226,6 +227,50 @@ def test_a_head_of_one_s_own_a_base_alone_and_folders_of_before_ask_for_no_other
         ts.load(changed(tmp_path / "alone", base=told | {"head": 3}))
     del told["head"]
     ts.attach(other, *ts.load(changed(tmp_path / "alone", base=told))).detach()
+
+
+def test_what_was_tuned_beside_the_model_s_own_head_is_taken_by_the_head_that_it_was_tuned_with(tmp_path: Path) -> None:
+    model = tiny.build(tf.AutoModelForSequenceClassification, tiny.configs()["bert"])
+    ts.save(tmp_path / "before", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model)
+    before = ts.load(tmp_path / "before")
+    tuned = ts.attach(model, *before)
+    with torch.no_grad():
+        model.classifier.weight.add_(1.0)  # as an optimizer does
+    tuned.detach()
+    ts.attach(model, *tuned.artifacts).detach()
+    ts.save(tmp_path / "after", tuned.artifacts, model=model)
+    ts.attach(model, *ts.load(tmp_path / "after")).detach()
+    with pytest.raises(ts.UserError, match="saved on another head"):
+        ts.attach(model, *before)
+    ts.merge(model, *tuned.artifacts)
+
+
+def test_another_base_is_told_as_such_whatever_its_head(tmp_path: Path) -> None:
+    model = tiny.build(tf.AutoModelForSequenceClassification, tiny.configs()["bert"])
+    ts.save(tmp_path / "saved", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.add_(0.1)
+    again = ts.load(tmp_path / "saved")
+    for asked in (
+        lambda: ts.attach(model, *again),
+        lambda: ts.merge(model, *again),
+        lambda: convert.export(tmp_path / "out", again, to="peft", model=model, tokenizer=tiny.tokenizer()),
+    ):
+        with pytest.raises(ts.UserError, match="was made for another base model"):
+            asked()
+
+
+def test_a_pooler_that_was_drawn_anew_is_another_head_and_no_other_base(tmp_path: Path) -> None:
+    model = tiny.build(tf.AutoModelForSequenceClassification, tiny.configs()["bert"])
+    ts.save(tmp_path / "saved", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model)
+    ts.attach(model, *ts.load(tmp_path / "saved")).detach()
+    with torch.no_grad():
+        model.bert.pooler.dense.weight.copy_(torch.randn_like(model.bert.pooler.dense.weight))
+    with pytest.raises(ts.UserError, match="was saved on another head"):
+        ts.attach(model, *ts.load(tmp_path / "saved"))
+    ts.attach(model.bert, *ts.load(tmp_path / "saved")).detach()
+    ts.attach(model, *ts.load(tmp_path / "saved"), ts.Head(n_labels=2)).detach()
 
 
 def test_a_saved_artifact_goes_on_training_where_it_was(saved: Path, tmp_path: Path) -> None:

@@ -283,6 +283,29 @@ def test_an_encoder_s_attentions_behind_a_soft_prompt_are_of_the_text_over_promp
                 assert (weights[row][:, real][..., ~columns] == 0).all()
 
 
+@pytest.mark.parametrize("specs", ["prefix:length=2 soft:length=3", "soft:length=3 prefix:length=2"])
+def test_an_encoder_s_attentions_behind_a_soft_prompt_have_a_prefix_s_columns_first(specs: str) -> None:
+    """The oracle: each row without padding, and a prefix whose keys are zero, to which all look alike."""
+    model = tiny.make("bert")
+    given = [tiny.away(model, spec, seed)[0] for seed, spec in enumerate(specs.split())]
+    for name, value in given[specs.startswith("soft")].tensors.items():
+        if name.endswith(".key"):  # so that every query sees both columns alike
+            value.data.zero_()
+    ids, mask = torch.arange(5, 15).view(2, 5), torch.tensor([[0, 0, 1, 1, 1], [1] * 5])
+    with torch.no_grad(), tiny.Float64(), ts.attach(model, *given):
+        got = model(input_ids=ids, attention_mask=mask, output_attentions=True).attentions
+        for row, real in enumerate(mask.bool()):
+            alone = model(input_ids=ids[row : row + 1, real], output_attentions=True).attentions
+            columns = torch.cat([torch.ones(5, dtype=torch.bool), real])
+            for weights, wanted in zip(got, alone, strict=True):
+                assert weights.shape == (2, weights.shape[1], 5, 10)
+                close(weights[..., 0], weights[..., 1])
+                assert (weights[..., 1] != weights[..., 2]).all()
+                assert wanted.shape[2:] == (int(real.sum()), 5 + int(real.sum()))
+                close(weights[row][:, real][..., columns], wanted[0])
+                assert (weights[row][:, real][..., ~columns] == 0).all()
+
+
 def test_causal_attention_without_a_mask_is_an_error_and_never_a_guess() -> None:
     q, k, v = inputs()
     with pytest.raises(RuntimeError, match="asked for causal attention and gave no mask"):

@@ -1,5 +1,6 @@
 """Decoders whose class does not say so: BERTs told to decode, bodies without a head, models of text and pictures."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from odd_families import close
 from traces import assert_no_trace, trace
 
 import tunescope as ts
+from tunescope.attachment import exactness
 from tunescope.errors import Note
 from tunescope.exchange.compare_outputs import difference, outputs, sample
 from tunescope.models.anatomy import anatomy, kind
@@ -261,9 +263,15 @@ def test_a_config_alone_says_what_its_model_is() -> None:
     assert kind(gemma3()) == kind(named) == "decoder"
 
 
-def test_that_no_small_model_of_text_and_pictures_is_tried_is_told() -> None:
-    with pytest.warns(Note, match="in family 'gemma3' .*was not tried: its configuration does not say how to make a"):
-        ts.attach(made("gemma3 of text and pictures"), ts.Prefix(length=2)).detach()
+def test_that_no_small_model_of_text_and_pictures_is_tried_is_told_once(monkeypatch: Any) -> None:
+    monkeypatch.setattr(exactness, "_TOLD", set())
+    with pytest.warns(Note) as told:
+        ts.attach(made("gemma3 of text and pictures"), ts.Prefix(length=2), ts.Soft(length=3)).detach()
+    (said,) = [str(one.message) for one in told if isinstance(one.message, Note)]
+    assert "in family 'gemma3' " in said and "was not tried: its configuration does not say how to make a" in said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Note)
+        ts.attach(made("gemma3 of text and pictures"), ts.Prefix(length=2)).detach()  # loaded once more
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from unlisted import UNMAPPED, unlisted
 from zoo import ZOO, zoo
 
 import tunescope as ts
-from tunescope.attachment import context_keys, embeddings, proof
+from tunescope.attachment import context_keys, embeddings, exactness, proof
 from tunescope.attachment.attention import context, function
 from tunescope.attachment.attention.twin import twin, twin_config
 from tunescope.attachment.ways_to_read import each, ways
@@ -158,6 +158,23 @@ def test_a_vocabulary_or_a_room_as_large_as_the_width_is_no_width() -> None:
     assert (told["vocab_size"], told["n_positions"], told["n_embd"]) == (64, 1024, 128)
 
 
+HEADS_APART = {
+    "flan-t5-small": (tf.T5ForConditionalGeneration, tf.T5Config(d_model=512, num_heads=6, d_kv=64, num_layers=8)),
+    "GLM-4.5": (tf.Glm4MoeForCausalLM, tf.Glm4MoeConfig(num_hidden_layers=2, head_dim=128)),
+}
+
+
+@pytest.mark.parametrize("name", HEADS_APART)
+def test_a_width_that_is_no_multiple_of_the_heads_has_a_twin_where_their_size_is_told(name: str) -> None:
+    kind, config = HEADS_APART[name]
+    assert config.hidden_size % config.num_attention_heads
+    with torch.device("meta"):
+        network = kind(config)
+    assert proof.differences(network) == proof.Differences()
+    told = twin_config(config)
+    assert told is not None and told.get("d_kv", told.get("head_dim")) == (config.head_dim)
+
+
 def test_layers_that_a_config_names_by_number_are_those_that_are_kept() -> None:
     with torch.device("meta"):
         network = tf.Zamba2ForCausalLM(tf.Zamba2Config())
@@ -193,6 +210,7 @@ def test_a_proof_that_cannot_be_made_is_told_once_and_only_of_contexts(what: str
     name, broken, message = UNTRIED[what]
     monkeypatch.setattr(proof, "_KNOWN", {})
     monkeypatch.setattr(proof, name, broken)
+    monkeypatch.setattr(exactness, "_TOLD", set())
     network = tiny.make("llama")
     ts.attach(network, ts.LoRA(rank=2)).detach()
     is_tried = what == "no numbers behind words" and isinstance(spec, ts.Prefix)

@@ -206,6 +206,14 @@ def test_a_prompt_of_peft_is_not_lost_by_the_advice_for_its_wrapper(config):
         ts.attach(wrapped, ts.LoRA(rank=2))
 
 
+def test_a_wrapper_of_peft_whose_adapter_was_deleted_is_refused_in_one_line():
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, target_modules=["c_attn"], fan_in_fan_out=True)
+    wrapped = peft.get_peft_model(tiny.make("gpt2"), config)
+    wrapped.delete_adapter("default")
+    with pytest.raises(ts.UserError, match=r"takes the model inside of peft's wrapper: attach\(model\.get_base_model"):
+        ts.attach(wrapped, ts.LoRA(rank=2))
+
+
 def test_the_fingerprint_sees_writes_that_count_no_version():
     model = tiny.make("llama", dtype=torch.float32)
     seen = [fingerprint(model)]

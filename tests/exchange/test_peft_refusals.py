@@ -230,6 +230,20 @@ def test_another_base_than_the_file_names_is_told_and_its_revision(lora: Path) -
     assert not read(peftly.configured(lora, base_model_name_or_path="org/other")).notes  # a model without a name
 
 
+def test_a_snapshot_in_the_hub_s_cache_is_the_repository_that_it_is_of(lora: Path) -> None:
+    model, cached = tiny.make("llama"), f"/home/me/hub/models--org--tiny-llama/snapshots/{'0a' * 20}"
+    for own, named, is_told in (
+        (cached, "org/tiny-llama", False),
+        ("org/tiny-llama", cached, False),
+        (cached, "org/other", True),
+    ):
+        model.config.name_or_path = own
+        peftly.configured(lora, base_model_name_or_path=named, revision="main")
+        notes = convert.read(lora, form="peft", model=model).notes
+        told = ["its configuration names 'org/other'; this model is 'tiny-llama'"] if is_told else []
+        assert len(notes) == len(told) and all(note.startswith(one) for note, one in zip(notes, told, strict=True))
+
+
 def test_a_file_without_tensors_is_refused(lora: Path, prefix: Path) -> None:
     refused(peftly.retensored(lora, dict.fromkeys(load_file(lora / TENSORS))), "holds no lora_A and lora_B")
     refused(

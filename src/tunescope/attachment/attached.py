@@ -193,7 +193,8 @@ def _refuse_wrapped(model: PreTrainedModel) -> None:
     """UserError for peft's wrapper, whose base has its LoRA in it, but nothing of a prompt or a prefix."""
     if not (hasattr(model, "peft_config") and hasattr(model, "get_base_model")):
         return
-    active = getattr(model, "active_peft_config", None)
+    name = getattr(model, "active_adapter", None)  # a list, where there are several or none
+    active = model.peft_config.get(name) if isinstance(name, str) else None
     if active is not None and active.is_prompt_learning:
         raise UserError(
             f"attach() takes the model inside of peft's wrapper, and that has nothing of its {active.peft_type.value}: "

@@ -54,6 +54,7 @@ class _Front:
     def __init__(self, model: PreTrainedModel, made: Callable[[], Made | None], names: list[str]) -> None:
         self.model, self.made, self.names = model, made, names
         self.length = 0
+        self.columns = 0  # of context and text
         self.filled: Tensor | None = None
         self.order: Tensor | None = None
         self.at: Tensor | None = None
@@ -63,11 +64,12 @@ class _Front:
     ) -> tuple[tuple[()], dict[str, Any]]:
         given, found = dict(zip(self.names, args, strict=False)) | kwargs, self.made()
         module.__dict__.pop(TEXT_MASK, None)
-        self.length, self.filled, self.order, self.at = 0, None, None, None
+        self.length, self.columns, self.filled, self.order, self.at = 0, 0, None, None, None
         if found is not None:
             mask = given.get("attention_mask")
             self.length, self.filled = found[0].shape[1], found[1]
             given, self.order = _joined(given, *found, self.model, takes=self.names)
+            self.columns = given["inputs_embeds"].shape[1]
             if self.order is not None:
                 self.at = self.order.argsort(1)[:, self.length :]
                 module.__dict__[TEXT_MASK] = mask
@@ -91,16 +93,16 @@ class _Front:
         return states.gather(1, _like(self.at.to(states.device), states))
 
     def _from_text(self, weights: Tensor | None) -> Tensor | None:
-        """(batch, heads, text, context + text), as with a prefix; what is over no pairs of columns stays as it is."""
-        if weights is None or weights.dim() != 4 or weights.shape[2] != weights.shape[3]:
+        """(batch, heads, text, prefixes + context + text); what is over no pairs of columns stays as it is."""
+        if weights is None or weights.dim() != 4 or not 0 < self.columns == weights.shape[2] <= weights.shape[3]:
             return weights
         if self.order is None:
             return weights[:, :, self.length :]
         order = self.order.argsort(1).to(weights.device)[:, None]
         heads, columns = weights.shape[1], weights.shape[3]
         rows = order[:, :, self.length :, None].expand(-1, heads, -1, columns)
-        found = weights.gather(2, rows)
-        return found.gather(3, order[:, :, None].expand(-1, heads, found.shape[2], -1))
+        before, found = weights.gather(2, rows).tensor_split([columns - self.columns], 3)
+        return torch.cat([before, found.gather(3, order[:, :, None].expand(-1, heads, found.shape[2], -1))], 3)
 
     def cross(
         self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -27,6 +27,7 @@ from tunescope.methods.artifact import Context, TokenContext
 from tunescope.methods.contexts.prefix import WORDS
 from tunescope.models.anatomy import Anatomy, anatomy, argument_names
 from tunescope.models.positions import first_position
+from tunescope.models.split import plain_type
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,12 +42,13 @@ _BOTH_WAYS = "tokens of the input look at those behind them too, so what stands 
 
 _WHY_NOT: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
 _NOT_FREE: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
+_TOLD: set[tuple[type, str | None]] = set()
 
 
 def check_seen(model: PreTrainedModel, context: Context) -> None:
     """UserError for a context where not all that it is in the row, or before every layer, would be seen.
 
-    Warns of a `Note`, once a model, where that rests on a twin and none could be tried.
+    Warns of a `Note` where that rests on a twin and none could be tried: once a class of model and reason in a process.
     """
     now = anatomy(model)
     if not isinstance(context, TokenContext):
@@ -96,7 +98,9 @@ def _check_free(model: PreTrainedModel, context: Context) -> None:
 
 
 def _tell_untried(model: PreTrainedModel, context: Context, why: str | None) -> None:
-    if why is not None:
+    about = (plain_type(model), why)
+    if why is not None and about not in _TOLD:
+        _TOLD.add(about)
         said = (
             f"{context}: whether it is right in family {model.config.model_type!r} with padding, windows and texts "
             f"read in several calls was not tried: {why}. Compare a padded row with the row alone before relying on it."

@@ -50,9 +50,11 @@ if TYPE_CHECKING:
 def initialised(
     model: PreTrainedModel, artifacts: Sequence[Spec | Artifact], tokenizer: PreTrainedTokenizerBase, seed: int
 ) -> list[Artifact]:
-    """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on."""
+    """Specs made into artifacts with fresh tensors; artifacts checked against the model and passed on.
+
+    These forget the head that they were saved on, for it may be trained from now on: saving looks at it anew.
+    """
     check_readable(model)
-    check_head(model, artifacts)
     ready = []
     with torch.inference_mode(False), drawn_apart():  # tensors count their versions, whoever asked
         torch.manual_seed(seed)
@@ -62,7 +64,7 @@ def initialised(
                 check_seen(model, spec)
             if isinstance(given, Artifact):
                 check_fits(model, given, tokenizer)
-                ready.append(_moved(model, given))
+                ready.append(_moved(model, given if given.head is None else replace(given, head=None)))
             elif isinstance(given, Spec):
                 check_fields(given)
                 given = given.settled(base_of(model)) if isinstance(given, Context) else given
@@ -70,6 +72,7 @@ def initialised(
                 ready.append(replace(made, in_force=in_force(model, [made], 0)) if given.bound else made)
             else:
                 raise UserError(f"attach takes methods and artifacts, not {type(given).__name__}: LoRA(rank=8), say.")
+    check_head(model, artifacts)
     return ready
 
 

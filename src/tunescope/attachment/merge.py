@@ -34,11 +34,11 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
     check_in_one_piece(model, "merge() changes them")
-    check_head(model, artifacts)
     for artifact in artifacts:
         if not can_merge(artifact.spec):
             raise UserError(f"{artifact.spec} is no change of weights, so it cannot be merged: keep it attached.")
         check_fits(model, artifact)
+    check_head(model, artifacts)
     uses = site_uses(model, artifacts)
     _check(model, uses)
     places = named_parameters(model)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, SiteDelta, Spec
-from tunescope.models.fingerprint import hash_tensors, head_parameters
+from tunescope.models.fingerprint import hash_tensors, head_parameters, pooler_parameters
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -17,13 +17,16 @@ def head_beneath(model: PreTrainedModel, artifacts: Sequence[Spec | Artifact]) -
     """sha256 (hex) of the model's own head, where artifacts stand on it and do not hold it; else None.
 
     They do on one that makes no words (of a classifier's, a checkpoint may have none, and then it is drawn at random),
-    and wherever they change it; not where one of them is a head.
+    and wherever they change it; not where one of them is a head. A pooler before such a head counts, for it may be
+    drawn with it.
     """
     specs = [one.spec if isinstance(one, Artifact) else one for one in artifacts]
     if any(isinstance(spec, SiteDelta) and spec.sites == ("pooled",) for spec in specs):
         return None
     is_changed = any(isinstance(one, Artifact) and any(map(_is_of_head, one.tensors)) for one in artifacts)
-    return hash_tensors(head_parameters(model)) if is_changed or has_own_head(model) else None
+    if has_own_head(model):
+        return hash_tensors(head_parameters(model) | pooler_parameters(model))
+    return hash_tensors(head_parameters(model)) if is_changed else None
 
 
 def has_own_head(model: PreTrainedModel) -> bool:

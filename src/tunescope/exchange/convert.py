@@ -92,9 +92,9 @@ def _outgoing(
     if not listed:
         raise UserError("export was given no artifact.")
     _check_bare(model)
-    check_head(model, listed)
     for artifact in listed:
         check_fits(model, artifact, tokenizer)
+    check_head(model, listed)
     return Outgoing(model, tokenizer, tuple(artifact.fold() for artifact in listed), about)
 
 

@@ -24,11 +24,20 @@ def base_notes(named: object, model: PreTrainedModel, revision: object = None) -
 
     named, revision: as the configuration has them. A folder and a hub's id are told apart by their last parts alone.
     """
-    own = str(model.config.name_or_path or "")
-    at = f" at revision {revision!r}" if revision and revision != getattr(model.config, "_commit_hash", None) else ""
-    if isinstance(named, str) and named and own and PurePath(named).name != PurePath(own).name:
-        return [f"its configuration names {named!r}{at}; this model is {PurePath(own).name!r}"]
+    own = _last_part(str(model.config.name_or_path or ""))
+    known = (None, "", "main", getattr(model.config, "_commit_hash", None))
+    at = "" if revision in known else f" at revision {revision!r}"
+    if isinstance(named, str) and named and own and _last_part(named) != own:
+        return [f"its configuration names {named!r}{at}; this model is {own!r}"]
     return [f"its configuration names its base{at}: whether this model is that is not known"] if at else []
+
+
+def _last_part(name: str) -> str:
+    """Of a folder or a hub's id; of a snapshot in the hub's cache that of the id that it is of."""
+    path = PurePath(name)
+    if path.parent.name == "snapshots" and path.parent.parent.name.startswith("models--"):
+        return path.parent.parent.name.rpartition("--")[2]
+    return path.name
 
 
 def read_json(path: Path) -> dict[str, Any]:

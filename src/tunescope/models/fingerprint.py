@@ -53,6 +53,13 @@ def head_parameters(model: PreTrainedModel) -> dict[str, Tensor]:
     return own | {name: value for name, value in getattr(model.base_model, ORIGINALS, {}).items() if name in own}
 
 
+def pooler_parameters(model: PreTrainedModel) -> dict[str, Tensor]:
+    """ "pooler.dense.weight" -> the parameters of the base's pooler, as they are with nothing attached."""
+    base = getattr(model, "_orig_mod", model).base_model  # of torch.compile
+    own = dict(base.named_parameters()) | getattr(base, ORIGINALS, {})
+    return {name: value for name, value in own.items() if name.startswith("pooler.")}
+
+
 @contextmanager
 def carried(model: PreTrainedModel) -> Iterator[None]:
     """Within it the same weights come into other tensors, and afterwards have the fingerprint that they had."""

@@ -21,6 +21,7 @@ _NOT_TOLD = ("_name_or_path", "quantization_config", "dtype", "torch_dtype", "tr
 _HEADS = {"codegen": 4}  # at least, for its fused map is cut into four parts
 _TOKENS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads")
+_HEAD_SIZES = ("head_dim", "d_kv")
 _TIED = "hybrid"  # of Zamba: layers that share one attention, so that there have to be two of them
 _INNER = ("intermediate", "ffn", "n_inner", "dff", "d_ff")
 _DECODERS_LAYERS = ("num_decoder_layers", "decoder_layers")  # of an encoder-decoder
@@ -41,8 +42,9 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
     groups = int(next((found for name in _KV_HEADS if (found := getattr(config, name, None))), heads))
     kv_heads = min(groups, 2) if 2 * width // groups <= WIDEST else 1
     fewer = max(kv_heads * min(heads // groups, 2), _HEADS.get(config.model_type, 1))
-    narrow = width * fewer // heads
-    if narrow > WIDEST or narrow * heads != width * fewer:
+    narrow = -(-width * fewer // heads)  # as of flan-t5-small, whose 6 heads of 64 are of states of 512
+    is_head_told = any(getattr(config, name, None) for name in _HEAD_SIZES)
+    if narrow > WIDEST or (narrow * heads != width * fewer and not is_head_told):
         return None
     told, names = _of_kept_layers(config), dict(config.attribute_map)
     told = {name: _small(name, value, width, narrow) for name, value in told.items()}
