@@ -19,6 +19,7 @@ import warm
 from tunescope.cli import app, fault
 from tunescope.comparison import run
 from tunescope.comparison.status import lines as status_lines
+from tunescope.errors import UserError
 from tunescope.system import interrupts
 from tunescope.trial.train.microbatches import OutOfMemory
 
@@ -48,6 +49,7 @@ def test_a_fault_of_ours_is_one_line_with_a_file_to_send_and_exit_code_70(monkey
     [
         (ZeroDivisionError("oops"), 70, "failed", "error: no arm finished, by a fault of tunescope, .*oops"),
         (MemoryError("no room"), 2, "out of memory", "error: no arm finished; zero-shot, out of memory: .*no room"),
+        (UserError("no such"), 2, "refused", "error: every arm was refused; zero-shot: .*no such"),
         (None, 0, "done", ""),
     ],
 )
@@ -66,11 +68,12 @@ def test_a_comparison_in_which_no_arm_is_done_ends_so_when_all_is_written(
     words = [model, data["train"], "--arms", "zero-shot", "--seeds", "1", "--workers", "1", "--out", tmp_path / "run"]
     for verb in (["compare", *words], ["resume", tmp_path / "run", "--workers", "1"]):
         ended, out, err = commands.call(monkeypatch, capsys, *verb)
-        assert ended == code and "page: " in out and re.search(told, err)
-    assert ("no artifact: no arm finished" in out) == (code > 0)
-    assert (tmp_path / "run" / "results.json").exists() and (tmp_path / "run" / "report.html").exists()
-    (row,) = json.loads((tmp_path / "run" / "status.json").read_text())["arms"]
-    assert row["status"] == status
+        assert ended == code and ("page: " in out) == (status != "refused") and re.search(told, err)
+    assert ("no artifact: no arm finished" in out) == (status not in ("done", "refused"))
+    assert {(tmp_path / "run" / name).exists() for name in ("results.json", "report.html")} == {status != "refused"}
+    board = json.loads((tmp_path / "run" / "status.json").read_text())
+    (row,) = board["arms"]
+    assert row["status"] == status and board["state"] == "finished"
     shown = next(status_lines(tmp_path / "run"))
     assert shown.split("  ")[1:] == ["1/1 runs", *(part for part in shown.split("  ") if "best" in part), status]
 

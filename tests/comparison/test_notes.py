@@ -27,8 +27,10 @@ TOLD = (
     "2 of 4 dev rows repeat an earlier row exactly (lines 3, 4).",
     "2 of 4 dev rows are also in train, exactly (lines 1, 3).",
     "18 of 20 test rows repeat an earlier row exactly (lines 2, 3, 4, 5, 6, ...).",
-    "19 of 20 test rows have an input that is also in train, case and blanks aside (lines 1, 2, 3, 4, 5, ...).",
-    "19 of 20 test rows have an input that is also in dev, case and blanks aside (lines 1, 2, 3, 4, 5, ...).",
+    "19 of 20 test rows have an input that is also in train, case, blanks and forms of characters aside "
+    "(lines 1, 2, 3, 4, 5, ...).",
+    "19 of 20 test rows have an input that is also in dev, case, blanks and forms of characters aside "
+    "(lines 1, 2, 3, 4, 5, ...).",
     "1 of 20 test rows are longer than the model's 64 positions; what is too much of them will be cut (lines 20).",
     "19 of 20 test rows have an input that stands with another label too (lines 1, 2, 3, 4, 5, ...).",
     "The labels 'Pos', 'pos' differ by case or blanks only, and count as different ones.",

@@ -4,9 +4,9 @@ import hashlib
 import io
 import json
 import shlex
+import subprocess
 import sys
 import tracemalloc
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -245,19 +245,27 @@ def test_a_number_that_is_none_has_no_text(number):
 
 
 @pytest.mark.parametrize(
-    ("name", "reader"), [("a.parquet", "read_parquet"), ("a.xlsx", "read_excel"), ("a.feather", "read_feather")]
+    ("name", "reader"),
+    [
+        ("a.parquet", "read_parquet"),
+        ("a.xlsx", "read_excel"),
+        ("a.feather", "read_feather"),
+        ("it's $HOME \"`x`.parquet", "read_parquet"),
+    ],
 )
-def test_a_table_that_renaming_never_helps_is_told_how_to_be_converted(tmp_path, monkeypatch, name, reader):
-    told = problem(write(tmp_path / name, "PAR1"))
-    assert "Rename" not in told
-    asked = []
-
-    def read_table(path):
-        asked.append(path)
-        return SimpleNamespace(to_json=lambda path, **fields: asked.append((path, fields)))
-
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(**{reader: read_table}))
-    exec(shlex.split(told.partition("python -c ")[2])[0], {})  # as a shell would hand it on
-    written = str(tmp_path / "a.jsonl")
-    assert asked == [str(tmp_path / name), (written, {"orient": "records", "lines": True})]
+def test_a_table_that_renaming_never_helps_is_told_how_to_be_converted(tmp_path, name, reader):
+    path = write(tmp_path / name, "PAR1")
+    (tmp_path / "pandas.py").write_text(
+        "import json\n\nclass Table:\n"
+        "    def __init__(self, path): self.path = path\n"
+        "    def to_json(self, path, **fields): print(json.dumps([self.path, path, fields]))\n\n"
+        f"{reader} = Table\n"
+    )
+    for free in (path.with_suffix(".jsonl"), path.with_suffix(".2.jsonl"), path.with_suffix(".3.jsonl")):
+        told = problem(path)
+        assert "Rename" not in told
+        typed = told.partition("Convert it with pandas: ")[2].replace("python", shlex.quote(sys.executable), 1)
+        done = subprocess.run(typed, shell=True, cwd=tmp_path, capture_output=True, check=True)
+        assert json.loads(done.stdout) == [str(path), str(free), {"orient": "records", "lines": True}]
+        free.write_text("{}")  # so that it would be lost
     assert problem(write(tmp_path / "a.txt", "PAR1")).endswith("Rename or convert the file.")

@@ -365,8 +365,9 @@ def test_a_run_knows_its_device_and_what_auto_is_there(tmp_path, monkeypatch):
         reproduce(ask, tmp_path / "run", 1, lambda line: None)
 
 
-def test_a_recipe_whose_model_and_data_were_moved_goes_on(tmp_path, monkeypatch):
-    model, _ = tinyrun.write(tmp_path / "a")
+def test_a_recipe_whose_data_were_moved_goes_on_and_one_whose_model_was_does_not(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    model, _ = tinyrun.write(tmp_path / "m")
     ask = Ask("prefix-main", model=model, data=e2e(tmp_path / "a" / "e2e"), quick=True)
     settings = find("prefix-main").settings(ask)
     out = tmp_path / "run"
@@ -374,15 +375,15 @@ def test_a_recipe_whose_model_and_data_were_moved_goes_on(tmp_path, monkeypatch)
     (out / "units" / "a.json").write_text("{}")  # a piece is done
     run_folder.write_config(out, {"version": run_folder.VERSION, "recipe": "prefix-main", "settings": settings})
     (tmp_path / "a").rename(tmp_path / "b")
-    moved = replace(ask, model=model.replace("/a/", "/b/"), data=ask.data.replace("/a/", "/b/"))
+    moved = replace(ask, data=ask.data.replace("/a/", "/b/"))
     monkeypatch.setattr("tunescope.reproduce.run._outcomes", lambda *_: (_ for _ in ()).throw(ts.UserError("begun")))
     with pytest.raises(ts.UserError, match="begun"):
         reproduce(moved, out, 1, lambda line: None)
-    kept = run_folder.read_config(out)["settings"]
-    assert (kept["model"], kept["data"]) == (moved.model, moved.data)
-    tinyrun.model(seed=5).save_pretrained(moved.model)
-    with pytest.raises(ts.UserError, match=r"differs in: settings\.weights\)"):
-        reproduce(moved, out, 1, lambda line: None)
+    assert run_folder.read_config(out)["settings"]["data"] == moved.data != ask.data
+    (tmp_path / "m").rename(tmp_path / "n")  # where nothing says that its tokenizer and configuration are the same
+    elsewhere = replace(moved, model=model.replace("/m/", "/n/"))
+    with pytest.raises(ts.UserError, match=r"differs in: settings\.model\)"):
+        reproduce(elsewhere, out, 1, lambda line: None)
 
 
 def test_how_a_prompt_began_is_asked_of_the_seed_that_was_kept(tmp_path, monkeypatch):

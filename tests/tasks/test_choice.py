@@ -11,6 +11,7 @@ import torch
 import warm
 from task_tools import byte_level, sentence_piece
 
+from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks.kinds.choice import Choice
 
@@ -111,7 +112,7 @@ def test_choices_of_unequal_lengths_are_told_and_which_way_that_pulls() -> None:
     for row, right in zip(ROWS, (2, 0, 1, 0), strict=True):
         choices: Any = row["choices"]
         sizes = [len(tokenizer(f" {choice}")["input_ids"]) for choice in choices]
-        if max(sizes) >= 2 * min(sizes):
+        if max(sizes) >= 2 * min(sizes) and max(sizes) >= min(sizes) + 2:
             far, short, long = far + 1, short + (sizes[right] == min(sizes)), long + (sizes[right] == max(sizes))
     assert 0 < far < 4 and short != long
     assert note == (
@@ -121,6 +122,25 @@ def test_choices_of_unequal_lengths_are_told_and_which_way_that_pulls() -> None:
     )
     even = [{"input": "a", "choices": ["good", "bad"], "answer": 0}]
     assert not Choice(template="{input} so").prepare({"train": even}, tokenizer, model_kind="decoder").notes
+
+
+@pytest.mark.parametrize(
+    ("choice", "even", "told"), [("good bad good", 9, True), ("good bad good", 10, False), ("good bad", 0, False)]
+)
+def test_a_few_rows_of_unequal_choices_and_a_token_more_are_not_told(choice: str, even: int, told: bool) -> None:
+    tokenizer = sentence_piece(bos=True)
+    assert len(tokenizer(choice, add_special_tokens=False)["input_ids"]) == len(choice.split())
+    rows: list[dict[str, Any]] = [{"input": "a", "choices": ["good", choice], "answer": 0}]
+    rows += [{"input": "a", "choices": ["good", "bad"], "answer": 0}] * even
+    notes = Choice(template="{input} so").prepare({"train": rows}, tokenizer, model_kind="decoder").notes
+    assert [f"in 1 of {even + 1} rows the longest has 2 times" in note for note in notes] == [True] * told
+
+
+def test_a_fault_of_two_rows_is_told_with_both_lines() -> None:
+    bad = ROWS[0] | {"answer": 3}
+    rows = [Row(row, "asked.jsonl", line) for line, row in enumerate([ROWS[0], bad, ROWS[1], bad], start=1)]
+    with pytest.raises(UserError, match=r"^asked\.jsonl line 2: 'answer' is '3', .* The same holds of line 4\.$"):
+        Choice(template="{input} so").prepare({"train": rows}, byte_level(), model_kind="decoder")
 
 
 def test_demonstrations_end_in_the_right_choice() -> None:

@@ -41,7 +41,8 @@ def test_the_facts_are_those_counted_by_hand():
         "1 of 5 train rows repeat an earlier row exactly (lines 4).",
         "1 of 5 train rows have an empty input field (lines 5).",
         "1 of 3 test rows are also in train, exactly (lines 2).",
-        "2 of 3 test rows have an input that is also in train, case and blanks aside (lines 2, 3).",
+        "2 of 3 test rows have an input that is also in train, case, blanks and forms of characters aside "
+        "(lines 2, 3).",
         "1 of 3 test rows contain the mark of a special or added token, which the tokenizer will read as that token "
         "(lines 4).",
     ):
@@ -63,11 +64,14 @@ def test_marks_that_were_added_are_found_and_added_words_are_not():
     assert f"{note} (lines 2, 3, 4)." in found.notes
 
 
-def test_an_input_that_differs_by_case_and_blanks_is_told_as_shared():
-    parts = {"train": SPLITS["train"], "test": rows("b", ("Good  Film ", "pos"), ("worse", "neg"))}
+def test_an_input_that_differs_by_case_blanks_and_forms_of_characters_is_told_as_shared():
+    parts = {"train": SPLITS["train"], "test": rows("b", ("Good  \uff26ilm ", "pos"), ("worse", "neg"))}
     words = Classification(words={"neg": "bad", "pos": "great"})
     notes = inspect(words, parts, byte_level(), config("gpt2")).notes
-    assert "1 of 2 test rows have an input that is also in train, case and blanks aside (lines 2)." in notes
+    assert (
+        "1 of 2 test rows have an input that is also in train, case, blanks and forms of characters aside (lines 2)."
+        in notes
+    )
     assert not any("exactly" in note and "test" in note for note in notes)
 
 

@@ -14,7 +14,7 @@ from tunescope import report
 from tunescope.comparison import events, inside_attention, other_text, time_limit
 from tunescope.comparison.board import Board
 from tunescope.comparison.conclusion import keep_best
-from tunescope.comparison.entry import entered
+from tunescope.comparison.entry import AllRefused, Entry, entered
 from tunescope.comparison.estimate import check_entries
 from tunescope.comparison.execution import Execution
 from tunescope.comparison.interim_looks import looked
@@ -106,6 +106,9 @@ def carried_out(
                     far_jobs.begin_anew(folder)
                 standings, together = tried(bench, entries, execution, deadline)
                 results = looked(bench, entries, partial(more, execution=execution, together=together), clock)
+            except AllRefused:
+                _over(execution, entries)
+                raise
             except KeyboardInterrupt:
                 raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
             results["inside"] = inside_attention.pictures(bench, standings, folder)
@@ -114,10 +117,15 @@ def carried_out(
                 results["best"]["path"] = None
             finish(folder, results)
             heard.concluded(events.concluded(folder, results))
-        far_jobs.begin_anew(folder)
-        for one in standings:
-            execution.board.concluded(one.name, one.status)
-        execution.board.write("finished")
+        _over(execution, entries)
+
+
+def _over(execution: Execution, entries: Sequence[Entry]) -> None:
+    """Nothing is waited for any more, and the board says what became of every arm."""
+    far_jobs.begin_anew(execution.folder)
+    for entry in entries:
+        execution.board.concluded(entry.standing.name, entry.standing.status)
+    execution.board.write("finished")
 
 
 def _opened(question: Plan, execution: Execution, opened: Callable[[Plan], Bench]) -> Bench:

@@ -43,8 +43,6 @@ def tried(
         for entry in entries:
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
-            for remark in entry.arm.remarks if entry.arm else ():
-                shown.say(f"note: {entry.standing.name}: {remark}")
         run_folder.drop_damaged(folder, shown.say)
         run_folder.sweep(folder, at_work=job_folder.leased(folder))
         with at_work(bench, execution, shown, lambda: _expected(bench, entries)) as any_run:

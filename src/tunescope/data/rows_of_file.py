@@ -8,9 +8,12 @@ import hashlib
 import io
 import json
 import math
+import os
+import shlex
 import sys
 import zlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -51,11 +54,13 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _converting(path: Path) -> str:
-    """What to do with a file of another format."""
+    """What to do with a file of another format. The name that it gets is of no file that is there."""
     if (reader := TABLES.get(path.suffix.lower())) is None:
         return "Rename or convert the file."
-    made = f"pandas.{reader}({str(path)!r}).to_json({str(path.with_suffix('.jsonl'))!r}, orient='records', lines=True)"
-    return f'Convert it with pandas: python -c "import pandas; {made}"'
+    names = (str(path.with_suffix(f"{'' if at == 1 else f'.{at}'}.jsonl")) for at in count(1))
+    free = next(name for name in names if not os.path.exists(name))
+    made = f"pandas.{reader}({str(path)!r}).to_json({free!r}, orient='records', lines=True)"
+    return f"Convert it with pandas: python -c {shlex.quote(f'import pandas; {made}')}"
 
 
 def text_of(path: str | Path) -> str:

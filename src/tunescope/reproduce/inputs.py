@@ -11,7 +11,7 @@ from tunescope.reproduce.ask import Ask
 from tunescope.system import option
 
 PATHS = ("model", "data", "test")  # settings that may be paths of this machine
-HASHES = {"model": "weights", "data": "sha256", "test": "test_sha256"}  # what says that another path has the same
+HASHES = {"data": "sha256", "test": "test_sha256"}  # what says that another path has the same file
 SEVERAL = ("bases", "others")  # settings that are lists of such
 SENTENCES = (
     "Once upon a time there was a little girl named Lily.",
@@ -82,7 +82,10 @@ def classification_settings(ask: Ask, data: str) -> dict[str, Any]:
 
 
 def free_paths(settings: dict[str, Any]) -> tuple[str, ...]:
-    """The settings, as config.json names them, whose paths may be others: a hash stands beside them."""
+    """The settings, as config.json names them, whose paths may be others: a hash of it all stands beside each.
+
+    A model's is none: its tokenizer and its configuration are in no hash that a recipe keeps.
+    """
     return tuple(f"settings.{path}" for path, digest in HASHES.items() if settings.get(digest))
 
 

@@ -190,8 +190,8 @@ def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
         "too_long": f"are longer than the model's {limit} positions; what is too much of them will be cut",
         "repeated": "repeat an earlier row exactly",
         "in_train": "are also in train, exactly",
-        "input_in_train": "have an input that is also in train, case and blanks aside",
-        "input_in_dev": "have an input that is also in dev, case and blanks aside",
+        "input_in_train": "have an input that is also in train, case, blanks and forms of characters aside",
+        "input_in_dev": "have an input that is also in dev, case, blanks and forms of characters aside",
         "empty": "have an empty input field",
         "special": "contain the mark of a special or added token, which the tokenizer will read as that token",
     }

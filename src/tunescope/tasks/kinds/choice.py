@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-MUCH = 2  # times the tokens of a row's shortest choice: longer ones start behind it
+MUCH = 2  # times the tokens of a row's shortest choice, and so many more: longer ones start behind it
+MANY = 10  # one row of so many, or more, has to be so: any data has a few
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,8 +248,8 @@ def _alike(tokens: Sequence[Sequence[templates.Ids]]) -> list[str]:
 def _unequal(tokens: Sequence[Sequence[templates.Ids]], right: Sequence[int]) -> list[str]:
     """A note on rows whose choices differ much in their number of tokens, and how often that pulls the right way."""
     sizes = [([len(one) for one in own], place) for own, place in zip(tokens, right, strict=True)]
-    far = [(own, place) for own, place in sizes if max(own) >= MUCH * min(own)]
-    if not far:
+    far = [(own, place) for own, place in sizes if max(own) >= max(MUCH * min(own), MUCH + min(own))]
+    if not far or MANY * len(far) < len(tokens):
         return []
     short, long = (sum(own[place] == end(own) for own, place in far) for end in (min, max))
     return [
