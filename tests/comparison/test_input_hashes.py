@@ -18,7 +18,7 @@ from tunescope.data import read
 from tunescope.errors import UserError
 from tunescope.system import machine
 from tunescope.system.executors.local import Local
-from tunescope.trial import begun_with, elsewhere
+from tunescope.trial import begun_with, elsewhere, moved_files
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
@@ -195,15 +195,26 @@ def test_a_run_whose_files_were_moved_goes_on_where_it_is_told_where_they_are(tm
     gone = " and ".join(str(tmp_path / "a" / name) for name in ("model", "test.jsonl", "train.jsonl"))
     assert code == 2 and held(folder) == before
     assert f"{folder} was begun with {gone}, which are gone. If it was moved, type the comparison again with" in err
-    typed = shlex.split(err.partition(f"--out {folder}: tunescope ")[2].replace("NEW/", f"{tmp_path}/b/"))
+    typed = shlex.split(err.partition("with the new path: tunescope ")[2].replace("NEW/", f"{tmp_path}/b/"))
+    assert typed[-2:] == ["--out", str(folder)] and "--device" not in typed
     monkeypatch.setattr("tunescope.comparison.run._trained", lambda *_: pytest.fail("trained again"))
     monkeypatch.setattr("tunescope.comparison.run._untrained", lambda *_: pytest.fail("scored again"))
-    assert commands.call(monkeypatch, capsys, *typed, "--workers", "1", "--out", folder)[0] == 0
+    assert commands.call(monkeypatch, capsys, *typed, "--workers", "1")[0] == 0
     assert json.loads((folder / "results.json").read_text())["arms"] == results["arms"]
     config = json.loads((folder / "config.json").read_text())
     moved = {part: data[part].replace("/a/", "/b/") for part in ("train", "test")}
     assert (config["model"], config["data"]) == (model.replace("/a/", "/b/"), moved)
     assert comparison.resume(folder, quiet=True).results["arms"] == results["arms"]
+
+
+def test_the_command_for_a_moved_run_says_what_is_of_this_machine_and_nothing_behind_its_folder(tmp_path, monkeypatch):
+    gone = Plan(
+        model=str(tmp_path / "gone" / "model"), data={"train": str(tmp_path / "gone" / "t.jsonl")}, device="cpu"
+    )
+    monkeypatch.setattr("tunescope.trial.moved_files.default_device", lambda: torch.device("cuda"))
+    with pytest.raises(UserError, match="--device cpu --together 2 --out ") as told:
+        moved_files.check_there(replace(gone, day="2026-01-02", seeds=(3,), together=2), tmp_path / "a run")
+    assert str(told.value).endswith(f"--out {shlex.quote(str(tmp_path / 'a run'))}") and "#" not in str(told.value)
 
 
 def test_what_lies_elsewhere_and_is_something_else_is_refused_by_name(material, finished, tmp_path):

@@ -119,7 +119,10 @@ def test_arms_without_a_budget_are_told_to_be_unequal_by_check_compare_and_the_v
     asked = replace(asked, arms=("zero-shot", "soft:length=2", "lora:rank=4"), seeds=(0,), max_seeds=None)
     told = [line for line in preview.lines(open_bench(asked)) if line.startswith("without --budget")]
     size = "32 (soft:length=2) to 512 (lora:rank=4) stored parameters"
-    assert told == [f"without --budget arms have sizes of their own, {size}; --budget 32 makes them one"]
+    assert told == [
+        f"without --budget arms have sizes of their own, {size}; --budget 32 makes them one, but for sizes that are "
+        "typed"
+    ]
     found = comparison.ask(asked, tmp_path / "run").results["verdict"]["sentences"][-1]
     shown = capsys.readouterr().err
     assert shown.count(f"note: {told[0]}\n") == 1 and shown.index(told[0]) < shown.index("seed 0")

@@ -117,8 +117,8 @@ def test_choices_of_unequal_lengths_are_told_and_which_way_that_pulls() -> None:
     assert 0 < far < 4 and short != long
     assert note == (
         "A choice's score is the sum of the log-probabilities of all its tokens, so longer choices start at a "
-        f"disadvantage: in {far} of 4 rows the longest has 2 times the tokens of the shortest, or more. Of these the "
-        f"right choice is a shortest one in {short}, and a longest in {long}."
+        f"disadvantage: in {far} of 4 rows the longest has at least 2 times the tokens of the shortest, and 2 more. Of "
+        f"these the right choice is a shortest one in {short}, and a longest in {long}."
     )
     even = [{"input": "a", "choices": ["good", "bad"], "answer": 0}]
     assert not Choice(template="{input} so").prepare({"train": even}, tokenizer, model_kind="decoder").notes
@@ -133,7 +133,7 @@ def test_a_few_rows_of_unequal_choices_and_a_token_more_are_not_told(choice: str
     rows: list[dict[str, Any]] = [{"input": "a", "choices": ["good", choice], "answer": 0}]
     rows += [{"input": "a", "choices": ["good", "bad"], "answer": 0}] * even
     notes = Choice(template="{input} so").prepare({"train": rows}, tokenizer, model_kind="decoder").notes
-    assert [f"in 1 of {even + 1} rows the longest has 2 times" in note for note in notes] == [True] * told
+    assert [f"in 1 of {even + 1} rows the longest has at least 2 times" in note for note in notes] == [True] * told
 
 
 def test_a_fault_of_two_rows_is_told_with_both_lines() -> None:

@@ -119,16 +119,16 @@ def test_what_stands_first_is_refused_elsewhere(bench, text):
 def test_whether_a_prefix_would_cut_rows_is_asked_of_the_rows_with_their_steps(bench, monkeypatch):
     seen = []
 
-    def cut(bench, taken, task):
+    def lost(bench, taken, task):
         seen.append(task.taught)
-        return taken if task.taught else 0
+        return ("cut rows short", 0.5) if task.taught else ("", 0.0)
 
     monkeypatch.setattr("tunescope.trial.demos.start.is_rotary", lambda model: True)
-    monkeypatch.setattr("tunescope.trial.demos.start._cut", cut)
+    monkeypatch.setattr("tunescope.trial.demos.start._lost", lost)
     found = [
         arms.ready(Arm(text, text), bench).specs[0].init_from for text in ("prefix:length=6", "cot+prefix:length=6")
     ]
-    assert found == ["demos", None] and seen == [False, False, True, True]
+    assert found == ["demos", None] and seen == [False, True]
 
 
 def test_other_tasks_and_other_models_have_no_steps_to_read(bench, material, monkeypatch):

@@ -9,6 +9,8 @@ from typing import Any
 from tunescope.errors import UserError
 from tunescope.system.say import say
 
+FAULT = ".error.txt"  # ends the name of the file that a fault of ours is written to
+
 
 def print_findings(findings: Mapping[str, Any], page: Path) -> None:
     from tunescope.report import terminal
@@ -30,10 +32,14 @@ def print_run(folder: Path, results: Mapping[str, Any]) -> None:
 
 
 def check_finished(folder: Path, results: Mapping[str, Any]) -> None:
-    """Exit with 70 where no arm is done and one failed by a fault of ours. Raises UserError where none is done else."""
+    """Exit with 70 where no arm is done and one failed by a fault that was written to a file of the run.
+
+    Raises UserError where none is done else.
+    """
     if any(one["status"] == "done" for one in results["arms"]):
         return
-    failed = next((one for one in results["arms"] if one["status"] == "failed"), None)
+    faults = (one for one in results["arms"] if one["status"] == "failed" and FAULT in str(one["reason"]))
+    failed = next(faults, None)
     if failed is None:
         first = results["arms"][0]
         raise UserError(f"no arm finished; {first['name']}, {first['status']}: {first['reason']}")

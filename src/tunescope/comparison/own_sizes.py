@@ -7,7 +7,7 @@ from tunescope.trial.plan import Plan
 
 
 def own_sizes(plan: Plan, sizes: Iterable[tuple[int, str]]) -> list[str]:
-    """A note where no budget is given and contexts and deltas store not nearly as much; it names one they can have.
+    """A note where no budget is given and contexts and deltas store not nearly as much; it names one to type.
 
     sizes: what each of them stores, with its name.
     """
@@ -16,4 +16,5 @@ def own_sizes(plan: Plan, sizes: Iterable[tuple[int, str]]) -> list[str]:
     if plan.budgets or not range_of:
         return []
     middle, _ = stored[(len(stored) - 1) // 2]
-    return [f"without --budget arms have sizes of their own, {range_of}; --budget {middle} makes them one"]
+    equal = f"--budget {middle} makes them one, but for sizes that are typed"
+    return [f"without --budget arms have sizes of their own, {range_of}; {equal}"]

@@ -53,7 +53,7 @@ def check_folder(bench: Bench, folder: Path, now: Mapping[str, str]) -> None:
     if found:
         raise UserError(
             f"{folder} was made of something else than lies there now: {'; '.join(found)}. Nothing was changed in it. "
-            "Put the old one back, or compare with the new one in another folder: tunescope compare ... --out FOLDER"
+            "Put the old one back, or go on with the new one in another folder: --out FOLDER"
         )
 
 

@@ -11,6 +11,7 @@ from tunescope.data.corpus_name import parsed, shown
 from tunescope.data.read import sha256
 from tunescope.errors import UserError
 from tunescope.system import run_folder
+from tunescope.system.machine import default_device
 from tunescope.trial.command import command
 from tunescope.trial.input_hashes import SHOWN
 from tunescope.trial.plan import Plan
@@ -50,11 +51,18 @@ def check_there(question: Plan, folder: Path) -> None:
         return
     asked = f"tunescope compare MODEL DATA --out {folder}, and all else as it was typed"
     if question.fit is None:
-        asked = f"{command(_elsewhere(question), here=True)} --out {shlex.quote(str(folder))}"
+        typed, _, _ = command(replace(_elsewhere(question), day=""), here=True).partition("  # ")
+        asked = shlex.join([*shlex.split(typed), *_of_this_machine(question), "--out", str(folder)])
     raise UserError(
         f"{folder} was begun with {' and '.join(lost)}, which {'are' if len(lost) > 1 else 'is'} gone. If it was "
         f"moved, type the comparison again with the new path: {asked}"
     )
+
+
+def _of_this_machine(question: Plan) -> list[str]:
+    """Words that a command for others leaves out, and a folder's question does not."""
+    device = [] if question.device == str(default_device()) else ["--device", question.device]
+    return device + (["--together", str(question.together)] if question.together else [])
 
 
 def _gone(question: Plan) -> Iterator[str]:

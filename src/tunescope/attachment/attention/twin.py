@@ -43,7 +43,8 @@ def twin_config(config: PreTrainedConfig) -> dict[str, Any] | None:
     kv_heads = min(groups, 2) if 2 * width // groups <= WIDEST else 1
     fewer = max(kv_heads * min(heads // groups, 2), _HEADS.get(config.model_type, 1))
     narrow = -(-width * fewer // heads)  # as of flan-t5-small, whose 6 heads of 64 are of states of 512
-    is_head_told = any(getattr(config, name, None) for name in _HEAD_SIZES)
+    fields = config.to_dict()  # a config whose layers differ refuses to be asked for the size of a head
+    is_head_told = any(fields.get(name) for name in _HEAD_SIZES)
     if narrow > WIDEST or (narrow * heads != width * fewer and not is_head_told):
         return None
     told, names = _of_kept_layers(config), dict(config.attribute_map)

@@ -254,8 +254,9 @@ def _unequal(tokens: Sequence[Sequence[templates.Ids]], right: Sequence[int]) ->
     short, long = (sum(own[place] == end(own) for own, place in far) for end in (min, max))
     return [
         "A choice's score is the sum of the log-probabilities of all its tokens, so longer choices start at a "
-        f"disadvantage: in {len(far):,} of {len(tokens):,} rows the longest has {MUCH} times the tokens of the "
-        f"shortest, or more. Of these the right choice is a shortest one in {short:,}, and a longest in {long:,}."
+        f"disadvantage: in {len(far):,} of {len(tokens):,} rows the longest has at least {MUCH} times the "
+        f"tokens of the shortest, and {MUCH} more. Of these the right choice is a shortest one in {short:,}, and a "
+        f"longest in {long:,}."
     ]
 
 

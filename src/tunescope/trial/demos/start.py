@@ -50,7 +50,8 @@ def _usual(spec: Spec, bench: Bench, task: Task | None) -> tuple[Spec, str]:
     if share > LOST:
         return _wordless(spec, f"its {length} positions would {lost}. Make it, or the rows, shorter.")
     if turns is not None and turns.single:
-        return _turnless(spec, bench, f"these are earlier turns of a chat, and {turns.single}.")
+        also = f" Its {length} positions {lost}." if lost else ""
+        return _turnless(spec, bench, f"these are earlier turns of a chat, and {turns.single}.{also}")
     return _as(spec, DEMOS), f"begins as demonstrations, whose {length} positions {lost}." if lost else ""
 
 
