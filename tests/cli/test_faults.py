@@ -16,7 +16,7 @@ import tinyrun
 import torch
 import warm
 
-from tunescope.cli import app, fault
+from tunescope.cli import app, fault, output
 from tunescope.comparison import run
 from tunescope.comparison.status import lines as status_lines
 from tunescope.errors import UserError
@@ -76,6 +76,15 @@ def test_a_comparison_in_which_no_arm_is_done_ends_so_when_all_is_written(
     assert row["status"] == status and board["state"] == "finished"
     shown = next(status_lines(tmp_path / "run"))
     assert shown.split("  ")[1:] == ["1/1 runs", *(part for part in shown.split("  ") if "best" in part), status]
+
+
+def test_a_worker_that_died_is_no_fault_of_ours(tmp_path):
+    lost = {"name": "lora", "status": "failed", "reason": "seed 0: its worker died 3 times; see jobs/1/log.txt"}
+    with pytest.raises(UserError, match=r"^no arm finished; lora, failed: seed 0: its worker died 3 times"):
+        output.check_finished(tmp_path, {"arms": [lost]})
+    with pytest.raises(SystemExit) as ended:
+        output.check_finished(tmp_path, {"arms": [lost, lost | {"reason": "KeyError: 1 (see arms/ab.error.txt)"}]})
+    assert ended.value.code == 70
 
 
 def test_where_no_file_can_be_written_the_fault_is_told_at_once(monkeypatch, capsys, tmp_path):

@@ -212,9 +212,11 @@ def test_the_command_for_a_moved_run_says_what_is_of_this_machine_and_nothing_be
         model=str(tmp_path / "gone" / "model"), data={"train": str(tmp_path / "gone" / "t.jsonl")}, device="cpu"
     )
     monkeypatch.setattr("tunescope.trial.moved_files.default_device", lambda: torch.device("cuda"))
-    with pytest.raises(UserError, match="--device cpu --together 2 --out ") as told:
-        moved_files.check_there(replace(gone, day="2026-01-02", seeds=(3,), together=2), tmp_path / "a run")
-    assert str(told.value).endswith(f"--out {shlex.quote(str(tmp_path / 'a run'))}") and "#" not in str(told.value)
+    folder, typed = tmp_path / "a run", f"--out {shlex.quote(str(tmp_path / 'a run'))}"
+    for seeds, behind in (((0, 1), ""), ((3,), "  # in Python: seeds=[3]")):
+        with pytest.raises(UserError, match="--device cpu --together 2 --out ") as told:
+            moved_files.check_there(replace(gone, day="2026-01-02", seeds=seeds, together=2), folder)
+        assert str(told.value).endswith(typed + behind)
 
 
 def test_what_lies_elsewhere_and_is_something_else_is_refused_by_name(material, finished, tmp_path):

@@ -10,6 +10,7 @@ import tinyrun
 
 from tunescope.comparison import comparison, preview
 from tunescope.comparison.comparison import compare
+from tunescope.comparison.own_sizes import own_sizes
 from tunescope.report import card
 from tunescope.report.verdict import reader, words
 from tunescope.trial.open import open_bench
@@ -127,6 +128,7 @@ def test_arms_without_a_budget_are_told_to_be_unequal_by_check_compare_and_the_v
     shown = capsys.readouterr().err
     assert shown.count(f"note: {told[0]}\n") == 1 and shown.index(told[0]) < shown.index("seed 0")
     assert f"these data, arms of unequal size, {size} (--budget makes them one), 2 steps" in found
+    assert own_sizes(replace(asked, budgets=(64,)), [(32, "soft"), (512, "lora")]) == []
     budgeted = replace(asked, arms=("soft", "lora"), budgets=(256,))
     comparison.ask(budgeted, tmp_path / "equal")
     assert "without --budget" not in capsys.readouterr().err

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import tunescope as ts
 from tunescope.models.load import config_of, load_model, load_tokenizer
+from tunescope.reproduce.recipes._configs import config_settings
 
 GATED = "^model 'me/it' is gated: ask for access on its page, https://huggingface.co/me/it, and .* Type: hf auth login$"
 
@@ -126,6 +127,9 @@ def test_a_name_on_the_hub_may_say_its_revision(tmp_path: Path, monkeypatch: pyt
         model, _ = load_model(name)
         assert torch.equal(model.transformer.wte.weight, weights[branch])
         assert config_of(name).model_type == "gpt2"
+    assert config_settings("our/tiny@v1")["model_type"] == "gpt2"
+    with pytest.raises(ts.UserError, match="--model our/tiny@v2: no config"):
+        config_settings("our/tiny@v2")
     assert len(load_tokenizer("our/tiny@v1")) == len(tinyrun.tokenizer())
     with pytest.raises(ts.UserError, match="model 'our/tiny@v2' cannot be loaded"):
         load_model("our/tiny@v2")

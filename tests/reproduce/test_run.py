@@ -100,6 +100,12 @@ def test_how_long_a_trial_may_be_is_told_where_one_may_be_run_again():
     assert not any("run again" in note for note in _courses.notes(find("petrov-table1").settings(Ask("petrov-table1"))))
 
 
+def test_by_the_paper_full_tuning_decays_as_pretraining_and_what_is_attached_a_tenth_of_it():
+    made = find("petrov-table1").settings(Ask("petrov-table1", protocol="paper"))
+    decays = {arm: _courses.course(made, arm).settings.weight_decay for arm in ("full", "inputs:length=1")}
+    assert decays == {"full": 0.1, "inputs:length=1": 0.01}
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [

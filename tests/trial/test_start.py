@@ -196,7 +196,7 @@ def test_a_single_row_that_is_cut_takes_no_demonstrations_from_a_prefix(tmp_path
     assert usual(bench, ts.Prefix(length=4)) == (["demos"], (told,))
 
 
-def test_in_a_chat_of_one_turn_contexts_begin_as_sampled_tokens(tmp_path):
+def test_in_a_chat_of_one_turn_contexts_begin_as_sampled_tokens(tmp_path, monkeypatch):
     for model, same in ((llama(), None), (tinyrun.model(), "tokens")):
         bench = opened(tmp_path / str(same), model)
         bench.task = SimpleNamespace(turns=SimpleNamespace(single="its chat template takes one"))
@@ -208,6 +208,11 @@ def test_in_a_chat_of_one_turn_contexts_begin_as_sampled_tokens(tmp_path):
             "begins as sampled tokens, not as demonstrations, and so behind them: these are earlier turns of a chat, "
             "and its chat template takes one."
         )
+    bench = opened(tmp_path / "cut", llama())
+    bench.task = SimpleNamespace(turns=SimpleNamespace(single="its chat template takes one"))
+    monkeypatch.setattr(start, "_lost", lambda *given: ("cut 2 rows short, by 0.5 % of all text", 0.005))
+    (told,) = usual(bench, ts.Prefix(length=4))[1]
+    assert told.endswith("takes one. Its 4 positions cut 2 rows short, by 0.5 % of all text.")
 
 
 def test_how_a_prefix_begins_is_told_by_check_and_compare(tmp_path, capsys):

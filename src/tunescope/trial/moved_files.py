@@ -51,8 +51,8 @@ def check_there(question: Plan, folder: Path) -> None:
         return
     asked = f"tunescope compare MODEL DATA --out {folder}, and all else as it was typed"
     if question.fit is None:
-        typed, _, _ = command(replace(_elsewhere(question), day=""), here=True).partition("  # ")
-        asked = shlex.join([*shlex.split(typed), *_of_this_machine(question), "--out", str(folder)])
+        typed, mark, unsaid = command(replace(_elsewhere(question), day=""), here=True).partition("  # ")
+        asked = shlex.join([*shlex.split(typed), *_of_this_machine(question), "--out", str(folder)]) + mark + unsaid
     raise UserError(
         f"{folder} was begun with {' and '.join(lost)}, which {'are' if len(lost) > 1 else 'is'} gone. If it was "
         f"moved, type the comparison again with the new path: {asked}"
