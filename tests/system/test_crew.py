@@ -55,6 +55,10 @@ def nothing():
     """What a worker does first."""
 
 
+def nothing_of(given):
+    """What a worker does first that is given something."""
+
+
 def unready():
     """What a worker does first that finds something else than it was begun with."""
     raise UserError("rows.jsonl was changed")
@@ -165,6 +169,27 @@ def test_a_worker_that_ends_before_it_begins_where_others_have_begun_was_killed(
         os.kill(pid, signal.SIGKILL)
         until(lambda: not os.path.exists(f"/proc/{pid}"))
         assert ran(made, tmp_path, "second") == ([], ["second"])
+
+
+class Slow:
+    """What takes as long to read as the import of torch does."""
+
+    def __reduce__(self):
+        return time.sleep, (2.0,)
+
+
+def test_workers_that_import_for_themselves_begin_side_by_side_whatever_they_are_given(tmp_path):
+    """A process is handed its arguments through a pipe of 64 KiB: with more in them its parent waits until it reads."""
+    given = (Slow(), bytes(1_000_000))
+    with crew(2, multiprocessing.get_context("spawn"), nothing_of, (given,)) as made:
+        made.submit(work, [("meets-0a", tmp_path), ("meets-0b", tmp_path)])
+        began = time.monotonic()
+        assert [what for what, *_ in made.turn()][:2] == ["begun", "begun"]
+        assert time.monotonic() - began < 2.0  # a third of a second of it is the turn's own
+        done = []
+        while made.busy:
+            done += [value for what, _, value in made.turn() if what == "done"]
+    assert sorted(done) == ["meets-0a", "meets-0b"]
 
 
 def test_a_script_without_a_main_of_its_own_is_told_what_it_lacks(tmp_path):

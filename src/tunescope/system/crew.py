@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from multiprocessing import sharedctypes
 from multiprocessing.context import BaseContext
+from multiprocessing.reduction import ForkingPickler
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,6 +27,7 @@ from tunescope.errors import UserError
 from tunescope.system.interrupts import children_spared, interrupts_held
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from multiprocessing.queues import Queue
 
 Happening = Literal["begun", "told", "done", "killed"]
@@ -159,10 +161,14 @@ class Crew:
             events = self.context.Queue()
             place = next(number for number in count() if number not in [one.place for one in self.team])
             begun = sharedctypes.RawValue(c_byte, 0)
-            begin = (events, place, begun, self.start, self.given)
+            end, handed = self.context.Pipe(duplex=False)
+            begin = (events, place, begun, self.start, end)
             worker = Worker(ProcessPoolExecutor(1, self.context, _begin, begin), events, place, begun)
             self.team.append(worker)
-            return worker, worker.pool.submit(_done, work, piece)
+            threading.Thread(target=_hand, args=(handed, ForkingPickler.dumps(self.given)), daemon=True).start()
+            future = worker.pool.submit(_done, work, piece)
+            end.close()  # the worker's own is left: when that is gone, nobody waits for it
+            return worker, future
 
     def _drop(self, worker: Worker) -> None:
         self.team.remove(worker)
@@ -191,12 +197,19 @@ def place() -> int:
     return _place
 
 
-def _begin(events: Queue[Any], number: int, begun: c_byte, start: Callable[..., None], given: tuple[Any, ...]) -> None:
+def _hand(to: Connection, given: memoryview) -> None:
+    """What a worker is given, while it imports. With its process, this one would wait for that, worker by worker."""
+    with suppress(OSError), to:
+        to.send_bytes(given)
+
+
+def _begin(events: Queue[Any], number: int, begun: c_byte, start: Callable[..., None], handed: Connection) -> None:
     """In a worker: leave Ctrl-C to the parent, and never outlive it."""
     global _events, _place, _unready
-    begun.value = 1
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    given = handed.recv()
+    begun.value = 1
     _events, _place = events, number
     try:
         start(*given)

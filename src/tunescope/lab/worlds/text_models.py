@@ -93,6 +93,7 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
     with torch.random.fork_rng(machine.gpus()):
         torch.manual_seed(model.seed)
         made = fresh(model.kind, model.size, words) if base is None else _load(base)
+        made.to(machine.default_device())
         _learn(made, model, found, words, report)
     made.eval()
     losses = {name: held_out_loss(made, *pairs) for name, pairs in _objectives(model, found.held_out, words).items()}
@@ -161,6 +162,7 @@ def rates_of(parameters: Mapping[str, Tensor], kind: str) -> dict[str, float]:
 
 def loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> Tensor:
     """The mean cross-entropy of the targets that are not -100; of a decoder, of every token but the first."""
+    inputs, targets = inputs.to(network.device), targets.to(network.device)
     if network.config.is_encoder_decoder or network.config.model_type == "bert":
         logits = network(input_ids=inputs, labels=targets).logits
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
