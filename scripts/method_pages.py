@@ -27,6 +27,8 @@ REAL = {
     "trec-methods": "TREC, SmolLM2-135M",
     "sst2-methods": "SST-2, SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News, SmolLM2-135M",
+    "sst2-methods-16": "SST-2, SmolLM2-135M, 16 rows of a label",
+    "rte-methods": "RTE, SmolLM2-135M",
 }
 TYPED = {
     "text": '"text:text=A review of a film:"',

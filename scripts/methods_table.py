@@ -62,21 +62,36 @@ def _head(found: dict[str, Any]) -> str:
         "*Forgets*: what the model's own loss on prose that has nothing to do with the task rises by, nats a token, on "
         "the corpus where that is least and where it is most. "
         "*s*, *MB*: a run of one seed, scored on the test rows, on one of two cores that were both at work "
-        f"({_processors(found)}), {_busy(found)}the mean over the corpora, and the most memory it took on any of them."
+        f"({_processors(found)}), {_busy(found)}the mean over the corpora, and the most memory it took on any of them"
+        f"{_elsewhere(found)}."
     )
+
+
+def _on_cpu(one: dict[str, Any]) -> bool:
+    return bool(one["machine"]["device"] == "cpu")
+
+
+def _elsewhere(found: dict[str, Any]) -> str:
+    """Which corpora ran on another device, whose seconds and memory are not among those told."""
+    others = [title for title, one in found.items() if not _on_cpu(one)]
+    names = dict.fromkeys(one["machine"]["device"] for one in found.values() if not _on_cpu(one))
+    return f"; {' and '.join(others)} ran on an {' and an '.join(names)}, and are not in these two" if others else ""
 
 
 def _processors(found: dict[str, Any]) -> str:
     """Each processor with the corpora that were timed on it."""
     titles: dict[str, list[str]] = {}
     for title, one in found.items():
+        if not _on_cpu(one):
+            continue
         titles.setdefault(one["machine"]["cpu"], []).append(title)
     return "; ".join(f"{name} for {' and '.join(of)}" for name, of in titles.items())
 
 
 def _busy(found: dict[str, Any]) -> str:
     """Of which corpora the seconds were taken beside other work."""
-    shared = [title for (name, _), title in zip(_results(), found, strict=True) if name in BUSY]
+    named = zip(_results(), found, strict=True)
+    shared = [title for (name, _), title in named if name in BUSY and _on_cpu(found[title])]
     return f"for {' and '.join(shared)} beside other programs, " if shared else ""
 
 
@@ -90,7 +105,8 @@ def _row(name: str, results: list[dict[str, Any]]) -> str:
     stored = f"{done[0]['parameters']['stored']:,}" if done else ""
     forgot = [arm["forgetting"]["change"] for arm in done if (arm["forgetting"] or {}).get("change") is not None]
     forgets = " to ".join(dict.fromkeys(f"{value:+.2f}" for value in (min(forgot), max(forgot)))) if forgot else ""
-    runs = [run for arm in done for run in arm["runs"]]
+    timed = [arm for arm, one in zip(arms, results, strict=True) if arm["score"] is not None and _on_cpu(one)]
+    runs = [run for arm in timed for run in arm["runs"]]
     seconds = fmean(run["seconds"] for run in runs if run["seconds"] is not None) if runs else 0
     most = max((run["memory_mb"] or 0 for run in runs), default=0)
     took = f"{seconds:.0f} | {most:,.0f}" if done and done[0]["parameters"]["trained"] else " | "

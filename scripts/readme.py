@@ -23,6 +23,7 @@ TITLES = {
     "trec-methods": "TREC (at most 40 words), SmolLM2-135M, every kind of method",
     "sst2-methods": "SST-2 (at most 25 words), SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News (at most 40 words), SmolLM2-135M, every kind of method",
+    "sst2-methods-16": "SST-2 (at most 25 words), SmolLM2-135M, 16 rows of each label, every kind of method",
     "rte-methods": "RTE (at most 60 words), SmolLM2-135M, every kind of method",
 }
 SHORT = {
@@ -62,7 +63,7 @@ def _seeds(protocol: dict[str, Any]) -> str:
 def _cost(name: str, results: dict[str, Any]) -> str:
     """What the runs of the seeds took; rates tried at the first come on top, of which no seconds are kept."""
     seconds = sum(run["seconds"] or 0 for arm in results["arms"] for run in arm["runs"])
-    device = {"cpu": "one core"}.get(results["machine"]["device"], results["machine"]["device"])
+    device = {"cpu": "one core"}.get(results["machine"]["device"], f"an {results['machine']['device']}")
     return f"the seeds' runs took {seconds / 60:.0f} min of {device}{', which others used too' * (name in BUSY)}"
 
 
