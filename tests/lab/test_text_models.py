@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 import tunescope as ts
 from tunescope.lab.worlds import text_files, texts
-from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, main, pretrained, rates_of
+from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, loss, main, pretrained, rates_of
 from tunescope.models.load import load_model
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.train.settings import Settings
@@ -162,3 +163,19 @@ def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_
     (tmp_path / "none").mkdir()
     with pytest.raises(ts.UserError, match=r"has no text file: \.csv, \.jsonl, \.tsv, \.txt"):
         text_files.read(str(tmp_path / "none"))
+
+
+def test_rows_are_taken_to_the_device_of_the_network():
+    """Oracle: torch, which refuses logits that are elsewhere than their targets."""
+    rows = torch.arange(12).view(3, 4)
+    logits = torch.empty(3, 3, 12, device="meta")
+
+    class Elsewhere:
+        device = torch.device("meta")
+        config = SimpleNamespace(is_encoder_decoder=False, model_type="llama")
+
+        def __call__(self, input_ids, use_cache):
+            assert input_ids.device == self.device
+            return SimpleNamespace(logits=logits)
+
+    assert loss(Elsewhere(), rows, rows).device == Elsewhere.device

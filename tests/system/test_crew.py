@@ -171,6 +171,15 @@ def test_a_worker_that_ends_before_it_begins_where_others_have_begun_was_killed(
         assert ran(made, tmp_path, "second") == ([], ["second"])
 
 
+def test_a_first_worker_that_ends_over_what_it_is_given_has_not_begun(tmp_path):
+    (tmp_path / "ends").touch()
+    with (
+        crew(1, multiprocessing.get_context("spawn"), bool, (Ends(tmp_path / "ends"),)) as made,
+        pytest.raises(UserError, match="a worker ended before it began"),
+    ):
+        ran(made, tmp_path, "first")
+
+
 class Slow:
     """What takes as long to read as the import of torch does."""
 
