@@ -99,8 +99,18 @@ def test_texts_of_one_name_in_two_folders_are_two_texts(tmp_path):
 
 def test_the_rates_of_a_t5_go_by_the_size_of_each_tensor_and_a_decoders_are_one():
     some = {"large": torch.tensor([3.0, -4.0]), "small": torch.full((2, 2), 0.01), "none": torch.zeros(3)}
-    assert rates_of(some, "t5") == pytest.approx({"large": 0.02 * 12.5**0.5, "small": 2e-4, "none": 2e-5})
-    assert rates_of(some, "decoder") == dict.fromkeys(some, 2e-3)
+    t5, decoder = replace(MODEL, kind="t5"), replace(MODEL, kind="decoder")
+    assert rates_of(some, t5) == pytest.approx({"large": 0.02 * 12.5**0.5, "small": 2e-4, "none": 2e-5})
+    assert len(set(rates_of(some, decoder).values())) == 1
+
+
+@pytest.mark.parametrize(("kind", "rates"), [("decoder", [2e-3, 1e-3]), ("masked", [1e-3, 5e-4]), ("t5", [2e-2, 2e-2])])
+def test_a_rate_falls_as_the_width_grows_where_it_is_not_relative_to_a_tensor(kind, rates):
+    """By hand: twice the width, half the rate, and half the width the same; and the model is another."""
+    narrow, one, wide = (replace(MODEL, kind=kind, size=Size(width=width)) for width in (96, 192, 384))
+    assert [one.rate, wide.rate] == pytest.approx(rates)
+    assert narrow.rate == one.rate
+    assert one.identity != wide.identity
 
 
 def test_lm_adaptation_goes_on_from_span_corruption_and_gets_better_at_second_halves():

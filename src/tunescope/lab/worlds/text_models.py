@@ -43,7 +43,7 @@ RATES = {
     "decoder": 2e-3,
     "masked": 1e-3,
     "t5": 2e-2,
-}  # of a T5 it is times the root mean square of each tensor, as Adafactor's is
+}  # at the width of `Size`; of a T5 it is times the root mean square of each tensor, as Adafactor's is
 EVERY = 100  # steps between two lines about how far it is
 Pairs = tuple[Tensor, Tensor]
 Report = Callable[[Progress], None]
@@ -66,10 +66,18 @@ class TextModel:
     seed: int = 0
 
     @property
+    def rate(self) -> float:
+        """Of the optimizer. Past `Size`'s width it falls as that grows (Yang et al. 2022: Adam's of a hidden matrix).
+
+        A T5's does not: it is relative to each tensor, and these become smaller with the width.
+        """
+        return RATES[self.kind] * (1 if self.kind == "t5" else min(1, Size.width / self.size.width))
+
+    @property
     def identity(self) -> str:
         """16 hex digits: equal for equal texts, sizes and software."""
         versions = {name: version(name) for name in ("torch", "tokenizers", "tunescope")}
-        return run_folder.identity(asdict(self) | {"rate": RATES[self.kind]} | versions)
+        return run_folder.identity(asdict(self) | {"rate": self.rate} | versions)
 
 
 def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda progress: None) -> Path:
@@ -100,7 +108,7 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
     made.save_pretrained(out)
     words.save_pretrained(out)
     facts: dict[str, Any] = {
-        "recipe": asdict(model) | {"rate": RATES[model.kind]},
+        "recipe": asdict(model) | {"rate": model.rate},
         "parameters": made.num_parameters(),
         "losses": losses,
     }
@@ -139,7 +147,7 @@ def _learn(
     train(
         Problem(
             parameters=parameters,
-            rates=rates_of(parameters, model.kind),
+            rates=rates_of(parameters, model),
             loss=lambda rows: loss(network, inputs[rows], targets[rows]),
             score=lambda: -held_out_loss(network, *watched),
             lengths=[inputs.shape[1]] * len(inputs),
@@ -151,12 +159,12 @@ def _learn(
     )
 
 
-def rates_of(parameters: Mapping[str, Tensor], kind: str) -> dict[str, float]:
+def rates_of(parameters: Mapping[str, Tensor], model: TextModel) -> dict[str, float]:
     """A rate for each tensor. A T5's begin on scales a hundred times apart, and one rate for all hardly teaches it."""
-    if kind != "t5":
-        return dict.fromkeys(parameters, RATES[kind])
+    if model.kind != "t5":
+        return dict.fromkeys(parameters, model.rate)
     return {
-        name: RATES[kind] * max(1e-3, one.detach().square().mean().sqrt().item()) for name, one in parameters.items()
+        name: model.rate * max(1e-3, one.detach().square().mean().sqrt().item()) for name, one in parameters.items()
     }
 
 
