@@ -4,6 +4,8 @@ They are for comparisons at home, where every method meets the same base model. 
 has read on a laptop is little: its held-out loss is kept beside it.
 
     python -m tunescope.lab.worlds.text_models TEXTS --kind decoder --out DIR
+
+The same command goes on with what was cut off, from its last minute.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -31,7 +34,8 @@ from tunescope.lab.worlds.text_files import digest, read
 from tunescope.lab.worlds.text_networks import HEAD, Kind, Size, fresh
 from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, machine, run_folder
-from tunescope.trial.train.loop import Problem, Progress, train
+from tunescope.system.lock import locked
+from tunescope.trial.train.loop import Problem, Progress, Saving, train
 from tunescope.trial.train.settings import Settings
 
 if TYPE_CHECKING:
@@ -45,6 +49,7 @@ RATES = {
     "t5": 2e-2,
 }  # at the width of `Size`; of a T5 it is times the root mean square of each tensor, as Adafactor's is
 EVERY = 100  # steps between two lines about how far it is
+SAVE_EVERY = 60.0  # seconds
 Pairs = tuple[Tensor, Tensor]
 Report = Callable[[Progress], None]
 
@@ -80,21 +85,38 @@ class TextModel:
         return run_folder.identity(asdict(self) | {"rate": self.rate} | versions)
 
 
-def pretrained(model: TextModel, read: Callable[[], list[str]], report: Report = lambda progress: None) -> Path:
+def pretrained(
+    model: TextModel,
+    read: Callable[[], list[str]],
+    report: Report = lambda progress: None,
+    *,
+    saving: bool = False,
+) -> Path:
     """A folder with the model, its tokenizer and a manifest: from the cache, or made now from what `read` gives.
 
     The manifest holds "losses": the nats a token on held-out rows by objective, and "characters_a_token".
+
+    saving: how far it is is kept while it is made, and gone on from. One process at a time makes a model that way.
+
+    Raises:
+        UserError: another process makes the model, and saves how far it is.
     """
     folder = cache().with_name("texts") / model.identity
     if not folder.exists():
-        base = None if not model.adapted else pretrained(replace(model, adapted=0), read, report)
+        base = None if not model.adapted else pretrained(replace(model, adapted=0), read, report, saving=saving)
         beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
-        _make(model, read(), base, beside, report)
-        files.put_first(beside, folder)
+        begun = folder.with_name(f"{folder.name}.begun")
+        with locked(begun) if saving else nullcontext():
+            _make(model, read(), base, beside, report, Saving(begun, SAVE_EVERY) if saving else None)
+            files.put_first(beside, folder)
+        if saving:
+            files.remove(begun)
     return folder
 
 
-def _make(model: TextModel, given: list[str], base: Path | None, out: Path, report: Report) -> None:
+def _make(
+    model: TextModel, given: list[str], base: Path | None, out: Path, report: Report, saving: Saving | None
+) -> None:
     words = texts.tokenizer(given, model.size.vocabulary)
     words = texts.with_mask(words, model.size.length) if model.kind == "masked" else words
     found = texts.corpus(given, words, model.size.length, model.seed)
@@ -102,7 +124,7 @@ def _make(model: TextModel, given: list[str], base: Path | None, out: Path, repo
         torch.manual_seed(model.seed)
         made = fresh(model.kind, model.size, words) if base is None else _load(base)
         made.to(machine.default_device())
-        _learn(made, model, found, words, report)
+        _learn(made, model, found, words, report, saving)
     made.eval()
     losses = {name: held_out_loss(made, *pairs) for name, pairs in _objectives(model, found.held_out, words).items()}
     made.save_pretrained(out)
@@ -135,7 +157,12 @@ def _objectives(model: TextModel, rows: Tensor, words: PreTrainedTokenizerFast) 
 
 
 def _learn(
-    network: PreTrainedModel, model: TextModel, found: texts.Corpus, words: PreTrainedTokenizerFast, report: Report
+    network: PreTrainedModel,
+    model: TextModel,
+    found: texts.Corpus,
+    words: PreTrainedTokenizerFast,
+    report: Report,
+    saving: Saving | None,
 ) -> None:
     alone = {"decoder": "language model", "masked": MASKED, "t5": "span corruption"}[model.kind]
     objective = "second half" if model.adapted else alone
@@ -155,6 +182,7 @@ def _learn(
         ),
         settings,
         model.seed,
+        saving=saving,
         report=report,
     )
 
@@ -214,7 +242,8 @@ def _make_asked(given: argparse.Namespace) -> None:
     size = Size(layers=given.layers, heads=given.width // HEAD, width=given.width)
     training = Settings(steps=given.steps, batch_size=32, schedule="cosine", precision="bfloat16", eval_every=500)
     model = TextModel(given.kind, digest(given.texts), training, size, adapted=given.adapted, seed=given.seed)
-    shutil.copytree(pretrained(model, lambda: read(given.texts), _print_progress), given.out, dirs_exist_ok=True)
+    folder = pretrained(model, lambda: read(given.texts), _print_progress, saving=True)
+    shutil.copytree(folder, given.out, dirs_exist_ok=True)
     facts = read_manifest(given.out)
     losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["losses"].items())
     print(f"{given.out}: {facts['parameters']:,} parameters; nats a token held out: {losses}")
