@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 import tunescope as ts
-from tunescope.lab.worlds import text_files, texts
+from tunescope.errors import UserError
+from tunescope.lab.worlds import text_files, text_models, texts
 from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, loss, main, pretrained, rates_of
 from tunescope.models.load import load_model
+from tunescope.system.lock import locked
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.train.settings import Settings
 
@@ -47,6 +49,31 @@ def test_the_same_model_is_made_once_and_another_seed_is_another_model():
     folder = pretrained(MODEL, lambda: LINES)
     assert pretrained(MODEL, lambda: pytest.fail("read again")) == folder
     assert replace(MODEL, seed=1).identity != MODEL.identity != replace(MODEL, sha256="other").identity
+
+
+def test_what_is_cut_off_is_gone_on_from_to_the_same_bits(tmp_path, monkeypatch):
+    whole = pretrained(MODEL, lambda: LINES)
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(text_models, "SAVE_EVERY", 0.0)
+    seen = []
+
+    def cut(now):
+        seen.append(now.step)
+        if len(seen) == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrained(MODEL, lambda: LINES, cut, saving=True)
+    folder = pretrained(MODEL, lambda: LINES, cut, saving=True)
+    assert seen == [*range(1, 21), *range(20, 31)]  # of the step that was cut off nothing was kept
+    assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_two_processes_that_save_do_not_make_one_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
+    with pytest.raises(UserError, match="is in use by process"), locked(tmp_path / "texts" / f"{MODEL.identity}.begun"):
+        pretrained(MODEL, lambda: LINES, saving=True)
 
 
 def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monkeypatch):
