@@ -56,6 +56,35 @@ def test_mnli_of_glue_and_of_a_copy_come_to_the_same_text(tmp_path):
         corpus(f"mnli:{made.jsonl(tmp_path / 'b.jsonl', {'premise': 'a', 'hypothesis': 'b', 'label': '-'})}")
 
 
+def test_snli_of_its_authors_and_of_a_copy_come_to_the_same_text_without_rows_that_have_no_label(tmp_path):
+    said = {"sentence1": "A dog runs. ", "sentence2": "It sleeps", "captionID": "1"}
+    for part in ("train", "dev", "test"):
+        made.jsonl(
+            tmp_path / f"snli_1.0_{part}.jsonl",
+            said | {"gold_label": "-"},
+            said | {"gold_label": "contradiction"},
+        )
+    found = corpus(f"snli:{tmp_path}")
+    assert {part: len(rows) for part, rows in found.items()} == {"train": 1, "dev": 1, "test": 1}
+    told = "1 rows on whose label the annotators did not agree left out"
+    assert found.notes == tuple(f"snli:{tmp_path.name}#{part}: {told}." for part in ("train", "dev", "test"))
+    text = "snli hypothesis: It sleeps premise: A dog runs."
+    assert found["test"][0] == {
+        "input": text,
+        "premise": "A dog runs.",
+        "hypothesis": "It sleeps",
+        "target": "contradiction",
+        "text": text,
+        "label": "contradiction",
+    }
+    assert found["test"][0].line == 2
+    copy = {"premise": "A dog runs.", "hypothesis": "It sleeps", "label": "contradiction"}
+    (other,) = corpus(f"snli:{made.jsonl(tmp_path / 'copy' / 'test.jsonl', copy).parent}")["test"]
+    assert other == found["test"][0]
+    with pytest.raises(UserError, match=r"b\.jsonl line 1: label 2 is none of entailment, neutral, contradiction"):
+        corpus(f"snli:{made.jsonl(tmp_path / 'b.jsonl', {'premise': 'a', 'hypothesis': 'b', 'label': 2})}")
+
+
 def test_trec_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
     (tmp_path / "train_5500.label").write_bytes(
         "DESC:manner How did it end ?\nHUM:ind Who is Ren\xe9 ?\n".encode("latin-1")
@@ -84,6 +113,9 @@ def test_the_stored_copies_come_out_whole():
         for row in corpus(f"mnli:{made.SHARED / 'mnli_subset'}#validation_matched_1k")["validation_matched_1k"]
     }
     assert labels == {"entailment", "neutral", "contradiction"}
+    pairs = corpus(f"snli:{made.SHARED / 'snli_subset'}#test_1k")["test_1k"]
+    counts = {label: sum(row["label"] == label for row in pairs) for label in labels}
+    assert counts == {"entailment": 367, "neutral": 322, "contradiction": 311}
 
 
 def test_ag_news_is_read_in_its_authors_files_and_in_a_copy(tmp_path):

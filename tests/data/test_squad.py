@@ -1,4 +1,4 @@
-"""Short answers, held against SQuAD's script (evaluate-v1.1) written out, and by hand; F1 of True by hand."""
+"""Short answers, held against SQuAD's script (evaluate-v1.1) written out, and by hand; F1 of labels by hand."""
 
 import re
 import string
@@ -51,3 +51,13 @@ def test_f1_of_true_is_over_all_rows_and_an_illegal_answer_is_not_true():
     assert score("f1_true", outputs, meant) == pytest.approx(2 * 2 / (3 + 4))
     assert score("f1_true", ["False"], [["False"]]) == 0.0
     assert score("f1_true", outputs, meant, lowercase=True) == pytest.approx(2 * 3 / (4 + 4))
+
+
+def test_f1_of_cb_is_the_mean_over_its_labels_of_which_an_illegal_answer_is_none():
+    outputs = ["neutral", "entailment ", "entailment", "yes", "contradiction", "neutral"]
+    meant = ["neutral", "entailment", "neutral", "entailment", "neutral", "contradiction"]
+    by_label = {"entailment": (1 / 2, 1 / 2), "contradiction": (0, 0), "neutral": (1 / 2, 1 / 3)}  # precision, recall
+    each = [2 * p * r / (p + r) if p + r else 0.0 for p, r in by_label.values()]
+    assert score("f1_cb", outputs, [[one] for one in meant]) == pytest.approx(sum(each) / 3)
+    assert score("f1_cb", ["neutral"], [["neutral"]]) == pytest.approx(1 / 3)
+    assert score("f1_cb", ["Neutral"], [["neutral"]]) == 0.0

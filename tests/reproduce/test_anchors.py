@@ -43,6 +43,18 @@ def test_it_runs_on_a_given_model_and_data_and_its_cells_are_the_measured_number
     assert rows["label loyalty, random words cut in the first layer"]["values"][0] == cuts[1]["label_loyalty"]
     assert rows["label loyalty, labels kept"]["values"][1] == outcomes[1]["compress"]["ways"]["labels"]["label_loyalty"]
     assert rows["word loyalty, anchors kept"]["values"][0] == outcomes[0]["compress"]["ways"]["anchors"]["word_loyalty"]
+    for way, name, paper in (
+        ("full", "all", ".519"),
+        ("anchors", "anchors", ".450"),
+        ("text_anchor", "text_anchor", ".388"),
+    ):
+        cell = rows[f"accuracy, {name} kept"]
+        assert cell["values"] == [one["compress"]["ways"][way]["accuracy"] for one in outcomes]
+        assert cell["paper"] == paper
+    drawn = (tmp_path / "run" / "kept-model.svg").read_text()
+    for ranking in ("at random", "by saliency"):
+        least = sum(one["compress"]["curves"][ranking][0] for one in outcomes) / 2
+        assert f"{ranking}: from {least:.3f} to 1" in drawn
     assert outcomes[0]["diagnose"]["correlation"] == [None, None]  # of two classes there is one pair
     assert "confusion of classes, predicted and actual, correlation" not in rows
     json.dumps(result, allow_nan=False)

@@ -1,10 +1,11 @@
-"""Table 1 below its quick size: the direction of the effect, with its interval."""
+"""Table 1 below its quick size: the direction of the effect, with its interval; the numbers published in Table 3."""
 
 import pytest
 
 from tunescope.report.cells import Cell
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import find
+from tunescope.reproduce.recipes import petrov_table3
 from tunescope.reproduce.run import reproduce
 
 # Arm -> its steps and those of a trial: enough for the effect; in Table 1 what is not to learn has more than what is.
@@ -40,6 +41,13 @@ def shorter(monkeypatch):
             monkeypatch.setattr(recipe, constant, value)
 
     return of
+
+
+def test_of_table_3_every_cell_is_published_and_no_prefix_gives_another_skill_than_its_own():
+    pretrained, *prefixes = petrov_table3.PAPER.values()
+    assert pretrained == (".17", ".23", ".34", ".25", "0", "0")
+    own = ("1.00", "1.00", "1.00", "1.00", ".93", ".01")
+    assert prefixes == [tuple(own[i] if i == j else "0" for j in range(6)) for i in range(6)]
 
 
 @pytest.mark.slow

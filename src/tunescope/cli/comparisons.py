@@ -213,6 +213,8 @@ def _names(run: Path, other: Path) -> tuple[str, str]:
 def index(folder: str, /) -> None:
     """Write one page over all runs in FOLDER, index.html there, to sort and to search.
 
+    Of arms that were run on all eight tasks of SuperGLUE it has the mean over them.
+
     Args:
         folder: where the runs lie, at any depth, such as runs.
     """

@@ -1,4 +1,7 @@
-"""One page over all runs in a folder: verdict, best arm, size and time of each, to be sorted and searched."""
+"""One page over all runs in a folder: verdict, best arm, size and time of each, to be sorted and searched.
+
+Where an arm was run on all eight tasks of SuperGLUE, its mean over them too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from tunescope.errors import UserError
-from tunescope.report import text
+from tunescope.report import superglue, text
 from tunescope.report.page import file, policy, template
 from tunescope.report.view import View, view
 from tunescope.system import files, run_folder
@@ -47,7 +50,8 @@ def _entry(run: Path, folder: Path) -> dict[str, Any]:
     link = f"./{quote(f'{place}/report.html')}" if (run / "report.html").exists() else ""
     head = {"run": str(text.clean(place)) if place != "." else str(text.clean(folder.resolve().name)), "link": link}
     try:
-        return head | {"problem": ""} | _row(view(run_folder.read_results(run)))
+        results = run_folder.read_results(run)
+        return head | {"problem": ""} | _row(view(results)) | {"superglue": superglue.scores(results)}
     except BROKEN as problem:
         reason = str(problem) if isinstance(problem, UserError) else f"results.json does not hold a run ({problem!r})"
         return head | {"problem": str(text.clean(reason))}
@@ -84,8 +88,15 @@ def html(found: Sequence[Json], heading: str) -> str:
         script=Markup(script),
         heading=text.clean(heading),
         runs=found,
+        superglue=_superglue(found),
+        says=superglue.SAYS,
+        tasks=list(superglue.TASKS),
     )
     return made
+
+
+def _superglue(found: Sequence[Json]) -> list[dict[str, Any]]:
+    return superglue.means([one["superglue"] | {"run": one["run"]} for one in found if one.get("superglue")])
 
 
 def write(folder: Path) -> Path:
@@ -98,9 +109,10 @@ def write(folder: Path) -> Path:
 
 
 def lines(found: Sequence[Json]) -> Iterator[str]:
-    """For the terminal: a line a run."""
+    """For the terminal: a line a run, then one for every arm that was run on all tasks of SuperGLUE."""
     for one in found:
         if one["problem"]:
             yield f"{one['run']}: {one['problem']}"
         else:
             yield f"{one['run']}: {one['answer']}; {one['best']} {one['shown']} ({one['model']} on {one['data']})"
+    yield from superglue.lines(_superglue(found))

@@ -7,7 +7,7 @@ layers and from them to the answer in deep ones; label words cut off early hurt 
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,7 +20,7 @@ from tunescope.lab.worlds.world_cache import Pretraining, pretrained
 from tunescope.probes.anchors.prompts import Prompt, choices
 from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.probes.anchors.round import Round
-from tunescope.probes.demonstrations import flow
+from tunescope.probes.demonstrations import compress, flow
 from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
 from tunescope.report.pictures import draw
@@ -50,8 +50,8 @@ NOTES = [
     "and accuracy without demonstrations, are of the rows that importance was not weighed on.",
     "The last layer is read at the answer's position alone: there nothing can flow into label words, and a cut of them "
     "changes no answer, so the last layer but one is shown.",
-    "The paper's loyalties are GPT2-XL's, the mean of four data sets. Word loyalty: the mean Jaccard index of the five "
-    "likeliest next tokens.",
+    "The paper's loyalties and accuracies are GPT2-XL's, the mean of four data sets. Word loyalty: the mean Jaccard "
+    "index of the five likeliest next tokens.",
     "R: the part of the AUC above one half, summed over layers, that the first half of the layers has.",
 ]
 GIVEN = (
@@ -66,6 +66,7 @@ HOME = (
 )
 PAPER = {"anchors": ".795", "random-top": ".575", "text_anchor": ".511", "random": ".490"}
 PAPER_WORDS = {"anchors": ".622", "text_anchor": ".367", "random": ".056", "random-top": ".045"}
+PAPER_ACCURACY = {"all": ".519", "anchors": ".450", "text_anchor": ".388", "random": ".400", "random-top": ".417"}
 
 
 def settings(ask: Ask) -> Settings:
@@ -174,12 +175,15 @@ def _cell(values: Iterable[Any], paper: str, bounds: tuple[float, float]) -> Cel
 
 
 def _pictures(columns: Mapping[int, list[Any]]) -> dict[str, Markup]:
-    """The shares of flow by layer over all seeds, and the arcs of the first seed."""
+    """The shares of flow by layer over all seeds, and the arcs of the first; of a given model loyalty by size too."""
     found = {}
     for layers, outcomes in columns.items():
         curves, *arcs = flow.finding([one["flow"] for one in outcomes]).pictures
         name = f"{layers}-layers" if layers else "model"
         found[f"flow-{name}.svg"] = draw(curves)
+        if not layers:  # at home what is weighed asks for other demonstrations than what is scored
+            (by_size,) = compress.finding([one["compress"] for one in outcomes]).pictures
+            found[f"kept-{name}.svg"] = draw(by_size)
         for layer, picture in zip(outcomes[0]["flow"]["between"], arcs, strict=True):
             found[f"arcs-{name}-layer-{layer}.svg"] = draw(picture)
     return found
@@ -214,16 +218,25 @@ def _story(draws: Iterable[Mapping[str, Any]], *, at_home: bool) -> list[tuple[s
         ("AUC of attention to label words, first layer", "", lambda one: one["auc"]["auc"][0]),
         ("AUC of attention to label words, last layer", "", lambda one: one["auc"]["auc"][-1]),
     ]
+    return found + _kept(known, at_home=at_home)
+
+
+def _kept(known: Sequence[Mapping[str, Any]], *, at_home: bool) -> list[tuple[str, str, Any]]:
+    """What is read of each way to keep a part of the demonstrations, accuracy beside that of all of them."""
     top, random = _way("random-top", "label_loyalty"), _way("random", "label_loyalty")
     one_set = all(top(one) == random(one) for one in known)
     kept = ["anchors", "labels", "by saliency", "text_anchor", "random", "random-top", "zero-shot"]
     if at_home:  # each query is asked once, so none that is weighed is scored
         kept.remove("by saliency")
+    found: list[tuple[str, str, Any]] = [("accuracy, all kept", PAPER_ACCURACY["all"], _way("full", "accuracy"))]
     for name in kept:
-        if not (one_set and name == "random-top"):
-            found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), _way(name, "label_loyalty")))
-            if name in PAPER_WORDS:
-                found.append((f"word loyalty, {name} kept", PAPER_WORDS[name], _way(name, "word_loyalty")))
+        if one_set and name == "random-top":
+            continue
+        found.append((f"label loyalty, {name} kept", PAPER.get(name, ""), _way(name, "label_loyalty")))
+        if name in PAPER_WORDS:
+            found.append((f"word loyalty, {name} kept", PAPER_WORDS[name], _way(name, "word_loyalty")))
+        if name in PAPER_ACCURACY:
+            found.append((f"accuracy, {name} kept", PAPER_ACCURACY[name], _way(name, "accuracy")))
     return found
 
 

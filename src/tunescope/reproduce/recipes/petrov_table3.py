@@ -21,7 +21,7 @@ NEW = ("ascending_add1", "double_histogram")
 PREFIX = "inputs:length=10"
 PAPER: dict[str, tuple[str, ...]] = {"pretrained": (".17", ".23", ".34", ".25", "0", "0")}
 PAPER |= {
-    skill: tuple(words if i == j else ("0" if i < 4 else "") for j in range(6))
+    skill: tuple(words if i == j else "0" for j in range(6))
     for i, (skill, words) in enumerate(zip((*SEEN, *NEW), ("1.00", "1.00", "1.00", "1.00", ".93", ".01"), strict=True))
 }
 

@@ -1,4 +1,8 @@
-"""Where virtual tokens act: as embeddings, as keys and values of every layer in front, or behind the input."""
+"""Where virtual tokens act: as embeddings, as keys and values of every layer in front, or behind the input.
+
+Behind the input they are an infix: what other papers call a suffix, in every layer, and seen from the input's last
+token on, which gives the first of the output.
+"""
 
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.ask import Ask
