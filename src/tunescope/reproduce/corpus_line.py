@@ -75,7 +75,8 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             trials=course["trials"],
             beyond=course["beyond"],
             learning_rates=_rates(course, unit["arm"]),
-            settings=_training(course, len(given["train"])),
+            settings=training(course, len(given["train"])),
+            dev_share=published.dev_share(settings["protocol"]),
             load=settings.get("load", ""),
             gradient_checkpointing=settings.get("gradient_checkpointing", False),
             out=folder / "run",
@@ -243,7 +244,8 @@ def _task(settings: Settings, template: str) -> Any:
     )
 
 
-def _training(course: Mapping[str, Any], rows: int) -> Training:
+def training(course: Mapping[str, Any], rows: int) -> Training:
+    """How a line is trained on so many rows; it is scored five times."""
     steps = course["steps"] if course["epochs"] is None else math.ceil(course["epochs"] * rows / course["batch_size"])
     return Training(
         steps=steps,
