@@ -25,6 +25,7 @@ from tunescope.reproduce.recipe import check, find, recipes
 from tunescope.reproduce.recipes import _curve
 from tunescope.reproduce.run import command, default_folder, reproduce
 from tunescope.system import machine, run_folder, sealed_json
+from tunescope.trial import open as opening
 from tunescope.trial.budget import count
 
 STUDIES = [name for name in recipes() if "accumulate" in find(name).TAKES]
@@ -875,6 +876,38 @@ def test_short_runs_in_the_paper_s_protocol_are_scored_on_few_rows_while_they_tr
     reproduce(replace(ask, lines=("lora",)), tmp_path / "run", 1, lambda line: None)
     (found,) = (tmp_path / "run/units").glob("*/run/results.json")
     assert json.loads(found.read_text())["protocol"]["early_rows"] == 32
+
+
+def test_a_model_is_spread_over_all_devices_where_it_is_asked_for(tmp_path, in_process, monkeypatch):
+    given = []
+
+    def loaded(name, **kept):
+        given.append(kept["given"])  # to `from_pretrained`, which spreads it
+        return load_model(name, **kept)
+
+    monkeypatch.setattr(opening, "load_model", loaded)
+    ask = Ask("prefix-main", quick=True, model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"))
+    ask = replace(ask, lines=("lora",), device_map="auto")
+    check(ask, find("prefix-main"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert result["units"][0]["outcome"]["status"] == "done" and given == [{"device_map": "auto"}]
+    assert " --device-map auto " in result["command"] and result["settings"]["device_map"] == "auto"
+    assert "device_map" not in find("prefix-main").settings(replace(ask, device_map=""))
+
+
+def test_a_device_map_is_refused_where_it_is_of_no_use_and_has_one_worker(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    monkeypatch.setattr(machine, "default_workers", lambda *given: 4)
+    ask = Ask("prefix-main", model="m", data="e2e:d")
+    assert [run.default_workers(one) for one in (ask, replace(ask, device_map="auto"))] == [4, 1]
+    for name in ("pez", "lm-bff", "reweight", "anchors", "petrov-table1"):
+        with pytest.raises(ts.UserError, match=f"{name} has no use for --device-map; it takes"):
+            check(Ask(name, device_map="auto"), find(name))
+    with pytest.raises(ts.UserError, match="--device-map auto spreads a whole model, and --load makes it small"):
+        check(replace(ask, device_map="auto", load="4bit"), find("prefix-main"))
+    with pytest.raises(ts.UserError, match="--device-map 'balanced' is not known"):
+        check(replace(ask, device_map="balanced"), find("prefix-main"))
+    assert all("device-map" in find(name).TAKES for name in STUDIES)
 
 
 def test_a_table_whose_pieces_are_its_lines_is_made_of_those_that_are_done(tmp_path):

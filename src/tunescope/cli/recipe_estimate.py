@@ -80,7 +80,10 @@ def lines(ask: Ask, recipe: Recipe, name: str) -> Iterator[str]:
     has = f"{machine.name} has {machine.usable / 1e9:.3g} GB to spare"
     yield f"in all {_time(hours * 3600)}; at most {most / 1e9:.3g} GB at a time: {has}"
     if most > machine.usable:
-        yield "What does not fit needs --accumulate, --gradient-checkpointing, --load, or a GPU with more memory."
+        yield (
+            "What does not fit needs --accumulate, --gradient-checkpointing, --load, --device-map auto with several "
+            "GPUs, or one with more memory."
+        )
     yield (
         "On paper, within a factor of two or three: 40 % of the peak in products, or 1 ms a layer and pass where that "
         "is more; no row is padded, no rate past the end of a grid is tried, and no run ends early."

@@ -54,6 +54,10 @@ class Ask:
         Literal["", "bfloat16", "8bit", "4bit"],
         Option("for the same: the model's weights in bfloat16, 8bit or 4bit, as in `compare`."),
     ] = ""
+    device_map: Annotated[
+        Literal["", "auto"],
+        Option("for the same: auto, the model's layers spread over this machine's GPUs, as in `compare`."),
+    ] = ""
     gradient_checkpointing: Annotated[
         bool, Option("for the same: keep little of each layer for the backward pass; no number changes.")
     ] = False

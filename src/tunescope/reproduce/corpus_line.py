@@ -16,7 +16,7 @@ from tunescope.data.scores import aggregate, statistics
 from tunescope.report.cells import Cell, Table
 from tunescope.report.verdict import edges
 from tunescope.reproduce import published
-from tunescope.reproduce.corpus_table import parts
+from tunescope.reproduce.corpus_table import LOADING, parts
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.tasks.kinds.classification import Classification
@@ -77,8 +77,7 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             learning_rates=_rates(course, unit["arm"]),
             settings=training(course, len(given["train"])),
             dev_share=published.dev_share(settings["protocol"]),
-            load=settings.get("load", ""),
-            gradient_checkpointing=settings.get("gradient_checkpointing", False),
+            **{name: settings[name] for name in LOADING if name in settings},
             out=folder / "run",
         )
     except AllRefused as problem:
