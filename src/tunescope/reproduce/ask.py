@@ -48,7 +48,11 @@ class Ask:
         int | None, Option("for recipes on a model and a corpus: rows of a step, instead of the protocol's.")
     ] = None
     inputs: Annotated[
-        int | None, Option("for the same: score at most so many inputs of dev and of test, the same for every line.")
+        int | None,
+        Option(
+            "for the same: score at most so many inputs of dev and of test, the same for every line; of `anchors` on "
+            "given data, test rows a draw."
+        ),
     ] = None
     load: Annotated[
         Literal["", "bfloat16", "8bit", "4bit"],
