@@ -1,5 +1,7 @@
 """What a recipe would take: a model's counts on paper, a line by hand, and what is refused."""
 
+from dataclasses import replace
+
 import commands
 import pytest
 import tinyrun
@@ -8,6 +10,7 @@ from tiny_corpora import bert, corpus, e2e, t5
 from tunescope.cli import recipe_estimate as estimate
 from tunescope.errors import UserError
 from tunescope.models.load import load_model, load_tokenizer, on_paper
+from tunescope.reproduce import published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import find
 from tunescope.theory.costs import rough
@@ -50,12 +53,21 @@ def test_a_line_by_hand(models, tmp_path):
     made = find("prefix-main").settings(ask)
     assert made["weights"] == "" and made["parameters"] == load_model(models["gpt2"])[0].num_parameters()
     rows = estimate._rows(made)
-    assert (rows.train, rows.test) == (60, 8)
+    assert (rows.train, rows.dev, rows.test) == (60, 6, 8)
     found = estimate._taken(made, find("prefix-main").units(made)[0], rows, gpu("H100")[0], 2)
     steps, launched = 5 * 60 // 10, 3 * 2 * 1e-3
     writing = 1 * rows.written * 2 * 1e-3
     assert found.trained == made["parameters"] and found.runs == 3
-    assert found.seconds == pytest.approx(3 * steps * launched / 0.8 + 3 * writing)
+    assert found.seconds == pytest.approx(3 * steps * launched + 3 * 5 * writing + 3 * writing)  # five scores a run
+
+
+def test_as_many_development_inputs_are_counted_as_a_run_scores(models, tmp_path):
+    ask = Ask("prefix-main", "paper", model=models["gpt2"], data=e2e(tmp_path / "e2e"), steps=100, check=True)
+    rows = estimate.Rows(train=60, dev=published.DEV, test=8, read=10, written=5)
+    scored = estimate._scored(find("prefix-main").settings(ask), rows)
+    assert scored == [32] * 5 + [published.DEV]  # 100 steps of 10 leave 500 passes, an answer is two: 32 at least
+    tuned = find("prefix-main").settings(replace(ask, protocol="tuned"))
+    assert estimate._scored(tuned, replace(rows, dev=100)) == [100] * 5
 
 
 def test_the_command_prints_every_line_and_runs_nothing(models, tmp_path, monkeypatch, capsys):

@@ -3,6 +3,8 @@
 import json
 import math
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 
 import pytest
 import tinyrun
@@ -16,6 +18,8 @@ from tunescope.reproduce.recipe import check, find
 from tunescope.reproduce.recipes import anchors
 from tunescope.reproduce.run import reproduce, so_far
 from tunescope.trial.plan import Plan
+
+ROOT = Path(__file__).parents[2]
 
 
 def draws(result):
@@ -88,6 +92,77 @@ def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_pat
         anchors.settings(Ask("anchors", k=2))
     with pytest.raises(ts.UserError, match="prefix-main has no use for --template"):
         check(Ask("prefix-main", template="{text}"), find("prefix-main"))
+
+
+def sst2(folder):
+    """A corpus as GLUE's copies have it, in the tiny tokenizer's words."""
+    folder.mkdir()
+    for seed, (part, count) in enumerate({"train": 64, "dev": 24, "test": 32}.items()):
+        rows = [{"text": one["text"], "label": str(int(one["label"] == "pos"))} for one in tinyrun.rows(count, seed)]
+        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return f"sst2:{folder}"
+
+
+def test_the_paper_s_protocol_asks_in_its_words_with_its_seeds_and_as_many_rows(tmp_path):
+    model, files = tinyrun.write(tmp_path)
+    ask = Ask("anchors", "paper", model=model, data=sst2(tmp_path / "sst2"))
+    check(ask, find("anchors"))
+    made = anchors.settings(ask)
+    assert made["task"] == {
+        "label": "label",
+        "template": "Review: {text}\nSentiment:",
+        "words": {"negative": "Negative", "positive": "Positive"},
+    }
+    assert (made["k"], made["rows"], made["seeds"], made["protocol"]) == (1, 1000, 5, "paper")
+    assert list(dict.fromkeys(unit["seed"] for unit in anchors.units(made))) == [42, 43, 44, 45, 46]
+    assert made["sha256"] == {
+        part: sha256((tmp_path / f"sst2/{part}.jsonl").read_bytes()).hexdigest() for part in ("train", "dev", "test")
+    }
+    typed = anchors.settings(replace(ask, inputs=7, seeds=2, k=3, words=("negative=neg,positive=pos",)))
+    assert (typed["rows"], typed["seeds"], typed["k"]) == (7, 2, 3)
+    assert typed["task"]["words"] == {"negative": "neg", "positive": "pos"}
+    assert typed["task"]["template"] == made["task"]["template"]
+    with pytest.raises(ts.UserError, match="templates are published of sst2, ag_news, trec"):
+        anchors.settings(replace(ask, data=files["train"]))
+    other = anchors.settings(replace(ask, data=files["train"], template="{text} was"))
+    assert other["task"] == {"label": "label", "template": "{text} was"}
+    with pytest.raises(ts.UserError, match="anchors has no use for --protocol paper without --model and --data"):
+        anchors.settings(Ask("anchors", "paper"))
+    with pytest.raises(ts.UserError, match="anchors has no use for --inputs without --model and --data"):
+        anchors.settings(Ask("anchors", inputs=5))
+
+
+def test_a_draw_by_the_paper_s_protocol_is_that_of_the_verb(tmp_path, in_process):
+    model, _ = tinyrun.write(tmp_path)
+    corpus, words = sst2(tmp_path / "sst2"), {"negative": "neg", "positive": "pos"}
+    ask = Ask("anchors", "paper", seeds=1, model=model, data=corpus, inputs=9, words=("negative=neg,positive=pos",))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert " --protocol paper " in result["command"] and " --inputs 9 " in result["command"]
+    assert str(tmp_path) not in json.dumps(result)
+    task = {"kind": "classification", "template": "Review: {text}\nSentiment:", "words": words}
+    data = {part: f"{corpus}#{part}" for part in ("train", "dev", "test")}
+    plan = Plan(model=model, data=data, task=task, seeds=(42,))
+    (expected,) = study.study(AnchorRequest(plan, 1, 9, ("isolate",)), lambda _: None).draws["isolate"]
+    assert draws(result)[0]["isolate"] == expected
+    assert result["table"]["notes"][-1] == (
+        "Asked by 'Review: {text}\\nSentiment:': 9 test rows at most, 1 of each class in front, drawn anew by "
+        "each seed, of which 42 is the first."
+    )
+
+
+def test_what_is_kept_of_the_usual_protocol_is_as_it_was_and_is_read(tmp_path):
+    model, files = tinyrun.write(tmp_path)
+    kept = json.loads((ROOT / "results/anchors-smollm2.json").read_text())
+    made = anchors.settings(Ask("anchors", model=model, data=files["train"], test=files["test"], template="{text}"))
+    assert made.keys() == kept["settings"].keys() and made["rows"] == kept["settings"]["rows"]
+    assert made["sha256"] == sha256((tmp_path / "train.jsonl").read_bytes()).hexdigest()
+    units = [one["unit"] for one in kept["units"]]
+    assert anchors.units(kept["settings"]) == units
+    table = anchors.table(kept["settings"], [(one["unit"], one["outcome"]) for one in kept["units"]])
+    assert [label for label, _ in table.rows] == [row["label"] for row in kept["table"]["rows"]]
+    values = [[list(cell.values) for cell in cells] for _, cells in table.rows]
+    assert values == [[cell["values"] for cell in row["cells"]] for row in kept["table"]["rows"]]
+    assert table.notes == kept["table"]["notes"]
 
 
 def test_an_undefined_number_is_no_value_of_its_cell():

@@ -26,6 +26,7 @@ VALUES: dict[str, list[Any]] = {
     "batch_size": [8],
     "inputs": [100],
     "load": ["4bit"],
+    "device_map": ["auto"],
     "gradient_checkpointing": [True],
     "lines": [("prefix", "a 'line'")],
     "template": ["Is it?\n{text}", "-- {text}", 'a "b"'],

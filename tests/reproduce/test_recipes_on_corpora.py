@@ -25,6 +25,7 @@ from tunescope.reproduce.recipe import check, find, recipes
 from tunescope.reproduce.recipes import _curve
 from tunescope.reproduce.run import command, default_folder, reproduce
 from tunescope.system import machine, run_folder, sealed_json
+from tunescope.trial import open as opening
 from tunescope.trial.budget import count
 
 STUDIES = [name for name in recipes() if "accumulate" in find(name).TAKES]
@@ -463,7 +464,7 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     folder, _ = tinyrun.write(tmp_path)
     stored(tmp_path / "wmt", en="the big cat {}", ro="big")
     settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=f"wmt:{tmp_path / 'wmt'}"))
-    training = corpus_line._training(settings["course"], rows=40)
+    training = corpus_line.training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (100_000, 64, 0.01, 0.1)
     task = corpus_line._task(settings, "{input}")
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.z_loss) == (6, 3, 0.1, 0.0)
@@ -471,7 +472,7 @@ def test_what_is_published_reaches_training_and_decoding_and_encoders_have_their
     settings = recipe.settings(Ask("unified-sites", "paper", model=folder, data=data))
     assert settings["choose"] and settings["metrics"] == ["accuracy"]  # a decoder, too, where there are labels
     settings = recipe.settings(Ask("unified-sites", "paper", model=bert(tmp_path / "bert"), data=data))
-    training = corpus_line._training(settings["course"], rows=40)
+    training = corpus_line.training(settings["course"], rows=40)
     assert (training.steps, training.batch_size, training.weight_decay, training.clip) == (13, 32, 0.1, 1.0)
     assert settings["course"]["rates"] == (1e-4,) and settings["metrics"] == ["accuracy"]
     assert settings["course"]["label_smoothing"] == 0.0
@@ -488,7 +489,7 @@ def test_translation_into_romanian_has_its_own_published_course_and_metric(tmp_p
     last = settings["lines"][-1]
     assert last["label"] == "prefix without its gate, 30" and last["paper"]["bleu_romanian"] == "34.9"
     assert settings["metrics"][0] == "bleu_romanian" and settings["lines"][0]["paper"]["bleu_romanian"] == "35.6"
-    training, task = corpus_line._training(settings["course"], rows=3), corpus_line._task(settings, "{input}")
+    training, task = corpus_line.training(settings["course"], rows=3), corpus_line._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.accumulate, training.clip) == (50_000, 360, 4, 1.0)
     assert (task.beams, task.no_repeat_ngram, task.label_smoothing, task.min_new_tokens) == (5, 0, 0.1, 0)
     plain = find("unified-sites").settings(replace(ask, data=f"wmt:{tmp_path / 'wmt'}"))
@@ -499,7 +500,7 @@ def test_other_corpora_of_the_same_table_have_their_own_published_course(tmp_pat
     folder, _ = tinyrun.write(tmp_path)
     xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
     settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
-    training, task = corpus_line._training(settings["course"], rows=480), corpus_line._task(settings, "{input}")
+    training, task = corpus_line.training(settings["course"], rows=480), corpus_line._task(settings, "{input}")
     assert (training.steps, training.batch_size, training.accumulate) == (300, 48, 3)  # 30 times 480 in batches of 48
     assert (task.beams, task.min_new_tokens, task.max_new_tokens) == (6, 11, 62)
     assert settings["course"]["rates"] == (5e-5,) and {"prefix:mlp=800", "prefix:mlp=800,length=100"} <= {
@@ -816,7 +817,7 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
     )
     for protocol in ("tuned", "paper"):
         made = find("prefix-main").settings(replace(ask, protocol=protocol))
-        training = corpus_line._training(made["course"], rows=60)
+        training = corpus_line.training(made["course"], rows=60)
         assert (training.steps, training.precision) == (7, "bfloat16")
         assert "7 steps" in corpus_line.notes(made)[0] and "in bfloat16" in corpus_line.notes(made)[0]
     assert command(ask).endswith(" --data e2e:e2e --steps 7 --precision bfloat16")
@@ -829,7 +830,7 @@ def test_steps_and_precision_are_the_users_where_given(tmp_path):
 def test_a_batch_goes_through_in_the_parts_that_the_user_says(tmp_path):
     ask = Ask("prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), accumulate=5)
     for protocol, size in (("tuned", 16), ("paper", 10)):
-        training = corpus_line._training(
+        training = corpus_line.training(
             find("prefix-main").settings(replace(ask, protocol=protocol))["course"], rows=60
         )
         assert (training.batch_size, training.accumulate) == (size, 5)
@@ -846,7 +847,7 @@ def test_steps_are_as_wide_and_inputs_as_few_as_the_user_says(tmp_path):
     ask = Ask("prefix-main", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), batch_size=4, inputs=5)
     made = find("prefix-main").settings(ask)
     parts = corpus_table.parts(made)
-    assert corpus_line._training(made["course"], rows=60).batch_size == 4
+    assert corpus_line.training(made["course"], rows=60).batch_size == 4
     assert [len({row["input"] for row in parts[part]}) for part in ("dev", "test")] == [5, 5]
     assert made["rows"]["train"] == 10_000 and "5 inputs of dev and 5 inputs of test" in corpus_line.notes(made)[0]
     assert find("prefix-main").settings(replace(ask, inputs=500))["rows"]["dev"] == 100  # as few as without it
@@ -856,6 +857,57 @@ def test_steps_are_as_wide_and_inputs_as_few_as_the_user_says(tmp_path):
         check(replace(ask, batch_size=0), find("prefix-main"))
     with pytest.raises(ts.UserError, match="petrov-table1 has no use for --inputs"):
         check(Ask("petrov-table1", inputs=2), find("petrov-table1"))
+
+
+def test_the_paper_s_protocol_chooses_by_some_of_the_development_inputs(tmp_path):
+    ask = Ask("prefix-main", "paper", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"))
+    rows = (f'"name[film], eatType[plot {n}]",the film was good\n' for n in range(1700))
+    (tmp_path / "e2e/devset.csv").write_text("mr,ref\n" + "".join(rows))
+    made = find("prefix-main").settings(ask)
+    assert len({row["input"] for row in corpus_table.parts(made)["dev"]}) == 1600  # of He et al. on XSum
+    assert "At most 1,600 inputs of dev" in corpus_line.notes(made)[0]
+    assert find("prefix-main").settings(replace(ask, inputs=2000))["rows"] == {"dev": 1600, "test": 2000}
+
+
+def test_short_runs_in_the_paper_s_protocol_are_scored_on_few_rows_while_they_train(tmp_path, in_process):
+    ask = Ask("prefix-main", "paper", model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"), steps=2, seeds=1)
+    rows = (f'"name[film], eatType[plot {n}]",the film was good\n' for n in range(40))
+    (tmp_path / "e2e/devset.csv").write_text("mr,ref\n" + "".join(rows))
+    reproduce(replace(ask, lines=("lora",)), tmp_path / "run", 1, lambda line: None)
+    (found,) = (tmp_path / "run/units").glob("*/run/results.json")
+    assert json.loads(found.read_text())["protocol"]["early_rows"] == 32
+
+
+def test_a_model_is_spread_over_all_devices_where_it_is_asked_for(tmp_path, in_process, monkeypatch):
+    given = []
+
+    def loaded(name, **kept):
+        given.append(kept["given"])  # to `from_pretrained`, which spreads it
+        return load_model(name, **kept)
+
+    monkeypatch.setattr(opening, "load_model", loaded)
+    ask = Ask("prefix-main", quick=True, model=tinyrun.write(tmp_path)[0], data=e2e(tmp_path / "e2e"))
+    ask = replace(ask, lines=("lora",), device_map="auto")
+    check(ask, find("prefix-main"))
+    result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
+    assert result["units"][0]["outcome"]["status"] == "done" and given == [{"device_map": "auto"}]
+    assert " --device-map auto " in result["command"] and result["settings"]["device_map"] == "auto"
+    assert "device_map" not in find("prefix-main").settings(replace(ask, device_map=""))
+
+
+def test_a_device_map_is_refused_where_it_is_of_no_use_and_has_one_worker(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 4)
+    monkeypatch.setattr(machine, "default_workers", lambda *given: 4)
+    ask = Ask("prefix-main", model="m", data="e2e:d")
+    assert [run.default_workers(one) for one in (ask, replace(ask, device_map="auto"))] == [4, 1]
+    for name in ("pez", "lm-bff", "reweight", "anchors", "petrov-table1"):
+        with pytest.raises(ts.UserError, match=f"{name} has no use for --device-map; it takes"):
+            check(Ask(name, device_map="auto"), find(name))
+    with pytest.raises(ts.UserError, match="--device-map auto spreads a whole model, and --load makes it small"):
+        check(replace(ask, device_map="auto", load="4bit"), find("prefix-main"))
+    with pytest.raises(ts.UserError, match="--device-map 'balanced' is not known"):
+        check(replace(ask, device_map="balanced"), find("prefix-main"))
+    assert all("device-map" in find(name).TAKES for name in STUDIES)
 
 
 def test_a_table_whose_pieces_are_its_lines_is_made_of_those_that_are_done(tmp_path):

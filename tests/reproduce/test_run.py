@@ -18,7 +18,8 @@ from tunescope.reproduce.show import as_json, as_text, ours
 from tunescope.system import run_folder, sealed_json
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
-TAKEN |= {"batch-size", "inputs", "lines", "template", "words", "k", "test", "load", "gradient-checkpointing"}
+TAKEN |= {"batch-size", "inputs", "lines", "template", "words", "k", "test", "load"}
+TAKEN |= {"device-map", "gradient-checkpointing"}
 NEEDED = {"petrov-table1", "petrov-table2", "petrov-table3", "petrov-lora", "verdict-calibration", "learning-rates"}
 
 

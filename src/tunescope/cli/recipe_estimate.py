@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -11,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from tunescope.attachment.initial_artifacts import base_of
 from tunescope.errors import UserError
 from tunescope.models.load import load_tokenizer, model_name, on_paper
-from tunescope.reproduce import corpus_table, published
+from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import Recipe, Settings, check
 from tunescope.theory.costs import rough
 from tunescope.theory.costs.gpus import gpu
 from tunescope.theory.costs.machine import Machine
 from tunescope.trial.demos.spec import NAME as DEMOS
+from tunescope.trial.dev_rows import early_count
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 COUNTED = 500  # rows whose tokens are counted
-MOST_SCORING = 0.2  # of a run's time, which its development scores may take
 BYTES = {"bfloat16": 2, "float32": 4}
 LOADED = {"bfloat16": 2, "8bit": 1, "4bit": 0.56}  # and a scale for each 64 weights
 HEADS = ("line", "trained", "memory", "a step", "runs", "time")
@@ -31,9 +30,10 @@ HEADS = ("line", "trained", "memory", "a step", "runs", "time")
 
 @dataclass(frozen=True)
 class Rows:
-    """Of a corpus: how many rows of each part, of test distinct inputs, and tokens read and written of one."""
+    """Of a corpus: how many rows of train, distinct inputs of dev and test, and tokens read and written of one."""
 
     train: int
+    dev: int
     test: int
     read: float
     written: float
@@ -80,7 +80,10 @@ def lines(ask: Ask, recipe: Recipe, name: str) -> Iterator[str]:
     has = f"{machine.name} has {machine.usable / 1e9:.3g} GB to spare"
     yield f"in all {_time(hours * 3600)}; at most {most / 1e9:.3g} GB at a time: {has}"
     if most > machine.usable:
-        yield "What does not fit needs --accumulate, --gradient-checkpointing, --load, or a GPU with more memory."
+        yield (
+            "What does not fit needs --accumulate, --gradient-checkpointing, --load, --device-map auto with several "
+            "GPUs, or one with more memory."
+        )
     yield (
         "On paper, within a factor of two or three: 40 % of the peak in products, or 1 ms a layer and pass where that "
         "is more; no row is padded, no rate past the end of a grid is tried, and no run ends early."
@@ -101,8 +104,8 @@ def _rows(made: Settings) -> Rows:
     some = list(parts["train"])[:COUNTED]
     read = fmean(len(tokenizer(str(row["input"]))["input_ids"]) for row in some)
     written = fmean(len(tokenizer(str(row["target"]))["input_ids"]) for row in some)
-    inputs = len({row["input"] for row in parts["test"]})
-    return Rows(len(parts["train"]), inputs, read, 1 if made["choose"] else written)
+    dev, test = (len({row["input"] for row in parts[part]}) for part in ("dev", "test"))
+    return Rows(len(parts["train"]), dev, test, read, 1 if made["choose"] else written)
 
 
 def _taken(made: Settings, unit: Mapping[str, Any], rows: Rows, machine: Machine, bytes: int) -> Taken:
@@ -115,9 +118,20 @@ def _taken(made: Settings, unit: Mapping[str, Any], rows: Rows, machine: Machine
     one = rough.seconds(about, trained, step, machine, full=full)
     chosen = own["seeds"] * own.get("subsets", 1)  # of which each is tested
     runs = 0 if _is_shown(unit) else _trials(course) + chosen - 1
-    run = _steps(course, rows) * one / (1 - MOST_SCORING)
-    scoring = chosen * rough.writing(about, rows.test, step, course["beams"], machine)
-    return Taken(trained, rough.memory(about, trained, step, full=full), one, runs, runs * run + scoring)
+    steps = corpus_line.training(course, rows.train).steps
+    scored = [rough.writing(about, inputs, step, course["beams"], machine) for inputs in _scored(own, rows)]
+    testing = chosen * rough.writing(about, rows.test, step, course["beams"], machine)
+    seconds = runs * (steps * one + sum(scored)) + testing
+    return Taken(trained, rough.memory(about, trained, step, full=full), one, runs, seconds)
+
+
+def _scored(made: Settings, rows: Rows) -> list[int]:
+    """Of how many development inputs each score of a run is that goes to its end."""
+    training, share = corpus_line.training(made["course"], rows.train), published.dev_share(made["protocol"])
+    steps, every, early = training.steps, training.eval_every, rows.dev
+    if share is not None:
+        early = early_count(rows.dev, steps, training.batch_size, every, share, made["choose"])
+    return [early] * -(-steps // every) + [rows.dev] * (early < rows.dev)
 
 
 def _trained(model: PreTrainedModel, made: Settings, unit: Mapping[str, Any]) -> int:
@@ -136,12 +150,6 @@ def _trained(model: PreTrainedModel, made: Settings, unit: Mapping[str, Any]) ->
 def _is_shown(unit: Mapping[str, Any]) -> bool:
     """Whether it is demonstrations alone, of which nothing is trained; their own tokens are not counted."""
     return bool(unit["arm"].partition(":")[0] == DEMOS)
-
-
-def _steps(course: Mapping[str, Any], rows: Rows) -> int:
-    if course["epochs"] is None:
-        return int(course["steps"])
-    return math.ceil(int(course["epochs"]) * rows.train / int(course["batch_size"]))
 
 
 def _trials(course: Mapping[str, Any]) -> int:

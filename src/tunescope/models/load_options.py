@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.models.quantised import is_quantised
+from tunescope.system.plugins import one_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 QUANTISED = ("8bit", "4bit")
 LOADS = ("", "bfloat16", *QUANTISED)
 DEVICE_MAPS = ("", "auto")
+
+
+def check_loading(load: str, device_map: str) -> None:
+    """UserError for a word that is not known, and for both where one makes the other idle."""
+    for name, given, allowed in (("load", load, LOADS), ("device-map", device_map, DEVICE_MAPS)):
+        if given:
+            one_of(name, given, allowed[1:])
+    if device_map and load in QUANTISED:
+        raise UserError(
+            "--device-map auto spreads a whole model, and --load makes it small enough for one device: give one."
+        )
 
 
 def loading(load: str, device_map: str, device: str) -> dict[str, Any]:

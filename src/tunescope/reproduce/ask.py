@@ -48,11 +48,19 @@ class Ask:
         int | None, Option("for recipes on a model and a corpus: rows of a step, instead of the protocol's.")
     ] = None
     inputs: Annotated[
-        int | None, Option("for the same: score at most so many inputs of dev and of test, the same for every line.")
+        int | None,
+        Option(
+            "for the same: score at most so many inputs of dev and of test, the same for every line; of `anchors` on "
+            "given data, test rows a draw."
+        ),
     ] = None
     load: Annotated[
         Literal["", "bfloat16", "8bit", "4bit"],
         Option("for the same: the model's weights in bfloat16, 8bit or 4bit, as in `compare`."),
+    ] = ""
+    device_map: Annotated[
+        Literal["", "auto"],
+        Option("for the same: auto, the model's layers spread over this machine's GPUs, as in `compare`."),
     ] = ""
     gradient_checkpointing: Annotated[
         bool, Option("for the same: keep little of each layer for the backward pass; no number changes.")

@@ -16,7 +16,7 @@ from tunescope.data.scores import aggregate, statistics
 from tunescope.report.cells import Cell, Table
 from tunescope.report.verdict import edges
 from tunescope.reproduce import published
-from tunescope.reproduce.corpus_table import parts
+from tunescope.reproduce.corpus_table import LOADING, parts
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.tasks.kinds.classification import Classification
@@ -75,9 +75,9 @@ def compared(settings: Settings, unit: dict[str, Any], folder: Path, given: Part
             trials=course["trials"],
             beyond=course["beyond"],
             learning_rates=_rates(course, unit["arm"]),
-            settings=_training(course, len(given["train"])),
-            load=settings.get("load", ""),
-            gradient_checkpointing=settings.get("gradient_checkpointing", False),
+            settings=training(course, len(given["train"])),
+            dev_share=published.dev_share(settings["protocol"]),
+            **{name: settings[name] for name in LOADING if name in settings},
             out=folder / "run",
         )
     except AllRefused as problem:
@@ -243,7 +243,8 @@ def _task(settings: Settings, template: str) -> Any:
     )
 
 
-def _training(course: Mapping[str, Any], rows: int) -> Training:
+def training(course: Mapping[str, Any], rows: int) -> Training:
+    """How a line is trained on so many rows; it is scored five times."""
     steps = course["steps"] if course["epochs"] is None else math.ceil(course["epochs"] * rows / course["batch_size"])
     return Training(
         steps=steps,

@@ -21,7 +21,8 @@ from tunescope.system import plugins
 if TYPE_CHECKING:
     from tunescope.data.corpus import Rows
 
-SAVING = ("accumulate", "load", "gradient-checkpointing")  # of memory
+SAVING = ("accumulate", "load", "device-map", "gradient-checkpointing")  # of memory
+LOADING = ("load", "device_map", "gradient_checkpointing")  # those that are `compare`'s as they are typed
 SIZES = ("steps", "batch-size", "inputs")
 TAKES = ("protocol", "quick", "seeds", "model", "data", *SIZES, "precision", *SAVING, "lines")
 WRITERS = ("decoder", "encoder-decoder")
@@ -94,7 +95,7 @@ def settings(
         "lowercase": not choose and getattr(_module(spec.name), "LOWERCASE", False),
         "course": asdict(course),
         "device": device.type,
-        **{name: given for name in ("load", "gradient_checkpointing") if (given := getattr(ask, name))},
+        **{name: given for name in LOADING if (given := getattr(ask, name))},
         **model,
     }
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tunescope.errors import UserError
 from tunescope.reproduce.ask import Ask
+from tunescope.trial.plan import DEV_SHARE
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,7 @@ LM_BFF = Course(  # Gao et al. 2021, section 3 and of their code; batches of 2 a
     patience=1000,
 )
 
+DEV = 1600  # development inputs that a run is chosen by, of He et al. 2022 on XSum; of no other paper is it known
 STARTS = {"prefix": "noise", "soft": "vocabulary"}
 
 
@@ -160,10 +162,15 @@ def course_asked(ask: Ask, course: Course) -> Course:
 
 
 def rows(ask: Ask) -> dict[str, int]:
-    """The most inputs of each part, so that a line takes minutes; published sizes take all."""
+    """The most inputs of each part, so that a line takes minutes; published sizes take all but of development."""
     if ask.protocol == "paper":
-        return {}
+        return {"dev": DEV}
     return {"train": 200, "dev": 10, "test": 20} if ask.quick else {"train": 10_000, "dev": 100}
+
+
+def dev_share(protocol: str) -> float | None:
+    """Of a run's passes, what development scores may take; None: as much as they do, since ours have few inputs."""
+    return DEV_SHARE if protocol == "paper" else None
 
 
 def unified(summaries: str = "", translation: str = "") -> dict[str, dict[str, str]]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from tunescope.errors import UserError
+from tunescope.models.load_options import check_loading
 from tunescope.report.cells import Table
 from tunescope.reproduce.ask import Ask, given
 from tunescope.system import plugins
@@ -83,5 +84,6 @@ def check(ask: Ask, recipe: Recipe) -> None:
     for option, count in (sizes | {"k": ask.k}).items():
         if count is not None and count < 1:
             raise UserError(f"--{option} {count}: at least one.")
+    check_loading(ask.load, ask.device_map)
     if ask.quick and ask.protocol == "paper":
         raise UserError("--quick is a small size of the tuned protocol; leave out --protocol paper.")

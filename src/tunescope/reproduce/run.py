@@ -215,9 +215,11 @@ def command(ask: Ask) -> str:
 
 
 def default_workers(ask: Ask) -> int:
-    """One a core, or as many as have room where models are given."""
+    """One a core, or as many as have room where models are given; one, where it has all GPUs."""
     from tunescope.system import machine
 
+    if ask.device_map:
+        return 1
     return min([machine.cores(), *map(machine.default_workers, ask.models)])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tunescope.errors import UserError
-from tunescope.models.load_options import DEVICE_MAPS, LOADS, QUANTISED
+from tunescope.models.load_options import QUANTISED, check_loading
 from tunescope.system.plugins import one_of
 from tunescope.tasks.prompts.day import day_named
 from tunescope.trial.plan import MOST, PARALLEL, Plan
@@ -58,13 +58,7 @@ def check(plan: Plan) -> Plan:
 
 
 def _check_memory(plan: Plan) -> None:
-    for name, allowed in (("load", LOADS), ("device_map", DEVICE_MAPS)):
-        if getattr(plan, name):
-            one_of(name.replace("_", "-"), getattr(plan, name), allowed[1:])
-    if plan.device_map and plan.load in QUANTISED:
-        raise UserError(
-            "--device-map auto spreads a whole model, and --load makes it small enough for one device: give one."
-        )
+    check_loading(plan.load, plan.device_map)
     if plan.processes > 1 and plan.device.startswith("cuda:"):
         raise UserError(
             f"--device {plan.device} is one GPU, and with --processes each has one of its own. Type: --device cuda"

@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tunescope.data.corpus_name import parsed
+from tunescope.data.read import sha256
 from tunescope.errors import UserError
 from tunescope.reproduce import corpus_line, corpus_table
 from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.inputs import classification_settings
 from tunescope.reproduce.recipe import Settings
 from tunescope.system import option
 from tunescope.system.machine import default_device
 from tunescope.tasks.prompts import mask
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_fields import data_paths
 
 if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
@@ -42,6 +46,28 @@ def task(ask: Ask, made: Settings, published: Mapping[str, Asked], otherwise: st
             f"{', '.join(has)}. Give one of yours: --template '{{{next(iter(has))}}} It was'"
         )
     return {"kind": "classification", "template": template} | ({"words": words} if words else {})
+
+
+def given(ask: Ask, data: str, published: Mapping[str, Asked]) -> Settings:
+    """{"data", "sha256", "task", ...} of a file or a corpus, of which each part has its hash.
+
+    It is asked as typed, else by the paper's protocol as published; UserError where that is neither.
+    """
+    parts, corpus = data_paths(data), parsed(data)
+    hashes = {part: sha256(path) for part, path in parts.items()}
+    made = classification_settings(ask, parts["train"])
+    found = {"data": data, "sha256": hashes if len(hashes) > 1 else hashes["train"]} | made
+    if ask.protocol != "paper":
+        return found
+    if corpus is not None and corpus.name in published:
+        usual = published[corpus.name]
+        return found | {"task": {"template": usual.template, "words": dict(usual.words)} | made["task"]}
+    if ask.template is None:
+        raise UserError(
+            f"{ask.name} --protocol paper --data {data}: templates are published of {', '.join(published)}. Give one "
+            "of these, as --data sst2:FOLDER, or --template and --words of your own."
+        )
+    return found
 
 
 def files(settings: Settings, folder: Path, *, k_shot: bool = False) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Wang et al. 2023: are label words anchors? On a world where it can be tested, or on a model and data of yours.
 
 At home: small decoders pretrained until they recall labels that are drawn anew for every prompt. On yours: one
-demonstration a class, a draw of them for every seed. The story to test: information flows into label words in shallow
-layers and from them to the answer in deep ones; label words cut off early hurt most; label words alone keep the answer.
+demonstration a class, a draw of them for every seed; by the paper's protocol in its words, with its seeds
+and as many test rows. The story to test: information flows into label words in shallow layers and from them to the
+answer in deep ones; label words cut off early hurt most; label words alone keep the answer.
 """
 
 import itertools
@@ -25,8 +26,10 @@ from tunescope.probes.names import DEMONSTRATIONS
 from tunescope.report.cells import Cell, Table
 from tunescope.report.pictures import draw
 from tunescope.reproduce.ask import Ask
-from tunescope.reproduce.inputs import classification_settings, data_settings, model_settings
+from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Found, Settings
+from tunescope.reproduce.recipes import _label_tasks
+from tunescope.reproduce.recipes.reweight import FIRST, PUBLISHED
 from tunescope.system import files, plugins
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
@@ -34,13 +37,14 @@ from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import data_paths
 from tunescope.trial.train.settings import Settings as Training
 
-OF_DATA = ("template", "words", "k", "test")
+OF_DATA = ("inputs", "template", "words", "k", "test")
 TITLE = "Label words as anchors: where information flows, and what can be cut or kept"
 SOURCE = "Wang et al. 2023 (arXiv:2305.14160), sections 2 to 4"
-TAKES = ("quick", "seeds", "model", "data", *OF_DATA)
+TAKES = ("protocol", "quick", "seeds", "model", "data", *OF_DATA)
 GROWS = True  # by whole draws
 
 CUT = 5  # layers, as published
+TESTED = {"tuned": 200, "paper": 1000}  # rows a draw
 SECTIONS = ("flow", "isolate", "auc", "compress")
 CONFUSED = "diagnose"  # of a given model too: labels that are drawn anew for every prompt are not confused as classes
 SHARE, CORRELATION, ANY = (0.0, 1.0), (-1.0, 1.0), (-math.inf, math.inf)
@@ -74,10 +78,11 @@ def settings(ask: Ask) -> Settings:
         raise UserError(f"{ask.name} takes --model and --data together, or neither: then models pretrained for it.")
     seeds: Settings = {"seeds": ask.seeds or (2 if ask.quick else 5)}
     if ask.model is not None and ask.data is not None:
-        size = {"k": ask.k or 1, "rows": 24 if ask.quick else 200}
-        model = model_settings(ask.model, ("decoder",), ask.name)
-        return seeds | size | model | data_settings(ask.data) | classification_settings(ask, ask.data)
+        seeds |= {"k": ask.k or 1, "rows": ask.inputs or (24 if ask.quick else TESTED[ask.protocol])}
+        seeds |= {"protocol": "paper"} if ask.protocol == "paper" else {}
+        return seeds | model_settings(ask.model, ("decoder",), ask.name) | _label_tasks.given(ask, ask.data, PUBLISHED)
     own = [f"--{name}" for name in OF_DATA if getattr(ask, name)]
+    own += ["--protocol paper"] if ask.protocol == "paper" else []
     if own:
         raise UserError(f"{ask.name} has no use for {own[0]} without --model and --data.")
     return seeds | {
@@ -97,10 +102,14 @@ def worlds(settings: Settings) -> list[Any]:
 
 def units(settings: Settings) -> list[dict[str, Any]]:
     """A section of a draw each, so that each is kept as it ends."""
-    draws = [{"seed": seed} for seed in range(settings["seeds"])]
+    draws = [{"seed": _first(settings) + index} for index in range(settings["seeds"])]
     if "model" not in settings:
         draws = [{"layers": layers} | draw for layers in settings["layers"] for draw in draws]
     return [draw | {"section": name} for draw in draws for name in _sections(settings)]
+
+
+def _first(settings: Settings) -> int:
+    return FIRST if settings.get("protocol") == "paper" else 0
 
 
 def _sections(settings: Settings) -> tuple[str, ...]:
@@ -163,10 +172,20 @@ def table(settings: Settings, found: Found) -> Table:
             *_sums(draws.values()),
         ]
     ]
-    notes = [*NOTES, *(GIVEN if "model" in settings else (HOME,))]
+    notes = [*NOTES, *(GIVEN if "model" in settings else (HOME,)), *_asked(settings)]
     if len(draws) < settings["seeds"] * len(groups):
         notes = [*notes, f"Whole draws: {len(draws)}."]
     return Table(names, rows, notes, pictures=_pictures(dict(zip(groups, columns, strict=True))))
+
+
+def _asked(settings: Settings) -> list[str]:
+    """By the paper's protocol: what was asked."""
+    if settings.get("protocol") != "paper":
+        return []
+    return [
+        f"Asked by {settings['task']['template']!r}: {settings['rows']:,} test rows at most, {settings['k']} of each "
+        f"class in front, drawn anew by each seed, of which {FIRST} is the first."
+    ]
 
 
 def _cell(values: Iterable[Any], paper: str, bounds: tuple[float, float]) -> Cell:
