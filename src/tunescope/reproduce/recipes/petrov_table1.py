@@ -1,6 +1,6 @@
 """Petrov et al. 2023, Table 1: a prefix cannot teach one layer with one head a new attention pattern.
 
-The same with four heads is an ablation of ours: is it the one head that stands in the prefix's way?
+The same with four heads, which reviewers asked the authors for: is it the one head that stands in the prefix's way?
 """
 
 from typing import Any
