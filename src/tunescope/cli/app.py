@@ -17,6 +17,7 @@ from tunescope.exchange.format import format_lines
 from tunescope.probes import names
 from tunescope.system import plugins
 from tunescope.system.forkserver import calm
+from tunescope.system.kernels import keep_few
 from tunescope.system.say import say
 
 LOGGERS = "comparison.loggers"
@@ -64,6 +65,7 @@ def main() -> None:
     """
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
+    keep_few()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     calm()
     warnings.showwarning = _noted

@@ -23,6 +23,7 @@ from tunescope.system.crew import KILLED, tell
 from tunescope.system.executor import Executor, Needs, Work
 from tunescope.system.executors.local import Local
 from tunescope.system.far_jobs import FarJobs
+from tunescope.system.kernels import keep_few
 from tunescope.trial import executor_name
 from tunescope.trial.bench import Bench
 from tunescope.trial.elsewhere import own_device
@@ -201,6 +202,7 @@ def _start(plan: Plan, read: Mapping[str, str], means: Mapping[tuple[str, str], 
     Raises UserError where what is read is no longer the same.
     """
     global _bench
+    keep_few()
     torch.set_num_threads(plan.threads)
     _bench = far_worker.opened(replace(plan, device=own_device(plan.device, crew.place())), read)
     _bench.means |= {key: torch.from_numpy(states).to(_bench.device) for key, states in means.items()}

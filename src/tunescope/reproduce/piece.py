@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.reproduce.recipe import Recipe, Settings, find
 from tunescope.system import crew, files, sealed_json
+from tunescope.system.kernels import keep_few
 
 if TYPE_CHECKING:
     from tunescope.lab.worlds.world_cache import Pretraining
@@ -34,6 +35,7 @@ def single(share: float = 1.0) -> None:
     share: of the GPU's memory, which it may take.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
+    keep_few()
     import torch
     from transformers.utils import logging
 
