@@ -94,18 +94,9 @@ def test_template_words_demonstrations_and_test_rows_are_those_asked_for(tmp_pat
         check(Ask("prefix-main", template="{text}"), find("prefix-main"))
 
 
-def sst2(folder):
-    """A corpus as GLUE's copies have it, in the tiny tokenizer's words."""
-    folder.mkdir()
-    for seed, (part, count) in enumerate({"train": 64, "dev": 24, "test": 32}.items()):
-        rows = [{"text": one["text"], "label": str(int(one["label"] == "pos"))} for one in tinyrun.rows(count, seed)]
-        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return f"sst2:{folder}"
-
-
 def test_the_paper_s_protocol_asks_in_its_words_with_its_seeds_and_as_many_rows(tmp_path):
     model, files = tinyrun.write(tmp_path)
-    ask = Ask("anchors", "paper", model=model, data=sst2(tmp_path / "sst2"))
+    ask = Ask("anchors", "paper", model=model, data=tinyrun.sst2(tmp_path / "sst2"))
     check(ask, find("anchors"))
     made = anchors.settings(ask)
     assert made["task"] == {
@@ -134,7 +125,7 @@ def test_the_paper_s_protocol_asks_in_its_words_with_its_seeds_and_as_many_rows(
 
 def test_a_draw_by_the_paper_s_protocol_is_that_of_the_verb(tmp_path, in_process):
     model, _ = tinyrun.write(tmp_path)
-    corpus, words = sst2(tmp_path / "sst2"), {"negative": "neg", "positive": "pos"}
+    corpus, words = tinyrun.sst2(tmp_path / "sst2"), {"negative": "neg", "positive": "pos"}
     ask = Ask("anchors", "paper", seeds=1, model=model, data=corpus, inputs=9, words=("negative=neg,positive=pos",))
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     assert " --protocol paper " in result["command"] and " --inputs 9 " in result["command"]

@@ -22,16 +22,6 @@ from tunescope.reproduce.recipes import _label_tasks
 from tunescope.reproduce.run import reproduce
 from tunescope.system import run_folder
 
-
-def sst2(folder):
-    """SST-2's JSONL, of words that the tiny model knows."""
-    folder.mkdir()
-    for seed, (part, count) in enumerate({"train": 64, "dev": 24, "test": 32}.items()):
-        rows = [{"text": one["text"], "label": str(int(one["label"] == "pos"))} for one in tinyrun.rows(count, seed)]
-        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return f"sst2:{folder}"
-
-
 WORDS = ("negative=neg,positive=pos",)
 
 
@@ -43,9 +33,15 @@ def searched(tmp_path_factory, in_process):
     tinyrun.model(seed=1).save_pretrained(other)
     tinyrun.tokenizer().save_pretrained(other)
     ask = Ask(
-        "pez", quick=True, model=model, others=(str(other),), data=sst2(home / "sst2"), template="{text} Label:",
-        words=WORDS, seeds=2,
-    )  # fmt: skip
+        "pez",
+        quick=True,
+        model=model,
+        others=(str(other),),
+        data=tinyrun.sst2(home / "sst2"),
+        template="{text} Label:",
+        words=WORDS,
+        seeds=2,
+    )
     return home, reproduce(ask, home / "run", 1, lambda line: None)
 
 
@@ -114,8 +110,17 @@ def test_a_model_that_the_prompts_cannot_be_read_on_is_told_in_its_column(tmp_pa
 
 def test_a_search_that_the_budget_does_not_suffice_for_says_so_in_its_row_and_the_others_go_on(tmp_path, in_process):
     model, _ = tinyrun.write(tmp_path)
-    ask = Ask("pez", quick=True, model=model, data=sst2(tmp_path / "sst2"), template="{text} Label:", words=WORDS,
-              lines=("random", "greedy"), seeds=1, steps=1)  # fmt: skip
+    ask = Ask(
+        "pez",
+        quick=True,
+        model=model,
+        data=tinyrun.sst2(tmp_path / "sst2"),
+        template="{text} Label:",
+        words=WORDS,
+        lines=("random", "greedy"),
+        seeds=1,
+        steps=1,
+    )
     result = reproduce(ask, tmp_path / "run", 1, lambda line: None)
     told = {row["label"]: row["cells"][0] for row in result["table"]["rows"]}
     (refused,) = (cell for label, cell in told.items() if label.startswith("greedy"))
@@ -125,7 +130,7 @@ def test_a_search_that_the_budget_does_not_suffice_for_says_so_in_its_row_and_th
 
 def test_published_settings_are_those_of_the_authors_code(tmp_path):
     model, _ = tinyrun.write(tmp_path)
-    ask = Ask("pez", "paper", model=model, data=sst2(tmp_path / "sst2"))
+    ask = Ask("pez", "paper", model=model, data=tinyrun.sst2(tmp_path / "sst2"))
     made = find("pez").settings(ask)
     pez = made["searches"]["pez:length=10,rate=0.3,optimizer=adafactor,init_from=labels"]
     assert (pez["length"], pez["batch"], pez["fluency"]) == (10, 16, 0.0)
@@ -140,7 +145,7 @@ def test_published_settings_are_those_of_the_authors_code(tmp_path):
 
 def test_a_template_of_a_field_that_the_rows_lack_is_refused_with_those_they_have(tmp_path):
     model, _ = tinyrun.write(tmp_path)
-    ask = Ask("pez", model=model, data=sst2(tmp_path / "sst2"), template="{premise}?")
+    ask = Ask("pez", model=model, data=tinyrun.sst2(tmp_path / "sst2"), template="{premise}?")
     with pytest.raises(
         ts.UserError, match=r"names 'premise', and the rows of sst2 have input, target, text, label\. Give"
     ):
@@ -211,7 +216,9 @@ def test_finalists_have_the_published_rates_and_cut_queries_are_told(tmp_path, m
 
     recipe, seen = find("lm-bff"), []
     model = kept("bert", tmp_path / "bert")
-    made = recipe.settings(Ask("lm-bff", "paper", model=model, data=sst2(tmp_path / "sst2"), lines=("tuned, ",)))
+    made = recipe.settings(
+        Ask("lm-bff", "paper", model=model, data=tinyrun.sst2(tmp_path / "sst2"), lines=("tuned, ",))
+    )
 
     def bench(*given, **own):
         seen.append(own["rates"])
@@ -274,7 +281,7 @@ def test_what_is_found_is_found_on_the_rows_that_its_seed_is_trained_on(few):
 
 def test_a_decoder_answers_by_words_at_the_end_and_templates_are_left_to_one_who_writes(tmp_path):
     model, _ = tinyrun.write(tmp_path)
-    ask = Ask("lm-bff", "paper", model=model, data=sst2(tmp_path / "sst2"))
+    ask = Ask("lm-bff", "paper", model=model, data=tinyrun.sst2(tmp_path / "sst2"))
     made = find("lm-bff").settings(ask)
     assert made["task"]["template"] == "{text} It was" and made["task"]["words"]["positive"] == "great"
     assert {line["part"] for line in made["lines"]} == {"", "words"}

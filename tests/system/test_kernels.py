@@ -6,7 +6,10 @@ import sys
 
 import pytest
 
+from tunescope.cli import app
+from tunescope.reproduce import piece
 from tunescope.system.kernels import KEPT, NAMES, keep_few
+from tunescope.system.machine import threads
 
 GROWN = """
 import ctypes, torch
@@ -28,6 +31,17 @@ def test_what_a_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(second, raising=False)
     keep_few()
     assert (os.environ[first], os.environ[second]) == ("7", str(KEPT))
+
+
+def test_the_command_and_a_worker_of_recipes_keep_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tunescope", "--version"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    for begin in (app.main, piece.single):
+        for name in NAMES:
+            monkeypatch.delenv(name, raising=False)
+        with threads(1):
+            begin()
+        assert [os.environ[name] for name in NAMES] == [str(KEPT)] * 2
 
 
 @pytest.mark.slow

@@ -41,6 +41,15 @@ def rows(count, seed):
     return made
 
 
+def sst2(folder):
+    """The rows as GLUE's copies of SST-2 have them, and the name of the corpus."""
+    folder.mkdir()
+    for seed, (part, count) in enumerate({"train": 64, "dev": 24, "test": 32}.items()):
+        made = [{"text": one["text"], "label": str(int(one["label"] == "pos"))} for one in rows(count, seed)]
+        (folder / f"{part}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in made))
+    return f"sst2:{folder}"
+
+
 def write(folder):
     """(model folder, {"train": file, "dev": file, "test": file})"""
     folder = Path(folder)
