@@ -107,7 +107,8 @@ def _says(model: PreTrainedModel) -> tuple[object, ...]:
     """What `kind` reads of the config."""
     config = model.config
     named = tuple(config.architectures or ())
-    return plain_type(model), config.model_type, config.is_encoder_decoder, getattr(config, "is_decoder", False), named
+    told = (getattr(config, "is_decoder", False), getattr(config, "causal", None))
+    return plain_type(model), config.model_type, config.is_encoder_decoder, told, named
 
 
 def _parts(model: nn.Module) -> Iterator[_Part]:
@@ -159,6 +160,9 @@ def argument_names(module: nn.Module) -> list[str]:
 
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")
 WRITES = (*CAUSAL_HEADS, "ForConditionalGeneration")  # as a model of text and pictures is named
+# Their heads are named as a decoder's, and look both ways unless the config says `causal`: XLNet learned to write in
+# any order (Yang et al. 2019), XLM to fill masks (Conneau and Lample 2019).
+LOOK_AHEAD = ("xlnet", "xlm", "flaubert")
 
 
 def kind(model: PreTrainedModel | PreTrainedConfig) -> str:
@@ -174,6 +178,8 @@ def kind(model: PreTrainedModel | PreTrainedConfig) -> str:
         return "decoder" if config.is_decoder else "encoder"
     if family is not None:
         return "decoder" if _is_told_to_decode(config) else family.kind
+    if config.model_type in LOOK_AHEAD:
+        return "decoder" if getattr(config, "causal", False) else "encoder"
     named = [type(model).__name__, *(config.architectures or [])]
     if any(name.endswith(CAUSAL_HEADS) for name in named):
         return "decoder"
@@ -207,11 +213,11 @@ def _is_of_decoders(config: PreTrainedConfig) -> bool:
 
 
 def _only_writes(model_type: str) -> bool:
-    """Whether transformers has a causal model of the family and no masked one. XLNet's looks both ways all the same."""
+    """Whether transformers has a causal model of the family and no masked one."""
     from transformers.models.auto import modeling_auto
 
     masked, causal = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    return model_type in causal and model_type not in masked and model_type != "xlnet"
+    return model_type in causal and model_type not in masked
 
 
 def refuse_half(model: PreTrainedModel, kind: str) -> None:

@@ -29,6 +29,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     its masked-language-model head, which must be in the checkpoint. given: more of what `from_pretrained` takes.
     """
     from tunescope.models.anatomy import kind
+    from tunescope.models.looks_back import check_looks_back
 
     if not name:
         raise UserError("The model's name is empty: give a folder, or a name on the Hugging Face hub.")
@@ -46,6 +47,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
     _check_all_used(name, model, report["unexpected_keys"], is_encoder)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # made up by transformers where there are no files
         raise UserError(_no_tokenizer(name))
+    check_looks_back(name, model)
     return (gguf_file.settled(name, model) if "gguf_file" in file else model), tokenizer
 
 

@@ -20,6 +20,7 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.models.load_options import QUANTISED, check_here, is_placed, loading
+from tunescope.models.looks_back import check_looks_back
 from tunescope.models.split import is_initialized
 from tunescope.system import machine, ranks
 from tunescope.tasks.make import field_advice, has_field, make_task
@@ -75,6 +76,8 @@ def _opened(
     elif plan.load or plan.device_map:
         option = "load" if plan.load else "device_map"
         raise UserError(f"{option}={getattr(plan, option)!r} is for a model that is named: this one is loaded already.")
+    else:
+        check_looks_back(plan.model, model)
     is_shared = ranks.begun_count() > 1 and is_initialized()
     stays = is_shared or plan.load in QUANTISED or plan.device_map
     model, device = (model, device) if stays else _at(model, device)
