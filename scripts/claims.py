@@ -3,7 +3,8 @@
 A claim is that one number is above another. It holds where the interval of their difference lies above zero, taken
 seed by seed (subset by subset, draw by draw) where both are of the same three or more, and from a comparison's own pair
 where it has that; else where their intervals do not meet. Elsewhere it cannot be told; of one or two seeds there is no
-interval, and the means alone are told. Where something else than the claim explains why one is above, it cannot be told
+interval, and the means alone are told. That one is no worse than another holds where the interval lies above a margin
+below zero, which is ours and is told. Where something else than the claim explains why one is above, it cannot be told
 either, and the claim says what; that takes a "holds" away and nothing else.
 """
 
@@ -30,7 +31,7 @@ class Claim:
 
     published: the paper's two numbers, where the cells do not have them. typed: the options of the published size.
     but: what else explains that `above` is above; only of a claim that would hold by its numbers. fixed: `below` has
-    no seed, and stands beside each seed of `above`.
+    no seed, and stands beside each seed of `above`. margin: `above` may be so much below, for the claim is "no worse".
     """
 
     paper: str
@@ -43,6 +44,7 @@ class Claim:
     typed: str = ""
     but: str = ""
     fixed: bool = False
+    margin: float = 0.0
 
 
 def read() -> list[Claim]:
@@ -85,7 +87,7 @@ def _lines() -> Iterator[str]:
     paper = last = ""
     for one in read():
         above, below = number(one.file, *one.above), number(one.file, *one.below)
-        said = f"*{one.paper}.* {one.says}" if one.paper != paper else one.says
+        said = f"*{one.paper}.* {_says(one)}" if one.paper != paper else _says(one)
         here = f"{above.shown} to {below.shown}{_told(one)} (`{one.file}`)"
         command = f"`{typed(one)}`" if one.typed else ""
         shown = "as above" if command and command == last else command
@@ -104,7 +106,7 @@ def bullet(one: Claim) -> str:
     theirs = f"; published: {theirs}" if theirs and not theirs.startswith("in a ") else ""
     here = f"{above.shown} to {below.shown}{_told(one)}"
     here += f", but {one.but}" if one.but else ""
-    return f"- {one.says}: {told if '*' in told else f'**{told}**'}, {here} ({one.model}){theirs}."
+    return f"- {_says(one)}: {told if '*' in told else f'**{told}**'}, {here} ({one.model}){theirs}."
 
 
 def typed(one: Claim) -> str:
@@ -129,7 +131,7 @@ def counts() -> str:
 def outcome(one: Claim) -> str:
     """What came of the claim."""
     above, below = number(one.file, *one.above), number(one.file, *one.below)
-    told = decided(above, below, difference(one, above, below))
+    told = decided(above, below, difference(one, above, below), one.margin)
     if not one.but:
         return told
     if not told.startswith(HOLDS):
@@ -137,14 +139,14 @@ def outcome(one: Claim) -> str:
     return UNTOLD
 
 
-def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]] | None) -> str:
+def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]] | None, margin: float = 0.0) -> str:
     """What two numbers say of a claim. less: their difference with its interval, where they are pairs."""
     if less is not None:
         low, high = less[1]
-        return HOLDS if low > 0 else OTHER_WAY if high < 0 else UNTOLD
+        return HOLDS if low > -margin else OTHER_WAY if high < 0 else UNTOLD
     if above.interval is None or below.interval is None:
-        return f"{HOLDS if above.mean > below.mean else OTHER_WAY} {MEANS}"
-    if above.interval[0] > below.interval[1]:
+        return f"{HOLDS if above.mean > below.mean - margin else OTHER_WAY} {MEANS}"
+    if above.interval[0] > below.interval[1] - margin:
         return HOLDS
     return OTHER_WAY if above.interval[1] < below.interval[0] else UNTOLD
 
@@ -164,6 +166,11 @@ def difference(one: Claim, above: Number, below: Number) -> tuple[float, tuple[f
         if pair["interval"] and (pair["b"], pair["a"]) == names:
             return -pair["difference"], (-high, -low)
     return None
+
+
+def _says(one: Claim) -> str:
+    """The claim, with its margin where it has one."""
+    return f"{one.says} (by less than {one.margin:g})" if one.margin else one.says
 
 
 def _told(one: Claim) -> str:

@@ -29,6 +29,29 @@ def test_a_claim_holds_where_the_difference_is_above_zero_or_the_intervals_do_no
     assert claims.decided(above, below, less) == told
 
 
+@pytest.mark.parametrize(
+    ("above", "below", "less", "told"),
+    [
+        (Number(1.0, (0.5, 1.4)), Number(1.0, (0.5, 1.4)), (0.0, (-0.1, 0.1)), claims.HOLDS),
+        (Number(1.0, (0.5, 1.4)), Number(1.0, (0.5, 1.4)), (0.0, (-0.3, 0.3)), claims.UNTOLD),
+        (Number(1.0, (0.5, 1.4)), Number(1.3, (0.8, 1.7)), (-0.3, (-0.4, -0.2)), claims.OTHER_WAY),
+        (Number(1.0, (0.9, 1.1)), Number(1.0, (0.9, 1.05)), None, claims.HOLDS),
+        (Number(1.0, (0.9, 1.1)), Number(1.0, (0.9, 1.15)), None, claims.UNTOLD),
+        (Number(1.0, None), Number(1.1, None), None, "**holds** in the mean"),
+    ],
+)
+def test_one_is_no_worse_where_it_is_above_less_the_margin(
+    above: Number, below: Number, less: tuple[float, tuple[float, float]] | None, told: str
+) -> None:
+    assert claims.decided(above, below, less, margin=0.2) == told
+
+
+def test_every_claim_of_no_worse_has_a_margin_that_is_told() -> None:
+    for one in claims.read():
+        assert bool(one.margin) == ("no worse" in one.says), one.says
+        assert not one.margin or f"(by less than {one.margin:g})" in claims.bullet(one)
+
+
 def claim(file: str, above: tuple[str, str], below: tuple[str, str]) -> claims.Claim:
     return claims.Claim("P", "A is above B", file, above, below, "M")
 

@@ -53,7 +53,7 @@ def test_at_equal_length_it_has_half_the_parameters_of_a_free_prefix():
     for arm in ("inputs:length=12", "prefix:length=12", "lora:rank=1,sites=attn.o,ffn.in,ffn.out", "inputs:length=10"):
         with ts.attach(model, *parse(arm)) as tuned:
             sizes[arm] = sum(value.numel() for value in tuned.parameters())
-    assert list(sizes.values()) == [12_288, 24_576, 12_288, 10_240]  # Petrov et al. 2023, section 6.2
+    assert list(sizes.values()) == [12_288, 24_576, 12_288, 10_240]  # Petrov et al. 2024, section 6.2
 
 
 def test_a_delta_on_the_key_map_acts_on_it_as_on_the_text():

@@ -18,7 +18,7 @@ from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_table
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import find
-from tunescope.reproduce.recipes import _label_tasks
+from tunescope.reproduce.recipes import _label_tasks, lm_bff
 from tunescope.reproduce.run import reproduce
 from tunescope.system import run_folder
 
@@ -209,6 +209,14 @@ def test_each_line_of_few_rows_has_a_score_a_draw_and_what_was_found_is_told(few
     assert template["words"] == {"negative": "terrible", "positive": "great"} and "{mask}" in template["template"]
     assert both["template"] == template["template"]  # the template is looked for first, with the words given
     assert [unit["unit"]["seed"] for unit in result["units"]] == [13] * 5 + [21] * 5
+
+
+@pytest.mark.parametrize(
+    ("size", "data", "sets"),
+    [("paper", "mnli:x", 4), ("paper", "sst2:x", 16), ("tuned", "mnli:x", 4), ("quick", "mnli:x", 2)],
+)
+def test_of_a_corpus_with_many_test_rows_the_paper_has_fewer_sets_of_demonstrations(size, data, sets):
+    assert lm_bff._size(size, data)["sets"] == sets
 
 
 def test_finalists_have_the_published_rates_and_cut_queries_are_told(tmp_path, monkeypatch):

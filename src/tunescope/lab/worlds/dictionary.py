@@ -1,6 +1,6 @@
 """Dictionary worlds: an English word spelled in, its German or Spanish translation spelled out.
 
-After the translation experiment of Petrov et al. 2023 (arXiv:2310.19698, appendix), whose word pairs, tokenisation and
+After the translation experiment of Petrov et al. 2024 (arXiv:2310.19698, appendix), whose word pairs, tokenisation and
 sizes are not known; these are ours. One symbol a letter, a to z, and one for the end, with which both words are filled
 up. The three languages share the letters, so pretraining on German trains every row of the output layer that Spanish
 needs; with one token a word the Spanish rows would be as they were drawn, and a prefix would fail for that alone.

@@ -1,7 +1,7 @@
 """Lessons: token sequences whose last tokens are to be learned, and the one way in which a model learns them.
 
 A lesson is a tensor of ids, one sequence a row, input then answer, nothing between or around them: there is no task
-indicator and no padding, as in Petrov et al. 2023, section 5, but for their padding that pretraining could attend to.
+indicator and no padding, as in Petrov et al. 2024, section 5, but for their padding that pretraining could attend to.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The model is a Llama made from its configuration. It learns four skills in equal parts from documents of one to
 five solved examples, all of one skill that is never named. In a document's first example it can therefore only
-guess which skill is wanted (Petrov et al. 2023, section 5.2); later it can tell from the examples before, so
+guess which skill is wanted (Petrov et al. 2024, section 5.2); later it can tell from the examples before, so
 that it has seen what a context is for. Their models saw one example at a time.
 """
 

@@ -1,4 +1,4 @@
-"""The skills of the digit world: pure functions of integer sequences (after Petrov et al. 2023, section 5).
+"""The skills of the digit world: pure functions of integer sequences (after Petrov et al. 2024, section 5).
 
 Every skill maps (..., length) to (..., length) along the last axis.
 The paper's are ascending, descending, add1, add2, ascending_add1 and double_histogram. The others are of two kinds:

@@ -1,6 +1,6 @@
 """The digit world: random sequences, a split that never changes, and rows for plain JSONL files.
 
-The generator of Petrov et al. 2023 (section 5): ten digits from 0 to 7; a fair coin at each attempt decides
+The generator of Petrov et al. 2024 (section 5): ten digits from 0 to 7; a fair coin at each attempt decides
 whether a sequence with more than five distinct digits is rejected. Theirs split by Python's salted hash and
 drew new test rows at every call; here a sequence belongs to one part for ever, in every process.
 """

@@ -1,4 +1,4 @@
-"""A prefix of layer inputs (Petrov et al. 2023, arXiv:2310.19698, sections 2 and 5): vectors that the layer's own
+"""A prefix of layer inputs (Petrov et al. 2024, arXiv:2310.19698, sections 2 and 5): vectors that the layer's own
 frozen maps turn into keys and values."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Inputs(KVContext):
 
     Raises UserError, once it meets a model, for a length below 1.
 
-    Source: Petrov et al. 2023, arXiv:2310.19698, sections 2 and 5.
+    Source: Petrov et al. 2024, arXiv:2310.19698, sections 2 and 5.
     """
 
     size: ClassVar[str] = "length"

@@ -38,6 +38,7 @@ SIZES = {  # rows a label; demonstrations a label of a model that is not tuned; 
     "quick": {"k": 4, "shown": 1, "sets": 2, "finalists": 2, "beam": 4},
     "paper": {"k": K, "shown": K, "sets": 16, "finalists": 100, "beam": 100},
 }
+FEWER = {"mnli": 4, "snli": 4, "qqp": 4}  # sets, in the paper, of corpora with many test rows
 MOST = {"tuned": {"test": 300}, "quick": {"test": 20}, "paper": {}}  # test rows
 PAIR = "{premise}? {mask}, {hypothesis}"
 MASKED = {
@@ -78,7 +79,7 @@ def settings(ask: Ask) -> Settings:
     known = MASKED if in_the_middle else AT_THE_END
     task = _label_tasks.task(ask, made, known, "{text} It was {mask}." if in_the_middle else "{text} It was")
     writer = _writer(ask, made["kind"])
-    lines = _lines(SIZES[size], made["kind"], writer is not None)
+    lines = _lines(_size(size, made["data"]), made["kind"], writer is not None)
     return {key: made[key] for key in ("protocol", "data", "sha256", "rows", "choose", "course", "device")} | {
         **{key: made[key] for key in ("model", "kind", "weights", "parameters")},
         "seeds": ask.seeds or (1 if ask.quick else len(SEEDS)),
@@ -88,6 +89,12 @@ def settings(ask: Ask) -> Settings:
         "searches": _searches(SIZES[size], made["course"]["steps"]),
         "k": SIZES[size]["k"],
     }
+
+
+def _size(name: str, data: str) -> dict[str, int]:
+    """The protocol's sizes; under the paper's with its fewer sets of a corpus with many test rows."""
+    fewer = FEWER.get(data.partition(":")[0]) if name == "paper" else None
+    return SIZES[name] | ({"sets": fewer} if fewer else {})
 
 
 def _writer(ask: Ask, kind: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, section 4: what a prefix can do to the attention of a model's first layer, on any model.
+"""Petrov et al. 2024, section 4: what a prefix can do to the attention of a model's first layer, on any model.
 
 The paper looked at one head of LLaMA-7B and one input. Here: every head of the first self attention of every stack,
 many inputs, two kinds of prefix, lengths and scales from a prefix that is hardly seen to one that takes all attention.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TITLE = "A prefix only scales the first layer's attention over the text, and adds a bias: the largest deviation"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 4 and its check on LLaMA-7B"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 4 and its check on LLaMA-7B"
 TAKES = ("quick", "seeds", "model", "data")
 
 ARMS = ("prefix:length=1", "prefix:length=10", "inputs:length=1", "inputs:length=10")

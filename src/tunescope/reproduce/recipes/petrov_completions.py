@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, section 3: one virtual token reaches more completions than all the tokens of the vocabulary.
+"""Petrov et al. 2024, section 3: one virtual token reaches more completions than all the tokens of the vocabulary.
 
 The paper counts what LLaMA-7B writes after each of its tokens, and after 48,218 trained virtual tokens; how those were
 trained, and towards what, is not in its repository. Here every virtual token has a target that no token gives: drawn
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TITLE = "Greedy completions of one token of context: every token there is, and virtual tokens trained for a completion"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 3"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 3"
 TAKES = ("quick", "seeds", "model")
 
 KINDS = {"temperature 1": 1.0, "temperature 2": 2.0, "uniform": None}

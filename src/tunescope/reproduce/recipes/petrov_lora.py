@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, section 6.2: a prefix against rank-1 LoRA at exactly equal parameters, on a new skill.
+"""Petrov et al. 2024, section 6.2: a prefix against rank-1 LoRA at exactly equal parameters, on a new skill.
 
 The paper held a prefix of 12 against rank-1 LoRA on what its code calls the MLP, which by its name filter is the MLP
 and the output map of attention: 12,288 = 12,288. On the MLP alone it is 10,240, a prefix of 10. Their rates were 5e-5
@@ -19,7 +19,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
 
 TITLE = "Double histogram, new to four layers pretrained on four other skills, at equal parameters"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 6.2"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 6.2"
 TAKES = ("protocol", "quick", "seeds")
 
 SEEN = ("ascending", "descending", "add1", "add2")

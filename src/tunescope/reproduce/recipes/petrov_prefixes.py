@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, appendix B: how much of what a prefix of 10 could add does a trained one add?
+"""Petrov et al. 2024, appendix B: how much of what a prefix of 10 could add does a trained one add?
 
 The paper looked at the attention of the last input position over the prefix, renormalised over it, and how far it
 varies over inputs: little, so a long prefix acts much like a shorter one. Its code read head L of layer L, 12 of 144
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 TITLE = "How attention on a trained prefix of 10 varies over inputs, and how many directions its bias uses"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), appendix B"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), appendix B"
 TAKES = ("quick", "seeds", "model", "data")
 
 LENGTH = 10

@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, Table 1: a prefix cannot teach one layer with one head a new attention pattern.
+"""Petrov et al. 2024, Table 1: a prefix cannot teach one layer with one head a new attention pattern.
 
 The same with four heads, which reviewers asked the authors for: is it the one head that stands in the prefix's way?
 """
@@ -17,7 +17,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
 
 TITLE = "Pretrained to sort up, adapted to sort down: whole answers right"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 5.1, Table 1"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 5.1, Table 1"
 TAKES = ("protocol", "quick", "seeds")
 
 PAPER = {"pretrained": (".91±.05", "0±0"), "full": ("0±0", ".85±.05"), "inputs:length=1": ("0±0", "0±0")}

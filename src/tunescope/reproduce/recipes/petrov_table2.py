@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, Table 2: a prefix brings out any one of the skills that pretraining mixed."""
+"""Petrov et al. 2024, Table 2: a prefix brings out any one of the skills that pretraining mixed."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
 
 TITLE = "One layer, four heads, pretrained on four unnamed skills; a prefix of 1 for each: whole answers right"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 5.2, Table 2"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 5.2, Table 2"
 TAKES = ("protocol", "quick", "seeds")
 
 SKILLS = ("ascending", "descending", "add1", "add2")

@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, Table 3: prefixes combine skills that pretraining left, and teach no new one."""
+"""Petrov et al. 2024, Table 3: prefixes combine skills that pretraining left, and teach no new one."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course, notes, pretraining
 
 TITLE = "Four layers pretrained on four unnamed skills; a prefix of 10 for each and for two more: whole answers right"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 5.3, Table 3"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 5.3, Table 3"
 TAKES = ("protocol", "quick", "seeds")
 
 SEEN = ("ascending", "descending", "add1", "add2")

@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, appendix on translation: a model that knows English-German is to learn English-Spanish.
+"""Petrov et al. 2024, appendix on translation: a model that knows English-German is to learn English-Spanish.
 
 Their word pairs, tokenisation, sizes and rates are not known, nor was code released: all of these are ours, and only
 the direction can be held against theirs. Letters, 500 words, two layers; `lab/worlds/dictionary.py` says why letters.
@@ -22,7 +22,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes._courses import Plan, course
 
 TITLE = "Pretrained on English-German words, adapted to English-Spanish, at equal parameters: whole words right"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), appendix, translation"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), appendix, translation"
 TAKES = ("data", "quick", "seeds")
 
 BEFORE: Language = "de"

@@ -1,4 +1,4 @@
-"""Petrov et al. 2023, in depth: does a trained prefix move attention over the text, and is it crowded out by the text?
+"""Petrov et al. 2024, in depth: does a trained prefix move attention over the text, and is it crowded out by the text?
 
 In its own layer, on the same inputs, a prefix cannot: an identity. Behind the first layer inputs differ, and what
 happens there is a measurement; so is what critics say, that a prefix fails by competing with the text in one softmax:
@@ -23,7 +23,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _short_runs
 
 TITLE = "A trained prefix in a deep decoder: how far attention over the text moves, and the prefix's share by length"
-SOURCE = "Petrov et al. 2023 (arXiv:2310.19698), section 4, behind the first layer"
+SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 4, behind the first layer"
 TAKES = _short_runs.TAKES
 GROWS = True
 

@@ -19,7 +19,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _reliability
 
 TITLE = "The forecast of a pilot against long runs, on lab worlds"
-SOURCE = "ours; the worlds are after Petrov et al. 2023, section 5"
+SOURCE = "ours; the worlds are after Petrov et al. 2024, section 5"
 TAKES = ("quick",)
 GROWS = True
 
