@@ -47,6 +47,17 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
 
 
+def test_a_start_token_that_the_template_writes_stands_once_in_front():
+    tokens = tokenizer(start=True)
+    tokens.chat_template = "{{ bos_token }} " + CHAT
+    given = bench("llama", tokens=tokens, task=Classification(template="{text} w4", words=WORDS, chat=True))
+    words = vocabulary(tokens, 96, (), frame(given))
+    text, whole = words.settled((20, 50))
+    said = [{"role": "system", "content": text}, {"role": "user", "content": "w40 w4"}]
+    asked = tokens.apply_chat_template(said, tokenize=True, return_dict=False)
+    assert asked[: len(whole)] == list(whole) and list(whole[:2]) == [1, 90] and asked.count(1) == 1
+
+
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_the_loss_and_its_gradient_are_those_of_the_whole_chat(family):
     given = chat(family)

@@ -27,8 +27,11 @@ def byte_level(*, eos: bool = True) -> Any:
     return tf.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>" if eos else None)
 
 
-def sentence_piece(*, bos: bool) -> Any:
-    """As Llama (bos: <s> in front) or T5 (no bos: </s> behind), with a space put before the text."""
+def sentence_piece(*, bos: bool, front: str = "") -> Any:
+    """As Llama (bos: <s> in front) or T5 (no bos: </s> behind), with a space put before the text.
+
+    front: of one that has no bos, what stands in front all the same: <s>, as in BART's.
+    """
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
@@ -36,7 +39,7 @@ def sentence_piece(*, bos: bool) -> Any:
     trainer = trainers.BpeTrainer(vocab_size=120, special_tokens=special, show_progress=False, max_token_length=8)
     tokenizer.train_from_iterator([text.replace(" ", "▁") for text in CORPUS], trainer)
     ends = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")]
-    single = "<s> $A" if bos else "$A </s>"
+    single = "<s> $A" if bos else f"{front} $A </s>".strip()
     tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=ends)
     return tf.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -74,22 +74,26 @@ def test_trained_on_is_the_right_choice_alone() -> None:
     torch.testing.assert_close(task.loss(decoder, encoded, tokenizer), got.sum() / tokens)
 
 
-def test_an_encoder_decoder_writes_the_choice_first() -> None:
-    tokenizer = sentence_piece(bos=False)
-    task, both = prepared(tokenizer, "encoder-decoder"), model("t5", tokenizer)
+@pytest.mark.parametrize(("family", "front"), [("t5", ""), ("bart", "<s>")])
+def test_an_encoder_decoder_writes_the_choice_behind_what_it_begins_with(family: str, front: str) -> None:
+    tokenizer = sentence_piece(bos=False, front=front)
+    task, both = prepared(tokenizer, "encoder-decoder"), model(family, tokenizer)
     encoded = task.encode(ROWS, tokenizer, model_kind="encoder-decoder")
     got = [one.text for one in task.predict(both, encoded, tokenizer, batch_size=3)]
-    for row, text in zip(ROWS, got, strict=True):
+    begun = [both.config.decoder_start_token_id, *([tokenizer.bos_token_id] if front else [])]
+    losses = task.row_losses(both, encoded, tokenizer).tolist()
+    for row, text, item, loss in zip(ROWS, got, encoded, losses, strict=True):
         choices: Any = row["choices"]
         scores = []
         for choice in choices:
             ids = tokenizer(choice, add_special_tokens=False)["input_ids"]
             given = tokenizer(f"{row['input']} so", return_tensors="pt")["input_ids"]
-            start = torch.tensor([[both.config.decoder_start_token_id, *ids[:-1]]])
             with torch.no_grad():
-                logs = both(input_ids=given, decoder_input_ids=start).logits[0].log_softmax(-1)
+                out = both(input_ids=given, decoder_input_ids=torch.tensor([[*begun, *ids[:-1]]]))
+            logs = out.logits[0, len(begun) - 1 :].log_softmax(-1)
             scores.append(sum(float(logs[at, one]) for at, one in enumerate(ids)))
         assert text == choices[scores.index(max(scores))]
+        assert loss == pytest.approx(-scores[item.label or 0], abs=1e-5)
 
 
 def test_what_guessing_gets_is_told() -> None:

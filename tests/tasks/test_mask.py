@@ -289,3 +289,11 @@ def test_a_head_whose_weights_are_taken_without_a_call_is_read_at_the_mask_all_t
         alone = [model(input_ids=torch.tensor([row.input_ids])).logits[0, row.slot] for row in rows]
     torch.testing.assert_close(found, torch.stack(alone), rtol=0, atol=1e-12)
     assert not model._forward_hooks
+
+
+@pytest.mark.parametrize("front", ["", "<s>"])
+def test_without_a_mask_the_word_stands_behind_what_the_decoder_begins_with(front):
+    tokenizer = task_tools.sentence_piece(bos=False, front=front)
+    task = prepared(tokenizer, "encoder-decoder", template="{text} it was")
+    encoded = task.encode(TRAIN, tokenizer, model_kind="encoder-decoder")
+    assert {one.lead for one in encoded} == {(tokenizer.bos_token_id,) if front else ()}

@@ -7,7 +7,7 @@ from anchor_tools import ROWS, TASK, demonstrated
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import tunescope as ts
-from tunescope.methods.contexts.text import token_ids
+from tunescope.methods.contexts.text import last_ids, token_ids
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.demonstrations import PARTS, joined
 from tunescope.tasks.prompts.spans import spans
@@ -93,6 +93,23 @@ def test_a_start_token_stands_for_nothing():
     found = spans(tokenizer, REVIEWS.demonstrated(FILMS, 1, 0))
     assert found.ids[0] == tokenizer.bos_token_id
     assert 0 not in found.of(*PARTS)
+
+
+@pytest.mark.parametrize("single", ["<s> <l> $A", "<l> $A <s>"])
+def test_all_that_a_tokenizer_begins_with_stands_in_front_of_a_text(single):
+    """As in GLM, which begins with two tokens, and in NLLB, with the language."""
+    tokenizer = trained("byte-level")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<l>"]})
+    ends = [(one, tokenizer.convert_tokens_to_ids(one)) for one in ("<s>", "<l>")]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=ends)
+    whole = tokenizer("nice film")["input_ids"]
+    whole = whole[:-1] if single.endswith("<s>") else whole
+    front = whole[: len(whole) - len(tokenizer("nice film", add_special_tokens=False)["input_ids"])]
+    assert token_ids(tokenizer, "nice film") == whole and len(front) == single.split().index("$A")
+    assert token_ids(tokenizer, tokenizer.decode(front) + "nice film") == whole  # it has it already
+    assert last_ids(tokenizer, "nice film", len(whole) - 1) == front + whole[len(front) + 1 :]
+    assert last_ids(tokenizer, "nice film", 1) == front[:1]
+    assert spans(tokenizer, REVIEWS.demonstrated(FILMS, 1, 0)).ids[: len(front)] == tuple(front)
 
 
 def test_a_label_that_merges_with_its_neighbour_is_noted_and_has_the_token():

@@ -83,7 +83,7 @@ class Vocabulary:
         """Each text's tokens where it stands; None where they are one with those around, or it does not stand there."""
         whole = [self.frame.around(text) for text in texts]
         again = self.tokenizer(whole, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-        front = self.start if self.frame.before else ()  # else the tokenizer's own, which is not added here
+        front = _plain(self.tokenizer, self.frame.before)  # without the tokenizer's own, which is not added here
         found: list[Ids | None] = []
         for text, one in zip(texts, map(tuple, again), strict=True):
             own = one[len(front) : len(one) - len(self.end)]
@@ -118,11 +118,15 @@ def vocabulary(
         raise UserError(f"No token is left to make a prompt of: of {rows}, {told}. Ban less.")
     special = _special(tokenizer)
     if frame.before:
-        start, end = (tuple(token_ids(tokenizer, text)) for text in (frame.before, frame.behind))
+        start, end = tuple(token_ids(tokenizer, frame.before)), _plain(tokenizer, frame.behind)
         return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, special, frame, end)
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = token_ids(tokenizer, "a")
     return Vocabulary(tokenizer, allowed, tuple(whole[: len(whole) - len(plain)]), dict(left_out), ban, special)
+
+
+def _plain(tokenizer: PreTrainedTokenizerBase, text: str) -> Ids:
+    return tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else ()
 
 
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:

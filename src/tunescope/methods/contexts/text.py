@@ -48,22 +48,31 @@ class Text(TokenContext):
 
 
 def token_ids(tokenizer: object, text: str) -> list[int]:
-    """The text's ids, with the tokenizer's start token (BERT's is [CLS]) and without its end token."""
+    """The text's ids behind what the tokenizer begins a text with, and without its end token.
+
+    That is a start token, as BERT's [CLS], or more: a language in NLLB, two tokens in GLM.
+    """
     plain: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
-    whole: list[int] = tokenizer(text)["input_ids"]  # type: ignore[operator]
-    starts = {getattr(tokenizer, name, None) for name in ("bos_token_id", "cls_token_id")} - {None}
-    return [whole[0], *plain] if whole and whole[0] in starts and plain[:1] != whole[:1] else plain
+    return [*_front(tokenizer, plain), *plain]
 
 
 def last_ids(tokenizer: object, text: str, length: int) -> list[int]:
-    """The last `length` ids of the text behind its start token, the text over and over where it is too short.
+    """The last `length` ids of the text behind what it begins with, the text over and over where it is too short.
 
     Raises UserError for a text without tokens.
     """
-    ids = token_ids(tokenizer, text)
-    start = [] if not ids or ids == tokenizer(text, add_special_tokens=False)["input_ids"] else ids[:1]  # type: ignore[operator]
-    words = ids[len(start) :]
+    words: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    start = _front(tokenizer, words)
     if not words:
         raise UserError(f"init_from='demos' begins as the tokens of text={text!r}, which has none.")
     left = length - len(start)
-    return [*start, *(words * -(-left // len(words)))[-left:]][-length:] if left else start
+    return [*start, *(words * -(-left // len(words)))[-left:]][-length:] if left > 0 else start[:length]
+
+
+def _front(tokenizer: object, plain: list[int]) -> list[int]:
+    """What the tokenizer puts in front of any text; nothing where these ids begin with it already."""
+    word: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    whole: list[int] = tokenizer("a")["input_ids"]  # type: ignore[operator]
+    places = range(len(whole) - len(word) + 1)
+    front = next((whole[:start] for start in places if whole[start : start + len(word)] == word), [])
+    return [] if plain[: len(front)] == front else front

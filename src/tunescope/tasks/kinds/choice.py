@@ -122,6 +122,7 @@ class Choice(Task):
         layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
         before = history.earlier(self, rows)
         filled = layout.encode(tokenizer, values, rooms, places, before)
+        lead = templates.lead(tokenizer, model_kind)
         return [
             Posed(
                 row=line_of(row, index),
@@ -132,6 +133,7 @@ class Choice(Task):
                 references=(texts[right],),
                 source="\t".join([*values[index].values(), *before[index]]),
                 cut=cut,
+                lead=lead,
                 texts=texts,
                 tokens=tokens[index],
             )

@@ -70,7 +70,7 @@ def place(template: str, tokenizer: PreTrainedTokenizerBase, model_kind: str) ->
     if model_kind == "encoder":
         return _masked(template, parts, tokenizer)
     if parts is None:
-        return Place(template, template)
+        return Place(template, template, lead=templates.lead(tokenizer, model_kind))
     if model_kind == "decoder":
         plain = _ending(template, *parts)
         return Place(plain, plain)

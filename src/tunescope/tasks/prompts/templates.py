@@ -81,6 +81,11 @@ def edges(tokenizer: PreTrainedTokenizerBase, *, target: bool = False) -> tuple[
     return (), ()
 
 
+def lead(tokenizer: PreTrainedTokenizerBase, model_kind: str) -> Ids:
+    """What an encoder-decoder learned to write before any answer: BART's <s>, the language of NLLB's target."""
+    return edges(tokenizer, target=True)[0] if model_kind == "encoder-decoder" else ()
+
+
 def continuations(
     tokenizer: PreTrainedTokenizerBase, template: str, answers: Sequence[str], space: str | None = None
 ) -> list[Ids]:
