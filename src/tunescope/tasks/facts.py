@@ -176,9 +176,10 @@ def _written(
     ends = {tokenizer.eos_token_id, turns.stop if turns else None} - {None}
     folded = str.lower if getattr(task, "lowercase", False) else str
     for index, (row, item) in enumerate(zip(rows, items, strict=True)):
-        behind = next((at + 1 for at, token in enumerate(item.target_ids) if token in ends), len(item.target_ids))
-        ended = bool(text_of(tokenizer, item.target_ids[behind:], ()))
-        given, back = value(row, field, index), text_of(tokenizer, item.target_ids, ends)
+        ids = item.target_ids
+        behind = ids[next((at + 1 for at, token in enumerate(ids) if token in ends), len(ids)) :]
+        ended = bool(behind and text_of(tokenizer, behind, ()))
+        given, back = value(row, field, index), text_of(tokenizer, ids, ends)
         yield ended, not ended and folded(back).split() != folded(given).split()
 
 
