@@ -34,7 +34,7 @@ TOLD = (
     "(lines 1, 2, 3, 4, 5, ...).",
     "1 of 20 test rows are longer than the model's 64 positions; what is too much of them will be cut (lines 20).",
     "19 of 20 test rows have an input that stands with another label too (lines 1, 2, 3, 4, 5, ...).",
-    "The labels 'Pos', 'pos' differ by case or blanks only, and count as different ones.",
+    "The labels 'Pos', 'pos' differ by case, blanks or forms of characters only, and count as different ones.",
     "No dev row has 2 of the 3 labels: Pos, neg.",
     "No test row has 1 of the 3 labels: Pos.",
     "18 of 20 test rows repeat another's input: intervals count each input once.",
@@ -45,6 +45,9 @@ TOLD = (
 def material(tmp_path_factory):
     folder = tmp_path_factory.mktemp("odd")
     model, data = tinyrun.write(folder)
+    tokenizer = tinyrun.tokenizer()
+    tokenizer.add_tokens(["Pos"])
+    tokenizer.save_pretrained(model)
     for part, rows in ODD.items():
         Path(data[part]).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return model, data
@@ -83,10 +86,10 @@ def test_scores_are_told_of_inputs_and_not_of_rows(bench, material, tmp_path):
 
 def test_labels_have_their_share_of_what_is_cut_out_of_one_file(material, tmp_path):
     path = tmp_path / "rows.jsonl"
-    rows = [row | {"label": "rare"} if n < 3 else row for n, row in enumerate(distinct(60))]
+    rows = [row | {"label": "good"} if n < 3 else row for n, row in enumerate(distinct(60))]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     bench = open_bench(Plan(model=material[0], data={"train": str(path)}, task={"kind": "classification"}))
-    assert [sum(row["label"] == "rare" for row in part) for part in bench.splits.parts().values()] == [1, 1, 1]
+    assert [sum(row["label"] == "good" for row in part) for part in bench.splits.parts().values()] == [1, 1, 1]
     assert not any(note.startswith("No ") for note in notes_of(bench))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tinyrun
 from made_results import LORA, PREFIX, ZERO, results
+from tokenizers import processors
 
 from tunescope.comparison import comparison
 from tunescope.comparison.pilot import piloted
@@ -221,3 +222,20 @@ def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_att
     ] * 3
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Inside attention" in page and "with prefix" in page and "Attention over the text alone, lora" in page
+
+
+def test_a_picture_has_no_second_start_behind_words_that_have_begun_the_text(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+    tokenizer = tinyrun.tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[EOS] $A", special_tokens=[("[EOS]", 2)]
+    )
+    tokenizer.save_pretrained(model)
+    settings = replace(Settings(), steps=1, batch_size=4, eval_every=1)
+    arms = ("demos:k=1+lora:rank=1", "prefix:length=2")
+    run = comparison.compare(
+        model, data, arms=arms, settings=settings, seeds=1, trials=1, out=tmp_path / "run", quiet=True
+    )
+    shown = {one["title"]: one["queries"] for one in run.results["inside"]["figure"]}
+    assert shown["with prefix:length=2"][0] == "[EOS]"
+    assert shown[f"with {arms[0]}"] == shown["with prefix:length=2"][1:]

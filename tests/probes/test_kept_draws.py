@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 import tinyrun
+import torch
+import transformers
+from tokenizers.normalizers import Lowercase
 
 from tunescope.probes.anchors import study
 from tunescope.probes.anchors.draws import Draws
@@ -40,6 +43,39 @@ def test_a_study_that_was_stopped_measures_what_is_missing_alone(
     changed = AnchorRequest(plan, 1, 5, ("auc",))  # other rows: nothing that is kept is theirs
     study.study(changed, lambda _: None, tmp_path)
     assert asked[5:] == [("auc", 0), ("auc", 1)]
+
+
+@pytest.mark.parametrize("changed", ["head", "config", "tokenizer"])
+def test_what_is_kept_is_of_one_head_config_and_tokenizer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    model, data = tinyrun.write(tmp_path)
+    whole = tinyrun.model()
+    untied = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(**whole.config.to_dict() | {"tie_word_embeddings": False})
+    )
+    untied.load_state_dict(whole.state_dict())
+    untied.save_pretrained(model)
+    plan = Plan(model=model, data=data, task={"kind": "classification", "words": {"neg": "neg", "pos": "pos"}})
+    request = AnchorRequest(plan, 1, 2, ("auc",))
+    asked, measure = list[int](), auc.measure
+    monkeypatch.setattr(auc, "measure", lambda round: asked.append(round.seed) or measure(round))
+    for _ in range(2):
+        study.study(request, lambda _: None, tmp_path)
+    assert asked == list(plan.seeds)
+    if changed == "head":
+        with torch.no_grad():
+            untied.lm_head.weight.neg_()
+        untied.save_pretrained(model)
+    if changed == "config":
+        untied.config.layer_norm_epsilon = 0.5
+        untied.save_pretrained(model)
+    if changed == "tokenizer":
+        tokenizer = tinyrun.tokenizer()
+        tokenizer.backend_tokenizer.normalizer = Lowercase()
+        tokenizer.save_pretrained(model)
+    study.study(request, lambda _: None, tmp_path)
+    assert asked == [*plan.seeds, *plan.seeds]
 
 
 def test_what_is_damaged_is_measured_again_and_what_is_undefined_stays_so(tmp_path: Path) -> None:

@@ -100,6 +100,14 @@ def test_what_guessing_gets_is_told() -> None:
     assert prepared(byte_level()).describe()["chance"] == pytest.approx((1 / 3 + 1 / 2 + 1 / 2 + 1 / 4) / 4)
 
 
+def test_what_guessing_gets_is_that_of_the_test_rows_which_are_scored() -> None:
+    two = [{"input": "a", "choices": ["good", "bad"], "answer": 0}] * 9
+    four = [{"input": "a", "choices": ["good", "bad", "great", "terrible"], "answer": 0}]
+    for parts, chance in (({"train": two, "test": four}, 0.25), ({"train": two, "test": []}, 0.5)):
+        task = Choice(template="{input} so").prepare(parts, byte_level(), model_kind="decoder")
+        assert task.describe()["chance"] == chance
+
+
 def test_choices_of_the_same_tokens_are_counted() -> None:
     tokenizer, twice = byte_level(), {"input": "a", "choices": ["good", "bad", "good "], "answer": 2}
     task = Choice(template="{input} so").prepare({"train": [twice, *ROWS]}, tokenizer, model_kind="decoder")
@@ -188,12 +196,15 @@ def test_it_is_compared_from_the_command_line(tmp_path: Path) -> None:
         {"question": row["text"], "options": ["dull film", "bright film", "plot"][: 2 + index % 2], "right": 0}
         for index, row in enumerate(tinyrun.rows(48, 0))
     ]
-    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parts = {"asked": rows[:40], "tested": rows[40::2]}  # these have two options each
+    for name, some in parts.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in some))
     words = "--task choice --input-field question --choices-field options --answer-field right --steps 6 --seeds 1"
     more = "--trials 1 --workers 1 --arms zero-shot demos:k=2 lora:rank=2 --out"
-    asked = ["compare", folder, tmp_path / "asked.jsonl", *words.split(), *more.split(), tmp_path / "run"]
+    files = [folder, tmp_path / "asked.jsonl", "--test", tmp_path / "tested.jsonl"]
+    asked = ["compare", *files, *words.split(), *more.split(), tmp_path / "run"]
     done = warm.run(["-m", "tunescope", *asked])
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert [arm["status"] for arm in results["arms"]] == ["done"] * 3, done.stderr
-    assert results["task"]["chance"] == pytest.approx(5 / 12)
+    assert results["task"]["chance"] == 0.5
     assert "--task choice --input-field question --choices-field options --answer-field right" in results["command"]

@@ -1,12 +1,14 @@
 import pytest
 import transformers
 from task_tools import byte_level, config, sentence_piece
+from tokenizers import normalizers
 
 from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks.facts import Found, Lengths, inspect, positions
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.kinds.reasoning import Reasoning
 
 
 def rows(file, *pairs):
@@ -119,3 +121,45 @@ def test_a_row_is_too_long_from_the_first_token_over_the_positions():
         tokenizer.model_max_length = limit
         found = inspect(task, {"train": some}, tokenizer, config("gpt2")).parts["train"].too_long
         assert found.lines == tuple(row.line for row, n in zip(some, used, strict=True) if n > limit)
+
+
+def test_targets_that_cannot_be_written_are_told():
+    """An answer of the very tokens that are learned, as transformers decodes it up to the end, is another text."""
+    tokenizer = byte_level()
+    tokenizer.backend_tokenizer.normalizer = normalizers.NFC()
+    texts = ["good", "cafe\u0301", " a  good\nfilm ", "caf\u00e9", "bad <|end|> film", "bad<|end|>"]
+    some = [Row({"input": "the film", "target": text}, "a", line) for line, text in enumerate(texts, start=1)]
+    facts = inspect(Generation(), {"train": some, "test": some[1:3]}, tokenizer, config("gpt2"))
+    train = facts.parts["train"]
+    assert (train.ended, train.unlike) == (Found(1, (5,)), Found(2, (2, 6)))
+    for item, text in zip(facts.task.encode(some, tokenizer, model_kind="decoder", train=True), texts, strict=True):
+        said = tokenizer.decode(item.target_ids[: item.target_ids.index(tokenizer.eos_token_id)])
+        assert (" ".join(said.split()) == " ".join(text.split())) == (item.row in (1, 3, 4))
+    for note in (
+        "1 of 6 train rows have a target that holds the end of an answer, so that what stands behind it is never "
+        "written (lines 5).",
+        "2 of 6 train rows have a target that the tokenizer cannot write: its tokens come back as another text "
+        "(lines 2, 6).",
+        "1 of 2 test rows have a target that the tokenizer cannot write: its tokens come back as another text "
+        "(lines 2).",
+    ):
+        assert note in facts.notes
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+@pytest.mark.parametrize("kind", [Generation, Reasoning])
+def test_an_unknown_target_is_told_and_a_known_one_is_not(family, kind):
+    tokenizer = sentence_piece(bos=family == "llama")
+    some = [Row({"input": "the film", "target": text}, "a", line) for line, text in enumerate(("good", "\u6f22"), 1)]
+    task = kind(read="line") if kind is Reasoning else kind()
+    train = inspect(task, {"train": some}, tokenizer, config(family)).parts["train"]
+    assert (train.ended, train.unlike) == (Found(0, ()), Found(1, (2,)))
+
+
+def test_case_that_the_tokenizer_takes_away_counts_where_it_is_compared():
+    tokenizer = byte_level()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+    some = [Row({"input": "a", "target": "Good"}, "a", 1)]
+    for lowercase, found in ((True, Found(0, ())), (False, Found(1, (1,)))):
+        task = Generation(metric="bleu", lowercase=lowercase)
+        assert inspect(task, {"train": some}, tokenizer, config("gpt2")).parts["train"].unlike == found

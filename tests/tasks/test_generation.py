@@ -68,6 +68,15 @@ def test_an_input_is_scored_once_with_all_references_of_its_file():
     assert [len(item.references) for item in items[1:]] == [1, 1]
 
 
+def test_inputs_with_tabs_in_them_are_inputs_of_their_own():
+    tokenizer = byte_level()
+    rows = [{"a": a, "b": b, "target": y} for a, b, y in (("x\ty", "z", "good"), ("x", "y\tz", "bad"))]
+    task = prepared(tokenizer, rows=rows, template="{a}: {b}\n", input="a")
+    items = task.encode(rows, tokenizer, model_kind="decoder")
+    assert [item.references for item in items] == [("good",), ("bad",)]
+    assert [tokenizer.decode(item.input_ids) for item in items] == ["x\ty: z\n", "x: y\tz\n"]
+
+
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_bleu_over_ragged_references_is_sacrebleus(monkeypatch, lowercase):
     tokenizer = byte_level()

@@ -32,8 +32,18 @@ CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
             {"Neg": "x", "neg": "y", "very good": "z", "verygood ": "w", "pos": "v"},
             {},
             [
-                "The labels 'Neg', 'neg' differ by case or blanks only, and count as different ones.",
-                "The labels 'very good', 'verygood ' differ by case or blanks only, and count as different ones.",
+                "The labels 'Neg', 'neg' differ by case, blanks or forms of characters only, and count as "
+                "different ones.",
+                "The labels 'very good', 'verygood ' differ by case, blanks or forms of characters only, and count as "
+                "different ones.",
+            ],
+        ),
+        (
+            {"caf\u00e9": "x", "cafe\u0301": "y", "tea": "z"},
+            {},
+            [
+                "The labels 'caf\u00e9', 'cafe\u0301' differ by case, blanks or forms of characters only, and count as "
+                "different ones."
             ],
         ),
         (
@@ -51,7 +61,7 @@ CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
         ),
         ({"0": "bad", "1": "good"}, {}, []),
     ],
-    ids=["nothing", "conflicts", "nearly one", "missing", "numbers", "named numbers"],
+    ids=["nothing", "conflicts", "nearly one", "one in another form", "missing", "numbers", "named numbers"],
 )
 def test_what_is_odd_is_told_and_nothing_else(words, parts, told):
     assert label_notes(Classification(words=words), parts) == told

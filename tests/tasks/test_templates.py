@@ -93,6 +93,22 @@ def test_words_that_cannot_be_told_apart_are_refused():
         word_tokens(tokenizer, template, {"x": "bad", "y": " "}, "decoder")
 
 
+@pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize("word", ["\u6f22", "good \u6f22"])
+def test_a_word_that_the_tokenizer_does_not_know_is_refused(kind, word):
+    tokenizer, words = sentence_piece(bos=kind == "decoder"), {"x": "bad", "y": word}
+    parts = ", ".join(tokenizer.tokenize(word))
+    assert "<unk>" in tokenizer.convert_ids_to_tokens(tokenizer(word)["input_ids"])
+    with pytest.raises(UserError) as caught:
+        word_tokens(tokenizer, "{text}:", words, kind)
+    assert str(caught.value) == (
+        f"Label 'y' has the word {word!r}, which this tokenizer reads as {parts}: it does not know it. "
+        "Choose another: --words y=WORD,..."
+    )
+    without = byte_level()  # writes any word
+    assert without.unk_token_id is None and len(word_tokens(without, "{text}:", words, kind)) == 2
+
+
 def test_a_shared_first_token_is_told_and_not_refused():
     tokens = {"a": (1, 2), "b": (3,), "c": (1, 4), "d": (5, 6)}
     assert shared_first_tokens(tokens) == [("a", "c")]

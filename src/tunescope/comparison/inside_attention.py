@@ -14,7 +14,7 @@ from tunescope.trial.train.microbatches import OutOfMemory
 
 if TYPE_CHECKING:
     from tunescope.attachment.attached import Attached
-    from tunescope.comparison.standing import Standing
+    from tunescope.comparison.entry import Entry
     from tunescope.probes.seen import Seen
     from tunescope.report.finding import AttentionMap
     from tunescope.tasks.task import Encoded
@@ -65,7 +65,7 @@ def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
     return small
 
 
-def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[str, Any]:
+def pictures(bench: Bench, entries: Sequence[Entry], folder: Path) -> dict[str, Any]:
     """Plain data for the page: the best context's share by layer and head; and one head, that in which the best delta
     moved attention over the text most, in the bare model, under that context and under that delta.
 
@@ -73,7 +73,7 @@ def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[
     token, is marked. "pairs": over the text alone, before and after, each layer's inputs held. {"reason": why} where
     there is nothing to show.
     """
-    best = {group: _best(standings, group) for group in ("context", "delta")}
+    best = {group: _best(entries, group) for group in ("context", "delta")}
     try:
         with memory_errors_named():
             seen = {group: _seen(bench, one, folder) for group, one in best.items() if one is not None}
@@ -82,7 +82,7 @@ def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[
     if not seen or any(one.no_bare for one in seen.values()):
         return {"reason": next((one.no_bare for one in seen.values()), "no context or delta was trained")}
     name, head = _moved_most(seen.get("delta") or seen["context"])
-    named = {group: one.name for group, one in best.items() if one is not None}
+    named = {group: one.standing.name for group, one in best.items() if one is not None}
     return {
         "reason": "",
         "layer": name,
@@ -93,20 +93,30 @@ def pictures(bench: Bench, standings: Sequence[Standing], folder: Path) -> dict[
     }
 
 
-def _best(standings: Sequence[Standing], group: str) -> Standing | None:
+def _best(entries: Sequence[Entry], group: str) -> Entry | None:
     """Of that group's arms that were trained, the best by its development score."""
-    trained = [one for one in standings if one.group == group and one.trials and one.dev is not None]
-    return max(trained, key=lambda one: one.dev or 0.0, default=None)
+    own = [one for one in entries if one.standing.group == group and one.standing.trials]
+    trained = [one for one in own if one.standing.dev is not None]
+    return max(trained, key=lambda one: one.standing.dev or 0.0, default=None)
 
 
-def _seen(bench: Bench, one: Standing, folder: Path) -> Seen:
-    """The arm's artifact of the first seed on the shortest development row, its answer left out."""
+def _seen(bench: Bench, one: Entry, folder: Path) -> Seen:
+    """The arm's artifact of the first seed on the shortest development row, which it asks as it was scored, its answer
+    left out."""
     from tunescope.attachment.artifact_folder import load
+    from tunescope.attachment.attached import Attached
+    from tunescope.comparison.problem import attached
+    from tunescope.comparison.score import rows_of
     from tunescope.probes.see import see
 
-    artifacts = load(run_folder.folder(folder, one.runs[0]["id"]) / "artifact")
-    rows = sorted(bench.encoded("dev", bos=True, room=None), key=lambda row: len(row.input_ids))
-    return see(bench.model, artifacts, _inputs(bench, rows[:1], with_target=False), bench.tokenizer)
+    todo = next(run for run in one.runs if run.id == one.standing.runs[0]["id"])
+    own = bench.at(todo.seed)
+    lengths = [len(row.input_ids) for row in own.encoded("dev", bos=True, room=None)]
+    shortest = lengths.index(min(lengths))
+    with attached(own, todo, load(run_folder.folder(folder, todo.id) / "artifact")) as tuned:
+        assert isinstance(tuned, Attached)  # a trained arm has artifacts
+        row = rows_of(own, todo, tuned, "dev")[shortest]
+        return see(bench.model, tuned, _inputs(bench, [row], with_target=False), bench.tokenizer)
 
 
 def _moved_most(seen: Seen) -> tuple[str, int]:

@@ -111,7 +111,7 @@ def carried_out(
                 raise
             except KeyboardInterrupt:
                 raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
-            results["inside"] = inside_attention.pictures(bench, standings, folder)
+            results["inside"] = inside_attention.pictures(bench, entries, folder)
             best = best_on_dev(standings)  # with the seeds that looks have added
             if best and not keep_best(folder, best):
                 results["best"]["path"] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from tunescope.data.row import line_of, value
 from tunescope.data.splits import repeats, shared
 from tunescope.tasks.label_notes import label_notes
 from tunescope.tasks.prompts import label_words
-from tunescope.tasks.task import Labelled, Rows, Task
+from tunescope.tasks.task import Encoded, Labelled, Rows, Task
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -52,6 +52,8 @@ class Found:
 class Part:
     """One part of the data. ``inputs`` count a filled template with its special tokens; ``targets`` what is
     produced, () lengths None with a head. ``special`` rows hold the mark of a special or added token, such as </s>.
+    ``ended`` rows have a target with the end of an answer in its middle, ``unlike`` ones another whose tokens come
+    back as another text.
     """
 
     rows: int
@@ -65,6 +67,8 @@ class Part:
     input_in_dev: Found
     empty: Found
     special: Found
+    ended: Found
+    unlike: Found
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ def _part(
     together = model_kind == "decoder"  # prompt and answer share the positions; the last token is never fed
     taken = [a + b - 1 if together else max(a, b) for a, b in zip(inputs, targets, strict=True)]
     texts = [[value(row, name, index) for name in task.fields()] for index, row in enumerate(rows)]
-    mark = _marks(tokenizer)
+    mark, written = _marks(tokenizer), list(_written(task, rows, items, tokenizer))
     return Part(
         rows=len(rows),
         labels=task.counts(rows) if isinstance(task, Labelled) else None,
@@ -154,7 +158,29 @@ def _part(
         input_in_dev=_found(shared(before[1], rows, task.fields(), loosely=True)),
         empty=_found(n for n, some in zip(lines, texts, strict=True) if not all(map(str.strip, some))),
         special=_found(n for n, some in zip(lines, texts, strict=True) if any(map(mark.search, some))),
+        ended=_found(n for n, (ended, _) in zip(lines, written, strict=False) if ended),
+        unlike=_found(n for n, (_, unlike) in zip(lines, written, strict=False) if unlike),
     )
+
+
+def _written(
+    task: Task, rows: Rows, items: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase
+) -> Iterator[tuple[bool, bool]]:
+    """Of each row whose target is written: whether an answer would end in its middle; else, whether the text of its
+    tokens is another one, runs of white space taken as one space. Nothing, where none is."""
+    from tunescope.tasks.answers.decode import text_of
+
+    field, turns = getattr(task, "target", None), getattr(task, "turns", None)
+    if not task.writes or field is None:
+        return
+    ends = {tokenizer.eos_token_id, turns.stop if turns else None} - {None}
+    folded = str.lower if getattr(task, "lowercase", False) else str
+    for index, (row, item) in enumerate(zip(rows, items, strict=True)):
+        ids = item.target_ids
+        behind = ids[next((at + 1 for at, token in enumerate(ids) if token in ends), len(ids)) :]
+        ended = bool(behind and text_of(tokenizer, behind, ()))
+        given, back = value(row, field, index), text_of(tokenizer, ids, ends)
+        yield ended, not ended and folded(back).split() != folded(given).split()
 
 
 def _marks(tokenizer: PreTrainedTokenizerBase) -> re.Pattern[str]:
@@ -194,6 +220,8 @@ def _notes(parts: Mapping[str, Part], limit: int | None) -> list[str]:
         "input_in_dev": "have an input that is also in dev, case, blanks and forms of characters aside",
         "empty": "have an empty input field",
         "special": "contain the mark of a special or added token, which the tokenizer will read as that token",
+        "ended": "have a target that holds the end of an answer, so that what stands behind it is never written",
+        "unlike": "have a target that the tokenizer cannot write: its tokens come back as another text",
     }
     notes = []
     for name, part in parts.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from unicodedata import normalize
 
 from tunescope.data.row import line_of
 from tunescope.data.splits import as_read, key_of
@@ -35,12 +36,13 @@ def _conflicts(task: Labelled, parts: Mapping[str, Rows]) -> list[str]:
 
 
 def _alike(task: Labelled) -> list[str]:
-    """Labels that differ by case or blanks only."""
+    """Labels that differ by case, blanks or forms of characters only."""
     groups: dict[str, list[str]] = {}
     for label in task.labels:
-        groups.setdefault("".join(label.split()).casefold(), []).append(label)
+        groups.setdefault("".join(normalize("NFKC", label).casefold().split()), []).append(label)
     return [
-        f"The labels {_some(map(repr, group))} differ by case or blanks only, and count as different ones."
+        f"The labels {_some(map(repr, group))} differ by case, blanks or forms of characters only, and count as "
+        "different ones."
         for group in groups.values()
         if len(group) > 1
     ]

@@ -26,7 +26,7 @@ class Encoded:
     target_ids: tuple[int, ...]  # tokens to be produced; () for a head
     label: int | None
     references: tuple[str, ...]
-    source: str  # rows with equal sources are one input with several references
+    source: str  # what fills the template, to be shown
     cut: int = 0
     slot: int | None = None  # an encoder that answers in words: where in input_ids its mask stands
     lead: tuple[int, ...] = ()  # encoder-decoder: what the decoder's side is given before the target

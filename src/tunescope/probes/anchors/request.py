@@ -15,6 +15,7 @@ from tunescope.tasks.prompts.spans import spans
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
 from tunescope.trial.chats import check_turns
+from tunescope.trial.identity import asked_with
 from tunescope.trial.plan import Plan
 
 
@@ -37,6 +38,7 @@ def depends_on(request: AnchorRequest, bench: Bench) -> dict[str, Any]:
         "task": bench.task.describe(),
         "data": dict(bench.sha256),
         "base": bench.fingerprint,
+        **asked_with(bench),
         "device": bench.device.type,
         "k": request.k,
         "rows": request.rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -127,7 +127,7 @@ def _decoded(
         )
     answers = out[:, begun:].tolist()
     ends = how.get("eos_token_id", [tokenizer.eos_token_id])
-    return [_text(tokenizer, answer, ends) for answer in answers]
+    return [text_of(tokenizer, answer, ends) for answer in answers]
 
 
 def _rules(no_repeat: int, begun: int) -> Any:
@@ -163,7 +163,8 @@ def _only(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
         model.generation_config = own
 
 
-def _text(tokenizer: PreTrainedTokenizerBase, answer: list[int], ends: Sequence[int | None]) -> str:
-    answer = answer[: next((at for at, token in enumerate(answer) if token in ends), len(answer))]
-    text: str = tokenizer.decode(answer, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+def text_of(tokenizer: PreTrainedTokenizerBase, answer: Sequence[int], ends: Collection[int | None]) -> str:
+    """The tokens up to the first end as text, stripped."""
+    some = list(answer[: next((at for at, token in enumerate(answer) if token in ends), len(answer))])
+    text: str = tokenizer.decode(some, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text.strip()

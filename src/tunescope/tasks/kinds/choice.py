@@ -88,7 +88,8 @@ class Choice(Task):
         return templates.fields(self.template)
 
     def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Choice:
-        """With what guessing gets, in all parts together, and how many rows have equal choices."""
+        """With what guessing gets on the test rows, or on all where there are none, and how many rows, of all parts,
+        have equal choices."""
         _check_kind(model_kind)
         task = replace(self, turns=chats.in_turns(self, tokenizer, model_kind))
         told = history.checked(task, splits, tokenizer)
@@ -96,7 +97,8 @@ class Choice(Task):
         places = [place(row, index) for rows in splits.values() for index, row in enumerate(rows)]
         tokens = task._tokens(tokenizer, [texts for texts, _ in read], model_kind, places)
         of_tokens = [*_alike(tokens), *_unequal(tokens, [right for _, right in read])]
-        chance = sum(1 / len(texts) for texts, _ in read) / len(read)
+        scored = [self._read(row, index) for index, row in enumerate(splits.get("test", ()))] or read
+        chance = sum(1 / len(texts) for texts, _ in scored) / len(scored)
         return replace(task, chance=chance, notes=(*chats.notes_of(task.turns), *told, *of_tokens))
 
     def encode(

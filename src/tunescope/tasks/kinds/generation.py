@@ -160,11 +160,11 @@ class Generation(Task):
         texts = every_row(rows, self._texts)
         before = history.earlier(self, rows)
         pairs = zip(texts, before, strict=True)
-        sources = ["\t".join([*(own[name] for name in self.fields()), *past]) for own, past in pairs]
-        references: dict[str, list[str]] = {}
-        for source, values in zip(sources, texts, strict=True):
-            references.setdefault(source, []).append(values[self.target].strip())
-        firsts = {source: index for index, source in reversed(list(enumerate(sources)))}
+        asked = [(*(own[name] for name in self.fields()), *past) for own, past in pairs]
+        references: dict[tuple[str, ...], list[str]] = {}
+        for one, values in zip(asked, texts, strict=True):
+            references.setdefault(one, []).append(values[self.target].strip())
+        firsts = {one: index for index, one in reversed(list(enumerate(asked)))}
         kept = range(len(rows)) if train else sorted(firsts.values())
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
@@ -180,8 +180,8 @@ class Generation(Task):
                 input_ids=ids,
                 target_ids=target,
                 label=None,
-                references=tuple(references[sources[index]]),
-                source=sources[index],
+                references=tuple(references[asked[index]]),
+                source="\t".join(asked[index]),
                 cut=cut,
             )
             for index, target, (ids, cut) in zip(kept, targets, filled, strict=True)

@@ -29,11 +29,13 @@ def word_tokens(
     space: what stands in front of a decoder's word, where it is not to be seen by the template.
 
     Raises:
-        UserError: a word without tokens, two labels with the same tokens, or one that begins another; at a mask, a word
-            of several tokens; or a template that has no place for an answer.
+        UserError: a word without tokens or with an unknown one, two labels with the same tokens, or one that begins
+            another; at a mask, a word of several tokens; or a template that has no place for an answer.
     """
     texts, at = list(words.values()), place(template, tokenizer, model_kind)
     tokens = dict(zip(words, encoded(tokenizer, at, texts, model_kind, space), strict=True))
+    if model_kind != "encoder":
+        _check_known(tokens, words, tokenizer)
     _check(tokens, words)
     if model_kind == "encoder":
         _check_single(tokens, words, tokenizer)
@@ -71,6 +73,17 @@ def notes(tokens: Mapping[str, Ids]) -> list[str]:
     for group in shared_first_tokens(tokens):
         found.append(f"The words of {', '.join(group)} begin with the same token; they differ later.")
     return found
+
+
+def _check_known(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer: PreTrainedTokenizerBase) -> None:
+    """UserError for a word that holds the unknown token, which is as probable for any other word; some have none."""
+    for label, sequence in tokens.items():
+        if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in sequence:
+            parts = ", ".join(tokenizer.convert_ids_to_tokens(list(sequence)))
+            raise UserError(
+                f"Label '{label}' has the word {words[label]!r}, which this tokenizer reads as {parts}: it does not "
+                f"know it. Choose another: --words {label}=WORD,..."
+            )
 
 
 def _check_single(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer: PreTrainedTokenizerBase) -> None:
