@@ -3,19 +3,23 @@
 import json
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import masked
 import pytest
+import tiny
 import torch
 import transformers as tf
 from apple import on_apple
 from commands import call
 from search_tools import bench as bench_of_words
 from torch.nn import functional as F
+from zoo import zoo
 
 from tunescope.data.splits import Splits
 from tunescope.errors import UserError
 from tunescope.models.anatomy import kind
+from tunescope.search.methods import label_words
 from tunescope.search.methods.label_words import LabelWords
 from tunescope.search.vocabulary import whole_words
 from tunescope.search.without_words import open_unworded
@@ -23,6 +27,7 @@ from tunescope.tasks.answers.masked import mask_logits
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.prompts import chat
+from tunescope.tasks.task import Encoded
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
 
@@ -297,3 +302,12 @@ def test_too_few_words_for_the_classes_are_told_with_what_helps(monkeypatch):
     del words[6], words[7]
     with pytest.raises(UserError, match=r"this vocabulary has 1 whole ones\. Name them yourself: --words"):
         LabelWords().search(given, 1000, 0, [].append)
+
+
+@torch.no_grad()
+def test_in_a_recurrent_decoder_a_row_s_words_do_not_hang_on_the_other_rows():
+    asked = SimpleNamespace(model=zoo("rwkv"), tokenizer=tiny.tokenizer())
+    encoded = [Encoded(1, ids, (), None, (), "") for ids in [(5, 17, 23, 8), (90,), (3, 4, 5), (11,)]]
+    alone = [asked.model(input_ids=torch.tensor([row.input_ids])).logits[0, -1].log_softmax(-1) for row in encoded]
+    got = label_words._scores(asked, encoded, [7, 8, 9])
+    torch.testing.assert_close(got, torch.stack(alone)[:, [7, 8, 9]].double(), rtol=0, atol=1e-9)

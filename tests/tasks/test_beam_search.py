@@ -6,6 +6,7 @@ import pytest
 import torch
 from task_tools import byte_level, model, sentence_piece
 from transformers import GenerationConfig
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment import context_keys
@@ -38,7 +39,7 @@ def likely(name):
     return network
 
 
-def oracle(network, given, longest=9):
+def oracle(network, given, longest=9, use_cache=True):
     """Each row alone, through transformers' own beam search; only what was written comes back."""
     config = GenerationConfig(
         num_beams=4,
@@ -46,6 +47,7 @@ def oracle(network, given, longest=9):
         min_new_tokens=2,
         max_new_tokens=longest,
         do_sample=False,
+        use_cache=use_cache,
         eos_token_id=2,
         pad_token_id=0,
         decoder_start_token_id=network.config.decoder_start_token_id if network.config.is_encoder_decoder else None,
@@ -70,6 +72,14 @@ def test_beams_of_a_padded_batch_are_those_of_each_row_alone(name):
     assert ours(network) == expected
     assert expected != ours(network, BeamSearch())
     assert name == "gpt2" or len({len(one.split()) for one in expected}) > 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize("name", ["rwkv", "minimax"])
+def test_beams_of_a_decoder_whose_state_does_not_follow_them_are_had_without_it(name, batch_size):
+    network = zoo(name)
+    expected = oracle(network, [{"input_ids": torch.tensor([ids])} for ids in PROMPTS], use_cache=False)
+    assert ours(network, batch_size=batch_size) == expected
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

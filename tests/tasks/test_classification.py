@@ -2,9 +2,11 @@ import json
 from collections import Counter
 
 import pytest
+import tiny
 import torch
 from apple import OnApple
 from task_tools import byte_level, model, sentence_piece
+from zoo import zoo
 
 from tunescope.data.row import Row
 from tunescope.errors import UserError
@@ -81,6 +83,19 @@ def test_room_holds_the_prompt_and_the_longest_word_but_for_its_last_token(token
     assert max(len(item.input_ids) for item in items) + longest - 1 <= room
     assert any(item.cut for item in items)
     assert all(tokenizer.decode(list(item.input_ids)).endswith("\nLabel:") for item in items)
+
+
+@pytest.mark.parametrize("name", ["rwkv", "recurrent_gemma"])
+def test_a_recurrent_decoder_answers_in_a_batch_as_row_by_row(name):
+    tokenizer = tiny.tokenizer()
+    texts = [" ".join(f"w{(7 * row + at) % 60 + 10}" for at in range(1 + row % 5)) for row in range(20)]
+    rows = [{"text": text, "label": ["w7", "w8"][number % 2]} for number, text in enumerate(texts)]
+    network = zoo(name, dtype=torch.float32)
+    task = Classification(template="{text}").prepare({"train": rows}, tokenizer, model_kind="decoder")
+    items = task.encode(rows, tokenizer, model_kind="decoder")
+    together, alone = (task.predict(network, items, tokenizer, batch_size=size) for size in (4, 1))
+    assert [one.text for one in together] == [one.text for one in alone]
+    assert [one.shares for one in together] == [pytest.approx(one.shares, abs=1e-3) for one in alone]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])

@@ -3,7 +3,9 @@
 import masked
 import pytest
 import task_tools
+import tiny
 import torch
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.tasks.answers.calibration import calibrated
@@ -11,6 +13,7 @@ from tunescope.tasks.kinds.classification import Classification
 
 TEXTS = ["the cast", "is good", "not", "bad at all", "a", "in every way the greatest film", "terrible!", "0 1 2"]
 ROWS = [{"text": text, "label": label} for text, label in zip(TEXTS, "abab" * 2, strict=True)]
+CODED = [{"text": f"w{row + 10}", "label": ["w7", "w8"][row % 2]} for row in range(4)]
 TASK = Classification(template="{text}\nLabel:", words={"a": "marvellous", "b": "horrid"})
 
 
@@ -47,6 +50,20 @@ def test_answers_are_divided_by_the_mean_share_that_each_label_has_for_inputs_wi
     assert [one.text for one in found.predict(model, asked, tokenizer)] == expected != plain
     assert found.describe()["prior"] == found.prior
     assert "prior" not in task.describe()
+
+
+@torch.no_grad()
+def test_in_a_recurrent_decoder_the_inputs_without_content_are_read_one_by_one():
+    tokenizer, model = tiny.tokenizer(), zoo("rwkv")
+    task = Classification(template="w9 {text} w9").prepare({"train": CODED}, tokenizer, model_kind="decoder")
+    asked = [tokenizer(f"w9 {text} w9")["input_ids"] for text in ("N/A", "", "[MASK]")]
+    assert len({len(ids) for ids in asked}) == 2
+    logits = torch.stack([model(input_ids=torch.tensor([ids])).logits[0, -1, [7, 8]] for ids in asked])
+
+    found = calibrated(task, model, tokenizer, model_kind="decoder")
+
+    prior = logits.double().softmax(-1).mean(0)
+    torch.testing.assert_close(torch.tensor(list(found.prior.values()), dtype=torch.float64), prior, rtol=1e-9, atol=0)
 
 
 @torch.no_grad()

@@ -2,8 +2,10 @@ import json
 
 import pytest
 import sacrebleu
+import tiny
 import torch
 from task_tools import byte_level, model, sentence_piece
+from zoo import zoo
 
 from tunescope.data.row import Row
 from tunescope.data.scores import aggregate
@@ -142,6 +144,24 @@ def test_answers_are_greedy_whatever_the_padding_and_the_checkpoints_own_setting
     got = [p.text for p in task.predict(network, items, tokenizer, batch_size=2)]
     assert got == [tokenizer.decode(answer, skip_special_tokens=True).strip() for answer in expected]
     assert network.generation_config is own
+
+
+@pytest.mark.parametrize("name", ["rwkv", "recurrent_gemma", "minimax"])
+def test_what_a_recurrent_decoder_writes_does_not_hang_on_the_batch(name):
+    network, tokenizer = unruly(zoo(name, dtype=torch.float32)), tiny.tokenizer()
+    rows = [
+        Row({"input": text, "target": "w5"}, "train.jsonl", line)
+        for line, text in enumerate(
+            ["w5 w17 w23 w8 w61", "w90 w91 w92", "w3 w4 w5 w6 w7 w8 w9", "w11 w12", "w40 w41"], start=1
+        )
+    ]
+    task = prepared(tokenizer, rows=rows, template="{input}", max_new_tokens=6)
+    items = task.encode(rows, tokenizer, model_kind="decoder")
+    assert len({len(item.input_ids) for item in items}) == 4  # two of one length
+    got = [p.text for p in task.predict(network, items, tokenizer, batch_size=4)]
+    expected = [greedily(network, item.input_ids, tokenizer.eos_token_id, 6) for item in items]
+    assert got == [tokenizer.decode(answer, skip_special_tokens=True) for answer in expected]
+    assert got == [p.text for p in task.predict(network, items, tokenizer, batch_size=1)]
 
 
 def test_mbart_begins_its_answers_with_the_token_it_was_trained_to_begin_with():

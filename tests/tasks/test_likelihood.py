@@ -1,12 +1,14 @@
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 from task_tools import model
 from torch.nn import functional as F
+from zoo import zoo
 
 from tunescope.errors import UserError
-from tunescope.tasks.answers import choices
+from tunescope.tasks.answers import batch_trial, choices
 from tunescope.tasks.answers.likelihood import decoder_start, head_loss, target_loss, word_scores
 from tunescope.tasks.task import Encoded
 
@@ -17,6 +19,9 @@ WORDS = {
     "one token each": [(7,), (13,), (96,)],
 }
 SEQUENCE = ["gpt2", "llama", "mistral", "t5", "bart"]
+# Families without a file: the first four read a row that is padded on the left otherwise than alone, with or without a
+# cache, and all but Llama 4 and Bloom have a cache that cannot be repeated, or none.
+UNLISTED = ["rwkv", "recurrent_gemma", "llama4_text", "minimax", "falcon_h1", "mamba", "openai-gpt", "bloom"]
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +64,55 @@ def test_word_scores_equal_each_whole_sequence_scored_alone(made, name, words):
             choices.label_scores(network, rows, words, TOKENIZER, batch_size).argmax(-1).tolist()
             == expected.argmax(-1).tolist()
         )
+
+
+@pytest.mark.parametrize("name", UNLISTED)
+def test_in_every_decoder_a_word_scores_as_its_whole_row_does_alone_whatever_else_is_in_the_batch(name):
+    network = zoo(name)
+    rows = [Encoded(1, p, (), None, (), "") for p in [*PROMPTS, (30, 31)]]  # two of one length
+    for words in WORDS.values():
+        expected = torch.stack([torch.stack([alone(network, row.input_ids, w).sum() for w in words]) for row in rows])
+        got = choices.all_scores(network, rows, words, TOKENIZER, len(rows))
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)  # Mamba computes in float32 in parts
+
+
+def calls(network, ask):
+    """How often the model is called."""
+    seen = []
+    handle = network.register_forward_hook(lambda *_: seen.append(None))
+    ask()
+    handle.remove()
+    return len(seen)
+
+
+@pytest.mark.parametrize("name", SEQUENCE)
+def test_a_family_that_has_a_file_is_not_tried_and_takes_one_more_pass_for_longer_words(made, name):
+    rows = [Encoded(1, p, (), None, (), "") for p in PROMPTS]
+    for words, passes in zip(WORDS.values(), (2, 1), strict=True):
+        ask = partial(choices.all_scores, made(name), rows, words, TOKENIZER)
+        assert calls(made(name), ask) == passes
+
+
+def test_a_decoder_is_tried_once_and_again_for_longer_rows_alone():
+    network = zoo("llama4_text").train()
+    for layer in network.model.layers:
+        layer.self_attn.floor_scale = 16  # from so many tokens on its attention counts columns
+    settings, answers, tries = network.generation_config, [], []
+
+    def ask(lengths, batch_size):
+        answers.append(batch_trial.takes_left_padding(network, lengths, batch_size))
+
+    for lengths, batch_size in (([7, 7], 4), ([7, 1], 1), ([7, 1], 4), ([6, 2], 4), ([24, 1], 4), ([7, 1], 4)):
+        tries.append(calls(network, partial(ask, lengths, batch_size)) > 0)
+    assert answers == [True, True, True, True, False, False]
+    assert tries == [False, False, True, False, True, False]
+    assert network.training and network.generation_config is settings
+
+
+@pytest.mark.parametrize("name", ["mixtral", "jamba", "bloom", "mamba"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_is_no_difference(name, dtype):
+    assert batch_trial.takes_left_padding(zoo(name, dtype=dtype), [7, 1], 4)
 
 
 @pytest.mark.parametrize("given_start", [True, False])

@@ -153,11 +153,13 @@ def _scores(bench: Bench, rows: Sequence[Encoded], tokens: Sequence[int]) -> Ten
     """(rows, tokens) log-probabilities at the answer's place, float64; nothing else of the vocabulary is kept."""
     import torch
 
+    from tunescope.tasks.answers.batch_trial import takes_left_padding
     from tunescope.tasks.answers.batches import batches
     from tunescope.tasks.answers.likelihood import first_token_scores
 
     found: dict[int, Any] = {}
-    for some in batches([len(row.input_ids) for row in rows], BATCH):
+    lengths = [len(row.input_ids) for row in rows]
+    for some in batches(lengths, BATCH, alike=not takes_left_padding(bench.model, lengths, BATCH)):
         scores = first_token_scores(bench.model, [rows[index] for index in some], bench.tokenizer)
         found |= zip(some, scores[:, list(tokens)].cpu().double(), strict=True)
     return torch.stack([found[index] for index in range(len(rows))])

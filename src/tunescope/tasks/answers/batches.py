@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -52,10 +53,14 @@ def decoder_keywords(
     return keywords
 
 
-def batches(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Indices in batches of similar length, longest first, so that running out of memory happens at once."""
+def batches(lengths: Sequence[int], batch_size: int, *, alike: bool = False) -> list[list[int]]:
+    """Indices in batches of similar length, longest first, so that running out of memory happens at once.
+
+    alike: all rows of a batch have one length, so that none is padded.
+    """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    groups = [list(some) for _, some in groupby(order, key=lengths.__getitem__)] if alike else [order]
+    return [some[start : start + batch_size] for some in groups for start in range(0, len(some), batch_size)]
 
 
 @contextmanager
@@ -72,11 +77,19 @@ def evaluating(model: PreTrainedModel) -> Iterator[None]:
 
 
 def scored(
-    model: PreTrainedModel, rows: Sequence[Any], batch_size: int, score: Callable[[list[Any]], Tensor]
+    model: PreTrainedModel,
+    rows: Sequence[Any],
+    batch_size: int,
+    score: Callable[[list[Any]], Tensor],
+    *,
+    alike: bool = False,
 ) -> Tensor:
-    """Each row's scores (rows, labels), from those of batches; no gradients, no dropout."""
-    lengths = [len(row.input_ids) for row in rows]
-    return torch.stack(in_batches(model, lengths, batch_size, lambda some: score([rows[index] for index in some])))
+    """Each row's scores (rows, labels), from those of `batches`; no gradients, no dropout."""
+
+    def work(some: list[int]) -> Tensor:
+        return score([rows[index] for index in some])
+
+    return torch.stack(in_batches(model, [len(row.input_ids) for row in rows], batch_size, work, alike=alike))
 
 
 def in_batches(
@@ -86,13 +99,14 @@ def in_batches(
     work: Callable[[list[int]], Any],
     *,
     deal: bool = True,
+    alike: bool = False,
 ) -> list[Any]:
-    """What `work` makes of each row, told batches of their numbers; no gradients, no dropout.
+    """What `work` makes of each row, told `batches` of their numbers; no gradients, no dropout.
 
     Processes that share the model each do some of the batches, and have all results. deal: False where all do all, for
     what one batch gives depends on those before it.
     """
-    cut = batches(lengths, batch_size)
+    cut = batches(lengths, batch_size, alike=alike)
     with evaluating(model):
         done = dealt(model, cut, work) if deal else [work(some) for some in cut]
     found: list[Any] = [None] * len(lengths)

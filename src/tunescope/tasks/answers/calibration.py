@@ -45,7 +45,7 @@ def calibrated(
     """
     asked = contentless(task, tokenizer, model_kind=model_kind, bos=bos, room=room)
     words = list(task.word_ids(tokenizer, model_kind).values())
-    prior = share(choices.scores(model, asked, words, tokenizer))
+    prior = share(choices.all_scores(model, asked, words, tokenizer))
     return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))  # type: ignore[type-var]
 
 

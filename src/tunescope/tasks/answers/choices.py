@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.tasks.answers import likelihood, masked
+from tunescope.tasks.answers.batch_trial import takes_left_padding
 from tunescope.tasks.answers.batches import evaluating, scored
 from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
@@ -61,7 +62,8 @@ def all_scores(
     """`scores` of any number of rows, in batches."""
     n_long = max(1, sum(len(word) > 1 for word in words))
     size = max(1, min(batch_size, likelihood.ROWS_IN_CACHE // n_long))
-    found = scored(model, rows, size, lambda some: scores(model, some, words, tokenizer))
+    alike = bool(words) and not takes_left_padding(model, [len(row.input_ids) for row in rows], size)
+    found = scored(model, rows, size, lambda some: scores(model, some, words, tokenizer), alike=alike)
     _check_numbers(rows, found)
     return found
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tunescope.models.split import is_split_over
+from tunescope.tasks.answers.batch_trial import writes_in_batches
 from tunescope.tasks.answers.batches import in_batches, pad_id, padded
-from tunescope.tasks.answers.beam_search import BeamSearch
+from tunescope.tasks.answers.beam_search import BeamSearch, only
 from tunescope.tasks.answers.likelihood import shifted_right
 from tunescope.tasks.prompts.languages import has_languages
 from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,11 @@ def _texts(
     def work(some: list[int]) -> list[str]:
         return _decoded(model, [rows[index] for index in some], tokenizer, how, no_repeat)
 
-    return in_batches(model, [len(row.input_ids) for row in rows], batch_size, work, deal=not how.get("do_sample"))
+    lengths = [len(row.input_ids) for row in rows]
+    beams = how.get("num_beams", 1)
+    if not writes_in_batches(model, lengths, batch_size * beams):  # nor may its state follow the beams
+        batch_size, how = 1, {**how, "use_cache": beams == 1}
+    return in_batches(model, lengths, batch_size, work, deal=not how.get("do_sample"))
 
 
 def _decoded(
@@ -110,13 +114,12 @@ def _decoded(
     pad = pad_id(tokenizer)
     ids, mask = padded([row.input_ids for row in batch], pad, model.device, left=not encoder_decoder)
     config = GenerationConfig(
-        **{"num_beams": 1, "eos_token_id": tokenizer.eos_token_id, **how},
-        use_cache=True,
+        **{"num_beams": 1, "use_cache": True, "eos_token_id": tokenizer.eos_token_id, **how},
         pad_token_id=pad,
         decoder_start_token_id=_start(model, batch, pad) if encoder_decoder else None,
         forced_bos_token_id=_language(tokenizer) if encoder_decoder else None,
     )
-    with _only(model, config):
+    with only(model, config):
         begun = 1 if encoder_decoder else ids.shape[1]
         out = model.generate(
             input_ids=ids,
@@ -150,17 +153,6 @@ def _start(model: PreTrainedModel, batch: Sequence[Encoded], pad: int) -> int:
     """The decoder's first token, which is the one the model puts before the same targets in training."""
     labels, _ = padded([batch[0].target_ids], -100, model.device, left=False)
     return int(shifted_right(model, labels, pad)[0, 0])
-
-
-@contextmanager
-def _only(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
-    """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
-    own = model.generation_config
-    model.generation_config = config
-    try:
-        yield
-    finally:
-        model.generation_config = own
 
 
 def text_of(tokenizer: PreTrainedTokenizerBase, answer: Sequence[int], ends: Collection[int | None]) -> str:

@@ -96,7 +96,10 @@ def word_scores(
 ) -> Tensor:
     """(prompts, words): the sum of the log-probabilities of each word's tokens behind each prompt.
 
-    One pass over the prompts gives the first tokens; the others take one more, short pass on its cache.
+    One pass over the prompts gives the first tokens; the others take one more, short pass on its cache. Where that
+    cannot be repeated, as that of a recurrent layer, each word of several tokens takes a pass behind the whole prompts.
+
+    A decoder's prompts are padded on the left: give those of one length where it does not `takes_left_padding`.
 
     Args:
         lead: what the decoder's side of an encoder-decoder is given before every word.
@@ -105,8 +108,11 @@ def word_scores(
         logits, cache, rest = _begun(model, prompts, tokenizer, lead, any(len(word) > 1 for word in words))
         scores = exact(logits).log_softmax(-1)[:, [word[0] for word in words]]  # (prompts, words)
         long = [index for index, word in enumerate(words) if len(word) > 1]
-        if long:
+        if long and _repeats(cache):
             scores[:, long] += _rest_scores(model, [words[index] for index in long], cache, rest, tokenizer)
+        elif long:
+            for index in long:
+                scores[:, index] = _whole_scores(model, prompts, words[index], tokenizer, lead)
     return scores
 
 
@@ -206,6 +212,35 @@ def _begin_encoder_decoder(
         out = model(input_ids=ids, attention_mask=mask, decoder_input_ids=first, use_cache=use_cache)
     rest = {"attention_mask": mask, "encoder_outputs": out.encoder_last_hidden_state}
     return out.logits, out.get("past_key_values"), rest
+
+
+def _repeats(cache: object) -> bool:
+    """Whether a cache can be had once for each of several words: all that it holds is in layers that repeat it.
+
+    A layer that reorders more than it repeats holds more than keys and values, such as a recurrent state.
+    """
+    from transformers.cache_utils import Cache, EncoderDecoderCache
+
+    if isinstance(cache, EncoderDecoderCache):
+        return _repeats(cache.self_attention_cache) and _repeats(cache.cross_attention_cache)
+    if not isinstance(cache, Cache) or type(cache).batch_repeat_interleave is not Cache.batch_repeat_interleave:
+        return False
+    pairs = [(_owner(layer, "batch_repeat_interleave"), _owner(layer, "reorder_cache")) for layer in cache.layers]
+    return all(issubclass(repeats, reorders) for repeats, reorders in pairs)
+
+
+def _owner(layer: object, method: str) -> type:
+    """The class that a layer has a method from; `object` where it has none."""
+    return next((one for one in type(layer).__mro__ if method in vars(one)), object)
+
+
+def _whole_scores(
+    model: PreTrainedModel, prompts: Sequence[Ids], word: Ids, tokenizer: PreTrainedTokenizerBase, lead: Ids
+) -> Tensor:
+    """(prompts,): the log-probability of a whole word behind each prompt, without a cache."""
+    rows = [Encoded(0, prompt, word, None, (), "", lead=lead) for prompt in prompts]
+    start = decoder_start(model) if model.config.is_encoder_decoder else None
+    return -target_losses(model, rows, tokenizer, start=start)
 
 
 def _rest_scores(
