@@ -18,9 +18,9 @@ def loss(model: Any, prompt: Tensor, rows: list[Any], start: list[int]) -> Tenso
     for row in rows:
         front = torch.cat([whole[list(start)], prompt, whole[list(row.input_ids)]])
         if model.config.is_encoder_decoder:
-            first = model.config.decoder_start_token_id
-            before = torch.tensor([[first, *row.target_ids[:-1]]])
-            logits = model(inputs_embeds=front[None], decoder_input_ids=before).logits[0]
+            begun = [model.config.decoder_start_token_id, *row.lead]
+            before = torch.tensor([[*begun, *row.target_ids[:-1]]])
+            logits = model(inputs_embeds=front[None], decoder_input_ids=before).logits[0, len(begun) - 1 :]
         else:
             inputs = torch.cat([front, whole[list(row.target_ids[:-1])]])
             logits = model(inputs_embeds=inputs[None]).logits[0, len(front) - 1 :]

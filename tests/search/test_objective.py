@@ -42,6 +42,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_whole_sequence(family, start
     given = bench(family, start=start)
     with opened(given) as goal:
         assert goal.words.start == ((1,) if start else ())
+        assert {row.lead for row in goal.rows} == {goal.words.start if given.kind == "encoder-decoder" else ()}
         some = prompts(goal)
         slopes = [goal.slope(prompt, goal.rows) for prompt in some]
         losses = goal.losses(some, goal.rows)

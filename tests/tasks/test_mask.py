@@ -294,6 +294,7 @@ def test_a_head_whose_weights_are_taken_without_a_call_is_read_at_the_mask_all_t
 @pytest.mark.parametrize("front", ["", "<s>"])
 def test_without_a_mask_the_word_stands_behind_what_the_decoder_begins_with(front):
     tokenizer = task_tools.sentence_piece(bos=False, front=front)
-    task = prepared(tokenizer, "encoder-decoder", template="{text} it was")
+    words = WORDS | {"odd": "bad"}  # which it knows
+    task = prepared(tokenizer, "encoder-decoder", template="{text} it was", words=words)
     encoded = task.encode(TRAIN, tokenizer, model_kind="encoder-decoder")
     assert {one.lead for one in encoded} == {(tokenizer.bos_token_id,) if front else ()}
