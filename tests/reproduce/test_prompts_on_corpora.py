@@ -211,12 +211,19 @@ def test_each_line_of_few_rows_has_a_score_a_draw_and_what_was_found_is_told(few
     assert [unit["unit"]["seed"] for unit in result["units"]] == [13] * 5 + [21] * 5
 
 
-@pytest.mark.parametrize(
-    ("size", "data", "sets"),
-    [("paper", "mnli:x", 4), ("paper", "sst2:x", 16), ("tuned", "mnli:x", 4), ("quick", "mnli:x", 2)],
-)
-def test_of_a_corpus_with_many_test_rows_the_paper_has_fewer_sets_of_demonstrations(size, data, sets):
-    assert lm_bff._size(size, data)["sets"] == sets
+@pytest.mark.parametrize("size", ["paper", "tuned"])
+def test_of_a_corpus_with_many_test_rows_the_paper_has_fewer_sets_of_demonstrations(size, tmp_path, monkeypatch):
+    assert {lm_bff.FEWER[name] for name in ("mnli", "snli", "qqp")} == {4}
+    model, data = kept("bert", tmp_path / "bert"), tinyrun.sst2(tmp_path / "sst2")
+
+    def sets():
+        lines = find("lm-bff").settings(Ask("lm-bff", size, model=model, data=data))["lines"]
+        return {line["arm"].partition("sets=")[2].partition("+")[0] for line in lines if "sets=" in line["arm"]}
+
+    usual = "16" if size == "paper" else "4"
+    assert sets() == {usual}
+    monkeypatch.setitem(lm_bff.FEWER, "sst2", 3)  # as if it were one
+    assert sets() == {"3" if size == "paper" else usual}
 
 
 def test_finalists_have_the_published_rates_and_cut_queries_are_told(tmp_path, monkeypatch):

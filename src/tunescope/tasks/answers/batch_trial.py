@@ -17,7 +17,7 @@ from tunescope.attachment.site_hooks import computed_in
 from tunescope.models.anatomy import anatomy
 from tunescope.models.family import find_family
 from tunescope.tasks.answers.batches import evaluating, padded
-from tunescope.tasks.answers.beam_search import only
+from tunescope.tasks.answers.generation_config import only
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

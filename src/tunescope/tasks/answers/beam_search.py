@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tunescope.errors import UserError
-
-if TYPE_CHECKING:
-    from transformers import GenerationConfig, PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -76,14 +71,3 @@ class BeamSearch:
 
     def _penalty(self) -> float:
         return 1.0 if self.length_penalty is None else self.length_penalty
-
-
-@contextmanager
-def only(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
-    """Inside, the checkpoint's own settings are away: `generate` fills from them whatever is not given."""
-    own = model.generation_config
-    model.generation_config = config
-    try:
-        yield
-    finally:
-        model.generation_config = own

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tunescope.models.split import is_split_over
 from tunescope.tasks.answers.batch_trial import writes_in_batches
 from tunescope.tasks.answers.batches import in_batches, pad_id, padded
-from tunescope.tasks.answers.beam_search import BeamSearch, only
+from tunescope.tasks.answers.beam_search import BeamSearch
+from tunescope.tasks.answers.generation_config import only
 from tunescope.tasks.answers.likelihood import shifted_right
 from tunescope.tasks.prompts.languages import has_languages
 from tunescope.tasks.prompts.templates import edges
