@@ -28,6 +28,8 @@ REAL = {
     "sst2-methods": "SST-2, SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News, SmolLM2-135M",
     "sst2-methods-16": "SST-2, SmolLM2-135M, 16 rows of a label",
+    "trec-methods-16": "TREC, SmolLM2-135M, 16 rows of a label",
+    "ag_news-methods-16": "AG News, SmolLM2-135M, 16 rows of a label",
     "rte-methods": "RTE, SmolLM2-135M",
 }
 TYPED = {

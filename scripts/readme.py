@@ -24,6 +24,8 @@ TITLES = {
     "sst2-methods": "SST-2 (at most 25 words), SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News (at most 40 words), SmolLM2-135M, every kind of method",
     "sst2-methods-16": "SST-2 (at most 25 words), SmolLM2-135M, 16 rows of each label, every kind of method",
+    "trec-methods-16": "TREC (at most 40 words), SmolLM2-135M, 16 rows of each label, every kind of method",
+    "ag_news-methods-16": "AG News (at most 40 words), SmolLM2-135M, 16 rows of each label, every kind of method",
     "rte-methods": "RTE (at most 60 words), SmolLM2-135M, every kind of method",
 }
 SHORT = {
