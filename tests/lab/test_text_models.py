@@ -51,8 +51,10 @@ def test_the_same_model_is_made_once_and_another_seed_is_another_model():
     assert replace(MODEL, seed=1).identity != MODEL.identity != replace(MODEL, sha256="other").identity
 
 
-def test_what_is_cut_off_is_gone_on_from_to_the_same_bits(tmp_path, monkeypatch):
-    whole = pretrained(MODEL, lambda: LINES)
+@pytest.mark.parametrize("kind", ["decoder", "masked"])
+def test_what_is_cut_off_is_gone_on_from_to_the_same_bits(tmp_path, monkeypatch, kind):
+    model = replace(MODEL, kind=kind)
+    whole = pretrained(model, lambda: LINES)
     monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
     monkeypatch.setattr(text_models, "SAVE_EVERY", 0.0)
     seen = []
@@ -63,8 +65,8 @@ def test_what_is_cut_off_is_gone_on_from_to_the_same_bits(tmp_path, monkeypatch)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        pretrained(MODEL, lambda: LINES, cut, saving=True)
-    folder = pretrained(MODEL, lambda: LINES, cut, saving=True)
+        pretrained(model, lambda: LINES, cut, saving=True)
+    folder = pretrained(model, lambda: LINES, cut, saving=True)
     assert seen == [*range(1, 21), *range(20, 31)]  # of the step that was cut off nothing was kept
     assert (folder / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -171,6 +173,20 @@ def test_a_masked_model_tells_masked_words_and_answers_in_words_as_any_does():
     scores = model(ids).logits[0, one.slot, pair]
     (answer, _) = task.predict(model, task.encode(rows, words, model_kind="encoder"), words)
     assert answer.text == "ab"[int(scores.argmax())]
+
+
+@pytest.mark.parametrize("kind", ["masked", "t5"])
+def test_what_is_to_be_told_of_a_row_is_another_part_at_every_look(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
+    shown = []
+
+    def kept(network, inputs, targets):
+        shown.extend(map(tuple, inputs.tolist() if network.training else ()))
+        return loss(network, inputs, targets)
+
+    monkeypatch.setattr(text_models, "loss", kept)
+    pretrained(replace(MODEL, kind=kind, size=replace(MODEL.size, length=48)), lambda: LINES)
+    assert len(shown) == 30 * 8 and len(set(shown)) > 200  # of fewer than a hundred rows
 
 
 def test_fifteen_of_a_hundred_tokens_are_to_be_told_and_most_of_them_are_masked():

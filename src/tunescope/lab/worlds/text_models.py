@@ -82,7 +82,8 @@ class TextModel:
     def identity(self) -> str:
         """16 hex digits: equal for equal texts, sizes and software."""
         versions = {name: version(name) for name in ("torch", "tokenizers", "tunescope")}
-        return run_folder.identity(asdict(self) | {"rate": self.rate} | versions)
+        drawn = {} if self.kind == "decoder" else {"drawn": "at every look"}
+        return run_folder.identity(asdict(self) | {"rate": self.rate} | drawn | versions)
 
 
 def pretrained(
@@ -166,7 +167,13 @@ def _learn(
 ) -> None:
     alone = {"decoder": "language model", "masked": MASKED, "t5": "span corruption"}[model.kind]
     objective = "second half" if model.adapted else alone
-    inputs, targets = _objectives(model, found.train, words)[objective]
+
+    def pairs(rows: Tensor) -> Pairs:
+        """What is masked or dropped is drawn anew at every look (Liu et al. 2019, section 4.1)."""
+        seed = model.seed if model.kind == "decoder" else int(torch.randint(2**62, ()))
+        return _objectives(replace(model, seed=seed), rows, words)[objective]
+
+    one = pairs(found.train[:1])
     watched = _objectives(model, found.held_out, words)[objective]
     settings = replace(model.settings, steps=model.adapted) if model.adapted else model.settings
     parameters = dict(network.named_parameters())
@@ -175,10 +182,10 @@ def _learn(
         Problem(
             parameters=parameters,
             rates=rates_of(parameters, model),
-            loss=lambda rows: loss(network, inputs[rows], targets[rows]),
+            loss=lambda rows: loss(network, *pairs(found.train[rows])),
             score=lambda: -held_out_loss(network, *watched),
-            lengths=[inputs.shape[1]] * len(inputs),
-            labelled=[targets.shape[1]] * len(targets),
+            lengths=[one[0].shape[1]] * len(found.train),
+            labelled=[one[1].shape[1]] * len(found.train),
         ),
         settings,
         model.seed,
