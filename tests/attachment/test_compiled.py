@@ -153,7 +153,14 @@ def test_what_is_compiled_of_other_models_stays_and_so_does_the_bare_models(what
         assert compilations(counter, *runs) == 0
 
 
-@pytest.mark.parametrize("place", ["whole", "layer", "in a function", "its forward", "in place"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "whole",
+        "layer",
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("in a function", "its forward", "in place")),
+    ],
+)
 def test_whatever_part_is_compiled_it_is_never_out_of_date(place: str) -> None:
     """Two models of one class share what torch compiles: neither may run with what is attached to the other."""
     models = [shallow("llama").requires_grad_(False) for _ in range(2)]

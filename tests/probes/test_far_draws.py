@@ -55,6 +55,7 @@ def test_every_executor_gives_the_draws_of_one_process_each_once(request_, want,
     assert asked(request_, run, name) == want
 
 
+@pytest.mark.slow
 def test_a_section_that_cannot_be_had_is_left_out_wherever_it_was_tried(request_, tmp_path, monkeypatch):
     at_work = Queue("refuses")
     monkeypatch.setattr(slurm, "called", at_work)

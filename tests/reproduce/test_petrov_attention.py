@@ -16,7 +16,7 @@ from tunescope.reproduce.recipe import check
 from tunescope.reproduce.recipes import petrov_attention as recipe
 from tunescope.reproduce.recipes._first_layer import FIRST, KEPT, compared, deviation
 from tunescope.reproduce.run import reproduce
-from tunescope.system import files, run_folder
+from tunescope.system import run_folder, sealed_json
 
 SMALL = {"arms": ["prefix:length=3", "inputs:length=2"], "scales": [0.3, 30.0], "seeds": 1, "rows": 3, "model": None}
 
@@ -122,7 +122,7 @@ def test_the_result_holds_names_and_no_paths(tmp_path):
     settings = recipe.settings(ask)
     for unit in recipe.units(settings):  # done beforehand, so that no process need be started
         done = recipe.work(settings, unit) | {"seconds": 0.0}
-        files.put_json(tmp_path / "run" / "units" / f"{run_folder.identity(unit)}.json", done)
+        sealed_json.put(tmp_path / "run" / "units" / f"{run_folder.identity(unit)}.json", done)
     reproduce(ask, tmp_path / "run", 1, lambda line: None)
     text = (tmp_path / "run" / "result.json").read_text()
     result = json.loads(text)
