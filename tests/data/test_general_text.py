@@ -17,9 +17,9 @@ def test_the_bundled_prose_is_30_kilobytes_of_plain_english_out_of_the_books_tha
 
 
 def test_a_file_of_lines_and_one_of_rows_give_their_texts(tmp_path):
-    (tmp_path / "a.txt").write_text("one line\n\n  another \n")
+    (tmp_path / "a.txt").write_bytes("one line\r\n\n  another\u2028\x0cto its end \n".encode())
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": "a row"}).encode()))
-    assert general_text(str(tmp_path / "a.txt")) == "one line\nanother"
+    assert general_text(str(tmp_path / "a.txt")) == "one line\nanother\u2028\x0cto its end"
     assert general_text(str(tmp_path / "a.jsonl.gz")) == "a row"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,16 @@ def refused(family: str, folder: Path, told: str) -> None:
 @pytest.mark.parametrize(("family", "case"), WRITTEN)
 def test_what_has_no_place_here_is_refused_by_name(family: str, case: str) -> None:
     refused(family, theirs.HERE / family / case, WRITTEN[family, case])
+
+
+def test_a_prefix_of_any_model_with_relative_positions_is_refused(tmp_path: Path) -> None:
+    config = {name: value for name, value in theirs.model("t5").config.to_dict().items() if name != "model_type"}
+    model = tf.MT5ForConditionalGeneration(tf.MT5Config(**config)).eval()
+    folder = shutil.copytree(theirs.HERE / "t5" / "prefix_flat", tmp_path / "mt5")
+    written = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(written | {"model_type": "mt5", "model_class": type(model).__name__}))
+    with pytest.raises(ts.UserError, match="counts a T5 prefix among the relative positions"):
+        convert.read(folder, form="adapters", model=model)
 
 
 def test_every_folder_is_either_compared_or_refused() -> None:

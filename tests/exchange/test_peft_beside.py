@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised
-from tunescope.exchange import convert
+from tunescope.exchange import compare_outputs, convert
 from tunescope.exchange.export_import import exported, imported
 from tunescope.exchange.peft.config import CONFIG, TENSORS
 from tunescope.exchange.site_names import ranges
@@ -483,6 +483,62 @@ def test_tokens_of_a_tied_embedding_are_added_once_and_of_one_place_alone_refuse
     apart = peftly.written(peftly.wrapped(model, head), tmp_path / "apart")
     with pytest.raises(ts.UserError, match="were trained apart from what it is tied to in this model"):
         convert.read(apart, form="peft", model=model)
+
+
+def moved(artifacts: Any, seed: int = 3) -> Any:
+    """Off where they start."""
+    draw = torch.Generator().manual_seed(seed)
+    for value in (value for one in artifacts for value in one.tensors.values()):
+        value += 0.3 * torch.randn(value.shape, generator=draw, dtype=value.dtype)
+    return artifacts
+
+
+def test_tokens_that_several_artifacts_change_all_go_to_peft(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    table = "embed_tokens.weight"
+    given = initialised(
+        model, [ts.LoRA(rank=2), *(ts.Full(only=(table,), rows=rows) for rows in ((5, 14), (14, 9)))], None, 1
+    )
+    given = moved(given)
+    done = convert.export(tmp_path / "out", given, to="peft", model=model)
+    assert done.difference is not None and done.difference < 1e-12
+    ids = {"input_ids": torch.tensor([[5, 14, 9, 8]])}
+    with ts.attach(model, *given):
+        ours = peftly.outputs(model, ids)
+    torch.testing.assert_close(peftly.outputs(peftly.loaded(model, tmp_path / "out"), ids), ours, rtol=0, atol=1e-12)
+    whole = [*given, *moved(initialised(model, [ts.Full(only=(table,))], None, 2))]
+    done = convert.export(tmp_path / "whole", whole, to="peft", model=model)
+    with ts.attach(model, *whole):
+        ours = peftly.outputs(model, ids)
+    torch.testing.assert_close(peftly.outputs(peftly.loaded(model, tmp_path / "whole"), ids), ours, rtol=0, atol=1e-12)
+
+
+def test_a_token_whose_row_is_wrong_in_the_file_is_seen_whichever_it_is() -> None:
+    model = tiny.make("llama")
+    size = model.config.vocab_size
+    rows = [ts.Full(only=("embed_tokens.weight",), rows=(row,)) for row in range(size)]
+    for one in moved(initialised(model, rows, None, 1)):
+        also = compare_outputs.changed_ids(model, [one])
+        assert also == list(one.spec.rows)
+        bare, changed = (compare_outputs.outputs(model, given, also) for given in ((), [one]))
+        assert compare_outputs.difference(bare, changed) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "rows"),
+    [
+        ("llama", "norm.weight", (0, 1)),
+        ("gpt2", "h.0.mlp.c_fc.weight", (1, 2)),
+        ("opt", "*.embed_positions.weight", (3, 4)),
+    ],
+)
+def test_rows_that_are_no_tokens_to_peft_are_not_written(tmp_path: Path, family: str, name: str, rows: Any) -> None:
+    model = tiny.make(family)
+    given = initialised(model, [ts.LoRA(rank=2), ts.Full(only=(name,), rows=rows)], None, 1)
+    with pytest.raises(
+        ts.UserError, match=r"changes rows of '.*', of \w+, which peft has no trainable tokens for: merge"
+    ):
+        convert.export(tmp_path / "out", given, to="peft", model=model)
 
 
 def test_tokens_that_a_head_with_a_bias_reads_are_neither_read_nor_written(tmp_path: Path) -> None:

@@ -114,6 +114,14 @@ def test_the_bias_lies_in_the_span_of_the_context_values(family, arm):
             assert torch.linalg.matrix_rank(rows, rtol=1e-12) <= layer.n_context
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_tokens_in_front_of_left_padded_text_of_an_encoder_are_refused_and_a_prefix_is_not(family):
+    model, given = tiny.make(family), tiny.batch(tiny.make(family), "left")
+    with pytest.raises(ts.UserError, match="Pad the text on the right"):
+        see(model, tiny.away(model, "soft:length=3"), given)
+    assert see(model, tiny.away(model, "prefix:length=3"), given).along
+
+
 def test_the_model_is_left_as_it_was():
     model = tiny.make("llama")
     batch = tiny.batch(model)

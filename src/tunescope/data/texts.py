@@ -21,7 +21,7 @@ def texts(path: str, count: int, longest: int | None = None) -> list[str]:
     if plain.suffix.lower() in FORMATS:
         found = [value(row, "text", index) for index, row in enumerate(read(path, longest))]
     else:
-        found = text_of(path).splitlines()
+        found = text_of(path).split("\n")
     found = [text.strip() for text in found if text.strip()][:count]
     if not found:
         raise UserError(f"{path} has no text. Give one text a line, or JSONL with the field 'text'.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact
+from tunescope.methods.artifact import Artifact, PatchDelta
 from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import first_position
 
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from transformers.utils import ModelOutput
 
 LENGTH = 8
+MOST = 512
 
 
-def sample(model: PreTrainedModel, taken: int = 0) -> dict[str, Tensor]:
+def sample(model: PreTrainedModel, taken: int = 0, also: Sequence[int] = ()) -> dict[str, Tensor]:
     """Two rows of ids, drawn by a fixed seed, with their mask: what fits beside a context of `taken` positions.
+
+    also: ids that stand in more rows, below them.
 
     Raises UserError where not even one token does.
     """
@@ -34,18 +38,26 @@ def sample(model: PreTrainedModel, taken: int = 0) -> dict[str, Tensor]:
         raise UserError(f"A context of {taken} positions leaves no room for a text in this model of {limit}.")
     draw = torch.Generator().manual_seed(0)
     device = anatomy(model).device
-    ids = torch.randint(config.vocab_size, (2, room), generator=draw).to(device)
+    ids = torch.randint(config.vocab_size, (2 + math.ceil(len(also) / room), room), generator=draw)
+    ids.view(-1)[2 * room :][: len(also)] = torch.tensor(also, dtype=ids.dtype)
+    ids = ids.to(device)
     given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     return given | {"decoder_input_ids": ids.flip(1)} if anatomy(model).kind == "encoder-decoder" else given
 
 
-def outputs(model: PreTrainedModel, artifacts: Sequence[Artifact] = ()) -> Tensor:
+def outputs(model: PreTrainedModel, artifacts: Sequence[Artifact] = (), also: Sequence[int] = ()) -> Tensor:
     """Logits, or an encoder's last states, of the sample with the artifacts attached; the model is left as it was."""
     with resting(model), torch.no_grad():
         if not artifacts:
-            return read(model(**sample(model)))
+            return read(model(**sample(model, also=also)))
         with attach(model, *artifacts) as tuned:
-            return read(model(**sample(model, tuned.positions)))
+            return read(model(**sample(model, tuned.positions, also)))
+
+
+def changed_ids(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> list[int]:
+    """The tokens whose own rows are changed, as many as `MOST`: which a sample of a vocabulary would hardly hold."""
+    rows = [row for one in artifacts if isinstance(one.spec, PatchDelta) for row in one.spec.rows]
+    return sorted({row for row in rows if row < model.config.get_text_config().vocab_size})[:MOST]
 
 
 def read(output: ModelOutput) -> Tensor:

@@ -15,7 +15,7 @@ from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.initial_artifacts import check_fits
 from tunescope.attachment.own_head import check_head
 from tunescope.errors import UserError
-from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.compare_outputs import changed_ids, difference, outputs
 from tunescope.exchange.format import find_format
 from tunescope.exchange.outgoing import Exported, Incoming, Outgoing
 from tunescope.methods.artifact import Artifact
@@ -102,7 +102,8 @@ def _doubts(found: float | None, given: Outgoing) -> list[str]:
     """Whether a difference is small beside what the artifacts themselves change, which may be little."""
     if found is None or found < 1e-6:  # rounding of float32
         return []
-    effect = difference(outputs(given.model, ()), outputs(given.model, given.artifacts))
+    also = changed_ids(given.model, given.artifacts)
+    effect = difference(outputs(given.model, (), also), outputs(given.model, given.artifacts, also))
     if effect > 10 * found:
         return []
     return [

@@ -15,6 +15,7 @@ from tunescope.attachment.attention.record import Call, record, record_calls, re
 from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
+from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names
@@ -47,7 +48,8 @@ def see(
         batch: the model's inputs, as keywords; None runs nothing.
         tokenizer: names the tokens; without one they have their numbers.
 
-    Raises UserError for a family whose attention is not reached, and for artifacts that do not fit the model.
+    Raises UserError for a family whose attention is not reached, for artifacts that do not fit the model, and for
+    left-padded rows of an encoder with a context among its tokens.
     """
     check_in_one_piece(model)
     reached(model)
@@ -71,6 +73,8 @@ def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, An
     """The fields of Seen that take running the model."""
     used = tuned.positions if tuned is not None else 0
     joined = 0 if anatomy(model).kind == "decoder" or tuned is None else tuned.tokens
+    if joined:
+        _check_right_padded(batch.get("attention_mask"))
     given = _bare_inputs(model, used, batch)
     calls: dict[str, Call] = {}
     bare: Tensors = {}
@@ -89,6 +93,14 @@ def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, An
         "held": _layers(held, joined, real),
         "no_bare": given if isinstance(given, str) else "",
     }
+
+
+def _check_right_padded(mask: Tensor | None) -> None:
+    if mask is not None and bool((mask[:, 0] == 0).any()):
+        raise UserError(
+            "In an encoder a context of tokens stands behind a row's padding, so the columns of context and text are "
+            "others in each left-padded row. Pad the text on the right (padding_side='right')."
+        )
 
 
 @contextmanager

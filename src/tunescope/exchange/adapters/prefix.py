@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PART = r"(.+\.)?prefix_tunings\.{}\.([^.]+)\.(.+)"
-SHIFTED = ("t5",)
 NETWORK = ("wte.weight", "control_trans.0.weight", "control_trans.0.bias", "control_trans.2.weight",
            "control_trans.2.bias")  # fmt: skip
 
@@ -66,7 +65,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
 
 
 def _check(config: Mapping[str, Any], model: PreTrainedModel) -> None:
-    if model.config.model_type in SHIFTED:
+    if hasattr(model.config, "relative_attention_num_buckets"):  # T5 and mT5
         raise UserError(
             "The adapters library counts a T5 prefix among the relative positions: every token of the text seems so "
             f"much further on, which no prefix here says. {KEEP}, or tune one here (prefix)."

@@ -9,7 +9,7 @@ import torch
 
 from tunescope.attachment.merge import merge
 from tunescope.errors import UserError
-from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.compare_outputs import changed_ids, difference, outputs
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.serving import checkpoint
 from tunescope.exchange.serving.refusals import check_only_changes
@@ -41,4 +41,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
 
 def check(given: Outgoing, folder: Path) -> float:
     """What the checkpoint, loaded by transformers, gives against the attached model."""
-    return difference(outputs(checkpoint.read(given.model, folder)), outputs(given.model, given.artifacts))
+    also = changed_ids(given.model, given.artifacts)
+    return difference(
+        outputs(checkpoint.read(given.model, folder), also=also), outputs(given.model, given.artifacts, also)
+    )

@@ -13,7 +13,7 @@ from torch import Tensor
 from tunescope.attachment.merge import can_merge
 from tunescope.attachment.own_head import has_own_head
 from tunescope.errors import UserError
-from tunescope.exchange.compare_outputs import difference, outputs
+from tunescope.exchange.compare_outputs import changed_ids, difference, outputs
 from tunescope.exchange.foreign_files import base_notes
 from tunescope.exchange.outgoing import Incoming, Outgoing
 from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, prompts, prompts_out, whole
@@ -142,7 +142,8 @@ def _of_weights(
 def check(given: Outgoing, folder: Path) -> float:
     """The difference of outputs of what was written, read again, and what is attached."""
     again = read(folder, given.model, given.tokenizer).artifacts
-    return difference(outputs(given.model, again), outputs(given.model, given.artifacts))
+    also = changed_ids(given.model, given.artifacts)
+    return difference(outputs(given.model, again, also), outputs(given.model, given.artifacts, also))
 
 
 def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -38,20 +38,20 @@ def write(
                 path = f"base_model.model.{names[module]}"
                 tensors[f"{path}.base_layer.bias" if path in tuned else f"{path}.bias"] = value.clone()
         return {"bias": "all"}, tensors, []
-    for artifact in artifacts:
-        for name in artifact.tensors:
-            module = places[name][0][0]
-            path, rows = names[module], _rows(artifact)
-            if rows:
-                _check_heads(artifact, [one for one, _ in places[name]])
-                tensors[f"base_model.model.{path}.token_adapter.trainable_tokens_delta"] = values[name][list(rows)]
-                fields.setdefault("trainable_token_indices", {})[path] = list(rows)
-                continue
-            _check_apart(artifact, name, len(places[name]), f"base_model.model.{path}" in tuned)
-            for attribute, parameter in module.named_parameters(recurse=False):
-                whole = name.rpartition(".")[0] + f".{attribute}"
-                tensors[f"base_model.model.{path}.{attribute}"] = values.get(whole, parameter.detach())
-            fields.setdefault("modules_to_save", []).append(path)
+    wholes = [(artifact, name) for artifact in artifacts if not _rows(artifact) for name in artifact.tensors]
+    for name, rows in _rows_of(artifacts, {name for _, name in wholes}).items():
+        path = names[places[name][0][0]]
+        _check_tokens(rows, name, [one for one, _ in places[name]], f"base_model.model.{path}" in tuned, model)
+        tensors[f"base_model.model.{path}.token_adapter.trainable_tokens_delta"] = values[name][list(rows)]
+        fields.setdefault("trainable_token_indices", {})[path] = list(rows)
+    for artifact, name in wholes:
+        module = places[name][0][0]
+        path = names[module]
+        _check_apart(artifact, name, len(places[name]), f"base_model.model.{path}" in tuned)
+        for attribute, parameter in module.named_parameters(recurse=False):
+            other = name.rpartition(".")[0] + f".{attribute}"
+            tensors[f"base_model.model.{path}.{attribute}"] = values.get(other, parameter.detach())
+        fields.setdefault("modules_to_save", []).append(path)
     if "modules_to_save" in fields:
         fields["modules_to_save"] = sorted(set(fields["modules_to_save"]))
     return fields, tensors, [f"{len(tensors)} changed parameters are written whole: only peft takes them"]
@@ -69,11 +69,27 @@ def _rows(artifact: Artifact) -> tuple[int, ...]:
     return artifact.spec.rows if isinstance(artifact.spec, PatchDelta) else ()
 
 
-def _check_heads(artifact: Artifact, places: Sequence[nn.Module]) -> None:
+def _rows_of(artifacts: Sequence[Artifact], wholes: Collection[str]) -> dict[str, dict[int, Artifact]]:
+    """Parameter -> each of its rows that any artifact changes, with one that does; not of those written whole."""
+    found: dict[str, dict[int, Artifact]] = {}
+    for artifact in artifacts:
+        for name in artifact.tensors if _rows(artifact) else ():
+            if name not in wholes:
+                found.setdefault(name, {}).update(dict.fromkeys(_rows(artifact), artifact))
+    return found
+
+
+def _check_tokens(
+    rows: Mapping[int, Artifact], name: str, places: Sequence[nn.Module], has_lora: bool, model: PreTrainedModel
+) -> None:
+    """UserError where peft's trainable tokens are not rows of these maps."""
+    spec = next(iter(rows.values())).spec
     if any(isinstance(one, nn.Linear) and one.bias is not None for one in places):
-        raise UserError(
-            f"{artifact.spec} changes rows that a head with a bias reads, and peft leaves that bias out: {MERGED}."
-        )
+        raise UserError(f"{spec} changes rows that a head with a bias reads, and peft leaves that bias out: {MERGED}.")
+    table = model.get_input_embeddings()
+    if has_lora or not all(type(one) in (nn.Embedding, nn.Linear) or one is table for one in places):
+        what = "whose map has LoRA" if has_lora else f"of {type(places[0]).__name__}"
+        raise UserError(f"{spec} changes rows of {name!r}, {what}, which peft has no trainable tokens for: {MERGED}.")
 
 
 def _check_apart(artifact: Artifact, name: str, n_places: int, has_lora: bool) -> None:
