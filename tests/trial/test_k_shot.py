@@ -1,5 +1,6 @@
 """A comparison on K rows a class: each seed draws its own, and all are tested on the same."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from tunescope.comparison.comparison import ask
 from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.errors import UserError
-from tunescope.trial import command, plan, plan_check, questions
+from tunescope.trial import command, plan, plan_check, provenance, questions
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -63,6 +64,18 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
     assert "--k-shot 3" in found.results["command"]
     assert all(arm["status"] == "done" for arm in found.results["arms"])
     assert [len(run["stats"]) for run in found.results["arms"][2]["runs"]] == [len(test)] * 2
+
+
+def test_test_rows_that_a_later_seed_is_trained_on_are_told(material, tmp_path):
+    first, later = (open_bench(asked(material)).draws[seed].train for seed in SEEDS)
+    leaked = next(row for row in later if row["text"] not in {one["text"] for one in first})
+    others = [{"text": "good good", "label": "pos"}, {"text": "bad bad", "label": "neg"}]
+    test = tmp_path / "test.jsonl"
+    test.write_text("".join(f"{json.dumps(dict(row))}\n" for row in (*others, leaked)))
+    for seeds, told in ((SEEDS, "have an input that some seed is trained on"), (SEEDS[::-1], "are also in train")):
+        bench = open_bench(asked(material, data={**material[1], "test": str(test)}, seeds=seeds))
+        (found,) = [note for note in provenance.notes_of(bench) if "1 of 3 test rows" in note]
+        assert told in found and found.endswith("(lines 3).")
 
 
 def test_what_is_cut_to_fit_the_minutes_is_cut_of_every_seed(material):

@@ -1,6 +1,7 @@
 """The training loop against loops written out, and resumption to the bit."""
 
 from dataclasses import replace
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from torch.nn.functional import cross_entropy, dropout
 from transformers.optimization import Adafactor
 
 from tunescope.errors import UserError
-from tunescope.trial.train import state
+from tunescope.trial.train import loop, state
 from tunescope.trial.train.batches import batches, stream
 from tunescope.trial.train.loop import (
     Diverged,
@@ -68,6 +69,21 @@ def test_adamw_equals_a_loop_written_out():
         optimizer.step()
         want.append(loss.item())
     assert losses(state) == want
+
+
+def test_runs_that_share_passes_have_their_part_of_the_time_where_they_pause_too(tmp_path, monkeypatch):
+    settings, spent = replace(PLAIN, eval_every=5), []
+    for sharing in (1, 4):
+        ticks = count()
+        (tmp_path / str(sharing)).mkdir()
+        monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda ticks=ticks: float(next(ticks))))
+        for until in (10, None):
+            one = problem()
+            saving = Saving(tmp_path / str(sharing), 1e9)
+            work = loop.training(one, settings, 3, saving=saving, until=until, sharing=sharing)
+            spent.append(loop._alone(work, one, settings).seconds)
+    assert spent[0] > 9 and spent[1] > spent[0] + 9
+    assert spent[2:] == [spent[0] / 4, spent[1] / 4]
 
 
 def test_adafactor_equals_a_loop_written_out():

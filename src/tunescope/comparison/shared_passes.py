@@ -175,6 +175,7 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
                 saving=Saving(work[todo.id], run_arm.SAVE_EVERY),
                 report=report(todo),
                 until=todo.until,
+                sharing=len(jobs),
             )
             for todo in jobs
         }
@@ -187,7 +188,6 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
             if isinstance(state, Diverged):
                 result = stopped(todo, "diverged", state)
             else:
-                state.seconds /= len(jobs)
                 with member.eval().acting():
                     result = run_arm.concluded(bench, todo, work[todo.id], member, state, meter())
             run_folder.finish(work[todo.id], folder, todo.id, result | {"together": len(jobs)})

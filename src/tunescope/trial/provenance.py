@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tunescope.data.corpus_name import shown
-from tunescope.data.splits import as_read, key_of
+from tunescope.data.splits import as_read, key_of, shared
 from tunescope.models.load import model_name
-from tunescope.tasks.facts import Facts, facts
+from tunescope.tasks.facts import SHOWN, Facts, facts
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Fit
 
@@ -58,7 +58,22 @@ def notes_of(bench: Bench) -> tuple[str, ...]:
     repeated = len(numbers) - len(set(numbers))
     told = f"{repeated:,} of {len(numbers):,} test rows repeat another's input: intervals count each input once."
     fit = _fit_told(bench.plan.fit)
-    return tuple(dict.fromkeys((*fit, *bench.splits.notes, *facts_of(bench).notes, *([told] if repeated else []))))
+    found = (*fit, *bench.splits.notes, *facts_of(bench).notes, *_of_draws(bench), *([told] if repeated else []))
+    return tuple(dict.fromkeys(found))
+
+
+def _of_draws(bench: Bench) -> list[str]:
+    """Of --k-shot: test rows that another seed than the first is trained on."""
+    test, fields = bench.splits.test, bench.task.fields()
+    every = [row for draw in bench.draws.values() for row in draw.train]
+    lines = shared(every, test, fields, loosely=True)
+    if len(lines) <= len(shared(bench.splits.train, test, fields, loosely=True)):
+        return []
+    shown = ", ".join(map(str, lines[:SHOWN])) + (", ..." if len(lines) > SHOWN else "")
+    return [
+        f"{len(lines):,} of {len(test):,} test rows have an input that some seed is trained on, case, blanks and forms "
+        f"of characters aside (lines {shown})."
+    ]
 
 
 def _fit_told(fit: Fit | None) -> list[str]:

@@ -149,13 +149,18 @@ def training(
     saving: Saving | None = None,
     report: Callable[[Progress], None] = lambda progress: None,
     until: int | None = None,
+    sharing: int = 1,
 ) -> Work[State]:
-    """`train`, but that the losses are computed by whoever drives it: several runs can share a pass."""
+    """`train`, but that the losses are computed by whoever drives it: several runs can share a pass.
+
+    sharing: how many do, each of which has its part of the time.
+    """
     parameters = problem.parameters
     optimizer = make(settings.optimizer, parameters, problem.rates, settings.weight_decay)
     state = (saving and checkpoint.load(saving.folder, parameters, optimizer)) or State()
     rows = stream(problem.lengths, settings.batch_size, seed, state.step)
-    clock, saved = time.monotonic() - state.seconds, time.monotonic()
+    before, began = state.seconds, time.monotonic()
+    saved = began
     last = settings.steps if until is None else until
     while state.step < last and state.waited < settings.patience:
         loss = yield from update(problem, settings, optimizer, next(rows), state.step)
@@ -165,8 +170,8 @@ def training(
         state.loss_sum, state.loss_count = state.loss_sum + loss, state.loss_count + 1
         if state.step % settings.eval_every == 0 or state.step == settings.steps:
             _evaluate(problem, state)
-        state.seconds = time.monotonic() - clock
-        left = state.seconds / state.step * (settings.steps - state.step)
+        state.seconds = before + (time.monotonic() - began) / sharing
+        left = sharing * state.seconds / state.step * (settings.steps - state.step)
         report(Progress(state.step, settings.steps, loss, state.best_score, left))
         if saving and time.monotonic() - saved >= saving.every_seconds:
             checkpoint.save(saving.folder, state, parameters, optimizer)
