@@ -44,3 +44,10 @@ def test_no_trial_is_longer_than_the_longest(asked, longest, steps, rate):
 def test_rates_that_all_solve_it_need_no_longer_trial(asked):
     found, runs = asked({100: (0.97, 1.0, 0.99)}, longest=10_000)
     assert found["rate"] == 1e-2 and len(runs) == 4
+
+
+def test_a_rate_that_diverged_tells_no_others_apart(asked):
+    found, _ = asked({100: (0.41, 0.40, adaptation.DIVERGED), 200: (0.41, 0.62, adaptation.DIVERGED)}, longest=10_000)
+    assert (found["rate"], found["trial_steps"]) == (1e-2, 200)
+    found, _ = asked({100: (adaptation.DIVERGED,) * 3}, longest=10_000)
+    assert found["trial_steps"] == 100

@@ -176,6 +176,14 @@ def test_few_rows_are_trained_on_for_the_published_steps_beside_their_own_develo
     for size in recipe.SIZES:
         recipe.work(settings, {"arm": "full", "part": str(size)}, tmp_path)
     assert seen == [(100, 50, 15), (100, 100, 30), (200, 200, 60), (400, 500, 150)]
+    lost = corpus_line.REFUSED | {"told": [], "scores": {}, "reason": "lost"}
+    told = recipe.table(settings, [(unit, lost) for unit in recipe.units(settings)]).notes
+    assert told[1] == "Each subset is trained on from 2 seeds, of which the mean counts."
+    assert told[2].startswith("Steps of full tuning, in place of those below: 50 rows 100; 100 rows 100; 200 rows 200;")
+    assert "1 seed." in told[3]
+    seen.clear()
+    recipe.work(recipe.settings(replace(ask, steps=400)), {"arm": "full", "part": "50"}, tmp_path)
+    assert seen == [(400, 50, 15)]
 
 
 def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypatch):
@@ -252,13 +260,17 @@ def test_few_rows_as_published_have_development_rows_steps_and_seeds_of_their_ow
     assert texts[0] == texts[1] != texts[2] and not texts[0]["train"] & texts[0]["dev"]
     free = recipe._drawn({"protocol": "tuned"}, rows, 50, 0)
     assert list(free) == ["train"] and free["train"] == drawn[0]["train"]  # the same subset, and the corpus's dev
+    published_ones = settings | {"steps_by_rows": recipe.STEPS}
     steps = {
-        arm: [recipe._with_steps(settings, {"arm": arm}, size)["course"]["steps"] for size in recipe.SIZES]
+        arm: [
+            corpus_line.with_steps(published_ones, {"arm": arm, "part": str(size)})["course"]["steps"]
+            for size in recipe.SIZES
+        ]
         for arm in ("full", "prefix:length=6")
     }
     assert steps == {"full": [100, 100, 200, 400], "prefix:length=6": [200, 200, 200, 400]}
     typed = {"protocol": "paper", "course": course | {"steps": 7}}
-    assert recipe._with_steps(typed, {"arm": "full"}, 50) == typed
+    assert corpus_line.with_steps(typed, {"arm": "full", "part": "50"}) == typed
     outcome = {"status": "done", "reason": "", "told": [], "dev": [0.5, 0.5]}
     subsets = [outcome | {"scores": {"bleu": scores}} for scores in ([1.0, 2.0], [5.0, 6.0])]
     assert recipe._together(subsets)["scores"] == {"bleu": [1.5, 5.5]}

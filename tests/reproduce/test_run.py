@@ -1,7 +1,9 @@
 """Recipes as commands: found by name, refused what they do not take, gone on with, and shown beside the paper."""
 
 import json
+import math
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from tunescope.reproduce import piece, run
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import check, find, listing, recipes
 from tunescope.reproduce.recipes import _courses
+from tunescope.reproduce.recipes._largest import largest
 from tunescope.reproduce.show import as_json, as_text, ours
 from tunescope.system import run_folder, sealed_json
 
@@ -223,6 +226,40 @@ def test_an_earlier_result_that_is_of_something_else_is_refused(toy, tmp_path_fa
     sealed_json.put(toy / "result.json", result | changed)
     with pytest.raises(ts.UserError, match=message):
         run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
+
+
+def test_an_earlier_result_leaves_nothing_in_a_folder_of_other_settings(toy, tmp_path_factory, monkeypatch):
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    other = tmp_path_factory.mktemp("other")
+    run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
+    gone = piece.path(other, run_folder.identity(result["units"][0]["unit"]))
+    gone.unlink()
+    longer = result["settings"] | {"steps": 9}
+    sealed_json.put(toy / "result.json", result | {"settings": longer})
+    monkeypatch.setattr(Toy, "settings", lambda ask: longer)
+    with pytest.raises(ts.UserError, match="holds another"):
+        run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
+    assert not gone.exists()
+
+
+def test_of_pieces_of_several_lines_those_of_other_lines_are_refused(toy, tmp_path_factory, monkeypatch):
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    result = sealed_json.read(toy / "result.json")
+    lines = [{"label": "zero"}, {"label": "tuned"}]
+    sealed_json.put(toy / "result.json", result | {"settings": result["settings"] | {"lines": lines[:1]}})
+    for settings, works in (({"lines": lines[:1]}, True), ({"lines": lines}, False)):
+        monkeypatch.setattr(Toy, "settings", lambda ask, own=settings: result["settings"] | own)
+        folder = tmp_path_factory.mktemp("other")
+        with (
+            nullcontext() if works else pytest.raises(ts.UserError, match=r"lines \['zero'\], here \['zero', 'tuned'\]")
+        ):
+            run.reproduce(Ask("toy"), folder, workers=1, say=lambda line: None, earlier=toy / "result.json")
+
+
+def test_runs_that_diverged_are_told_under_the_table_and_no_number_is_the_largest():
+    assert _courses.diverged([{"exact": {}}]) == []
+    assert _courses.diverged([{"diverged": "step 3"}, {}]) == ["1 of the runs diverged, and count as 0: step 3"]
+    assert math.isnan(largest([0.1, math.nan, 0.2])) and largest(iter([0.1, 0.2])) == 0.2
 
 
 def test_of_bases_that_pieces_number_those_that_both_have_are_compared(toy, tmp_path_factory, monkeypatch):

@@ -46,6 +46,8 @@ def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     """Of the settings those that a piece depends on and does not say itself, as JSON has them."""
     said = LISTS | ({"seeds"} if all("seed" in unit for unit in units) else set())
     own = {key: value for key, value in settings.items() if key not in said}
+    if not all("arm" in unit for unit in units):  # a piece is of several lines, and of these alone
+        own |= {"lines": [line["label"] for line in settings.get("lines", ())]}
     parts = {key: _parts(key, value) for key, value in own.items()}
     flat = {f"{key}.{name}".rstrip("."): value for key, part in parts.items() for name, value in part.items()}
     kept: Settings = json.loads(json.dumps(flat))

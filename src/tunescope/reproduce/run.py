@@ -49,9 +49,7 @@ def reproduce(
     check(ask, recipe)
     settings = recipe.settings(ask)
     with files.disk_errors_named(out, files.SAME_COMMAND), locked(out, say):
-        if earlier is not None:
-            say(taken_over(ask.name, settings, recipe.units(settings), earlier, out))
-        return _held(ask, recipe, settings, out, workers, say, place)
+        return _held(ask, recipe, settings, out, workers, say, place, earlier)
 
 
 def so_far(ask: Ask, out: Path, say: Say = say) -> dict[str, Any]:
@@ -93,7 +91,14 @@ def _lines(settings: Settings, units: Sequence[dict[str, Any]]) -> list[tuple[di
 
 
 def _held(
-    ask: Ask, recipe: Recipe, settings: Settings, out: Path, workers: int, say: Say, place: Executor
+    ask: Ask,
+    recipe: Recipe,
+    settings: Settings,
+    out: Path,
+    workers: int,
+    say: Say,
+    place: Executor,
+    earlier: Path | None,
 ) -> dict[str, Any]:
     """Everything between the question and the page, in a folder that this process holds alone."""
     config = _config(ask, settings)
@@ -103,6 +108,8 @@ def _held(
     run_folder.write_config(out, config, free_paths(settings))
     if not job_folder.leased(out):  # else a worker may be writing there
         run_folder.sweep(out)
+    if earlier is not None:  # behind the check, for pieces of other settings would have the same names
+        say(taken_over(ask.name, settings, recipe.units(settings), earlier, out))
     started = time.monotonic()
     if not place.is_remote:
         workers = workers or default_workers(ask)  # now that the model is here, its size is known

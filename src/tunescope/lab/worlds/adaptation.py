@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 APART = 0.05  # of shares of right answers
+DIVERGED = -1.0  # in the place of one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,8 @@ def adapted(
 
 
 def _are_apart(scores: list[float]) -> bool:
-    """Whether shares of right answers tell rates apart, or all are as good as perfect."""
+    """Whether shares of right answers tell rates apart, or all are as good as perfect; diverged ones aside."""
+    scores = [score for score in scores if score != DIVERGED] or [1.0]
     return max(scores) - min(scores) >= APART or min(scores) >= 1 - APART
 
 
@@ -80,10 +82,12 @@ def _run(
     with attach(model, *parse(arm), seed=seed) as tuned:
         tuned.train()
         parameters = tuned.named_parameters()
+        trained = sum(value.numel() for value in parameters.values())
         try:
             state = train(problem(model, parameters, rate, given), settings, seed)
         except Diverged as problem_found:
-            return {"dev": -1.0, "exact": dict.fromkeys(tests, 0.0), "diverged": str(problem_found)}
+            nothing = dict.fromkeys(tests, 0.0)
+            return {"dev": DIVERGED, "exact": nothing, "diverged": str(problem_found), "trained": trained}
         tuned.eval()
         scores = {name: exact(model, ids, given.answer) for name, ids in tests.items()}
     return {
@@ -91,6 +95,6 @@ def _run(
         "exact": {name: sum(each) / len(each) for name, each in scores.items()},
         "steps": state.step,
         "curve": state.curve,
-        "trained": sum(value.numel() for value in parameters.values()),
+        "trained": trained,
         "settings": asdict(settings),
     }

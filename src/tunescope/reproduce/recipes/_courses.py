@@ -8,6 +8,7 @@ tuned: ours. Rates tried by short trials, cosine to zero, stop when the developm
 evaluations, no weight decay, no dropout.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -53,9 +54,12 @@ def course(settings: dict[str, Any], arm: str) -> Course:
     return Course(rates=tuple(plan["rates"]), settings=training, **trials)
 
 
-def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
-    """What a reader of a recipe's table should know of how it was computed; `theirs`: the paper's steps, in words."""
-    plans, found = settings["plans"], []
+def notes(settings: dict[str, Any], theirs: str = "", outcomes: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+    """What a reader of a recipe's table should know of how it was computed.
+
+    theirs: the paper's steps, in words. outcomes: those that `adapted` gave.
+    """
+    plans, found = settings["plans"], diverged(outcomes)
     if theirs and settings["protocol"] == "tuned":
         ours = ", ".join(f"{arm} {plan['steps']:,} of {plan['batch_size']}" for arm, plan in plans.items())
         found.append(
@@ -72,6 +76,12 @@ def notes(settings: dict[str, Any], theirs: str = "") -> list[str]:
     if any(plan["precision"] != "float32" for plan in plans.values()):
         found.append("Matrix products of training in bfloat16; parameters, losses and scores in float32.")
     return found
+
+
+def diverged(outcomes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """That runs did, if any."""
+    why = [outcome["diverged"] for outcome in outcomes if "diverged" in outcome]
+    return [f"{len(why)} of the runs diverged, and count as 0: {why[0]}"] if why else []
 
 
 def pretraining(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tunescope.probes.looks.pattern import pattern
+from tunescope.reproduce.recipes._largest import largest
 
 KEPT = ("scores", "weights", "output", "context_value")
 FIRST = ("encoder.0.self", "decoder.0.self")
@@ -85,8 +86,8 @@ def _exactly(name: str, kept: Kept) -> dict[str, Tensor]:
 
 
 def _worst(found: Sequence[Deviation]) -> Deviation:
-    least = min(one.share_least for one in found)
-    return Deviation(*(max(each) for each in zip(*found, strict=True)))._replace(share_least=least)
+    least = -largest(-one.share_least for one in found)
+    return Deviation(*(largest(each) for each in zip(*found, strict=True)))._replace(share_least=least)
 
 
 def _moved(bare: Kept, attached: Kept, real: Tensor) -> Tensor:

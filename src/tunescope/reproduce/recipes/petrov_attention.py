@@ -23,6 +23,7 @@ from tunescope.reproduce import published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import SENTENCES, data_settings, model_settings
 from tunescope.reproduce.recipe import Found, Settings
+from tunescope.reproduce.recipes._largest import largest
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,7 +109,8 @@ def table(settings: Settings, found: Found) -> Table:
         cases = [case for unit, outcome in found if _label(unit) == label for case in outcome["cases"]]
         first = [each for case in cases for each in case["first"].values()]
         moved = [each for case in cases for each in case["moved"].values()]
-        share = f"{min(each['share_least'] for each in first):.1g} to {max(each['share_most'] for each in first):.7g}"
+        least, most = -largest(-each["share_least"] for each in first), largest(each["share_most"] for each in first)
+        share = f"{least:.1g} to {most:.7g}"
         cells = [
             _most(each["pattern"] for each in first),
             _most(each["output"] / each["entry"] for each in first),
@@ -131,7 +133,7 @@ def _other_modules(cases: list[dict[str, Any]]) -> list[tuple[str, list[Cell]]]:
     rows = []
     for name in cases[0]["moved"]:
         means, mosts = zip(*(case["moved"][name] for case in cases), strict=True)
-        rows.append((name, [*[Cell()] * 4, Cell((sum(means) / len(means),)), Cell((max(mosts),))]))
+        rows.append((name, [*[Cell()] * 4, Cell((sum(means) / len(means),)), Cell((largest(mosts),))]))
     return rows
 
 
@@ -140,7 +142,7 @@ def _label(unit: dict[str, Any]) -> str:
 
 
 def _most(values: Iterable[float]) -> Cell:
-    found = max(values, default=0.0)
+    found = largest([*values, 0.0])
     return Cell((found,), digits=3 if found else 0)
 
 

@@ -95,7 +95,11 @@ def table(settings: Settings, found: Found) -> Table:
             trained = Cell(text=f"{outcomes[0]['trained']:,}")
             tokens = Cell(tuple(outcome["dev"] for outcome in outcomes))
             rows.append((label, [trained, Cell.of(outcomes, "exact", SKILL, paper=paper), tokens]))
-    return Table(("parameters", "whole answers", "answer tokens (dev)"), rows, notes(settings, THEIRS))
+    return Table(
+        ("parameters", "whole answers", "answer tokens (dev)"),
+        rows,
+        notes(settings, THEIRS, [outcome for _, outcome in found]),
+    )
 
 
 def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:

@@ -90,7 +90,8 @@ def table(settings: Settings, found: Found) -> Table:
                 cells = [Cell.of(outcomes, "exact", skill, paper=w) for skill, w in zip(SKILLS, paper, strict=True)]
                 rows.append((label if heads == 1 else f"{heads} heads: {label}", cells))
     theirs = "pretraining 20,000, full 10,000, prefix 40,000 of 64"
-    return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds.", *notes(settings, theirs)])
+    every = [outcome for _, of_heads in found for outcome in of_heads.values() if isinstance(outcome, dict)]
+    return Table(SKILLS, rows, ["The paper: mean and deviation over 10 seeds.", *notes(settings, theirs, every)])
 
 
 def _world(settings: Settings, unit: dict[str, Any]) -> Pretraining[Unnamed]:

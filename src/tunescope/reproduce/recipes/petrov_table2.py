@@ -76,11 +76,12 @@ def table(settings: Settings, found: Found) -> Table:
             Cell.of(outcomes, "exact", skill, paper=words) for skill, words in zip(SKILLS, PAPER[arm], strict=True)
         ]
         rows.append((arm if arm == "pretrained" else f"prefix for {arm}", cells))
+    theirs = "pretraining 20,000, prefix 30,000 of 64"
     paper = (
         "The paper: mean and deviation over 10 seeds; 0 to .01 off the diagonal. Its layer has no norm before "
         "attention; here it has one."
     )
-    return Table(SKILLS, rows, [paper, *notes(settings, "pretraining 20,000, prefix 30,000 of 64")])
+    return Table(SKILLS, rows, [paper, *notes(settings, theirs, [outcome for _, outcome in found])])
 
 
 def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:

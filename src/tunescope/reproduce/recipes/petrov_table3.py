@@ -79,7 +79,11 @@ def table(settings: Settings, found: Found) -> Table:
         cells = [Cell.of(outcomes, "exact", skill, paper=words) for skill, words in tested]
         rows.append((arm if arm == "pretrained" else f"prefix for {arm}", cells))
     theirs = "pretraining 40,000, seen 20,000, new 500,000 of 64"
-    return Table((*SEEN, *NEW), rows, ["The paper: means over 3 seeds.", *notes(settings, theirs)])
+    return Table(
+        (*SEEN, *NEW),
+        rows,
+        ["The paper: means over 3 seeds.", *notes(settings, theirs, [outcome for _, outcome in found])],
+    )
 
 
 def _world(settings: Settings, seed: int) -> Pretraining[Unnamed]:

@@ -19,7 +19,7 @@ from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import Found, Settings
-from tunescope.reproduce.recipes._courses import Plan, course
+from tunescope.reproduce.recipes._courses import Plan, course, diverged
 
 TITLE = "Pretrained on English-German words, adapted to English-Spanish, at equal parameters: whole words right"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), appendix, translation"
@@ -109,7 +109,11 @@ def table(settings: Settings, found: Found) -> Table:
             trained = Cell(text=f"{outcomes[0]['trained']:,}" if tuned else "")
             letters = Cell.of(outcomes, "dev") if tuned else Cell()
             rows.append((label, [trained, *cells, letters]))
-    return Table(("parameters", *LANGUAGES.values(), "Spanish letters"), rows, _notes(settings))
+    return Table(
+        ("parameters", *LANGUAGES.values(), "Spanish letters"),
+        rows,
+        [*_notes(settings), *diverged(outcome for _, outcome in found)],
+    )
 
 
 def _notes(settings: Settings) -> list[str]:

@@ -27,7 +27,8 @@ TAKES = corpus_table.TAKES
 KEEPS = True
 
 SIZES = (50, 100, 200, 500)
-STEPS = {"full": (100, 100, 200, 400), "": (200, 200, 200, 400)}  # their table 8; the others' are those of the prefix
+# their table 8, of full tuning and of all else: that of the prefix
+STEPS = {"full": {"50": 100, "100": 100, "200": 200, "500": 400}, "": {"50": 200, "100": 200, "200": 200, "500": 400}}
 DEV, SEEDS = 0.3, 2  # of the paper: development rows for each that is trained on; seeds of a subset
 ARMS = {
     "full tuning": ("full", None),
@@ -53,8 +54,10 @@ def settings(ask: Ask) -> Settings:
     if most > has:
         raise corpus_table.too_few(most, has)
     kept = corpus_table.kept(ask, lines, made["course"]["network"])
-    seeds = SEEDS if ask.protocol == "paper" else 1
-    return made | {"lines": kept, "seeds": seeds, "subsets": subsets, "sizes": list(sizes)}
+    more: Settings = {"lines": kept, "seeds": 1, "subsets": subsets, "sizes": list(sizes)}
+    if ask.protocol == "paper":
+        more |= {"seeds": SEEDS} | ({} if ask.steps else {"steps_by_rows": STEPS})
+    return made | more
 
 
 def _from_words(made: Settings) -> dict[str, tuple[str, float | None]]:
@@ -70,7 +73,7 @@ worlds, units = corpus_line.worlds, corpus_table.units
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     size, given = int(unit["part"]), corpus_table.parts(settings)
-    settings = _with_steps(settings, unit, size)
+    settings = corpus_line.with_steps(settings, unit)
     found: list[dict[str, Any]] = []
     for subset in range(settings["subsets"]):
         here = folder / f"subset-{subset}"
@@ -81,14 +84,6 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         chosen = {"rates": [arm["learning_rate"]], "full": None, "beyond": 0}
         settings = settings | {"course": settings["course"] | chosen}
     return _together(found)
-
-
-def _with_steps(settings: Settings, unit: dict[str, Any], size: int) -> Settings:
-    """The settings, with the published number of steps where these are the paper's and nobody typed another."""
-    if settings["protocol"] != "paper" or settings["course"]["steps"] != published.FEW.steps:
-        return settings
-    steps = STEPS.get(unit["arm"], STEPS[""])[SIZES.index(size)] if size in SIZES else published.FEW.steps
-    return settings | {"course": settings["course"] | {"steps": steps}}
 
 
 def _drawn(settings: Settings, rows: Any, size: int, subset: int) -> dict[str, Rows]:
@@ -109,6 +104,15 @@ def _together(found: list[dict[str, Any]]) -> dict[str, Any]:
     dev = [one for part in found for one in part["dev"]]
     ended = {key: found[-1][key] for key in ("status", "reason")}
     return found[0] | ended | {"scores": scores, "told": list(dict.fromkeys(told)), "dev": dev}
+
+
+def _by_rows(settings: Settings) -> list[str]:
+    """What the paper's protocol has of its own."""
+    told = [f"Each subset is trained on from {settings['seeds']} seeds, of which the mean counts."]
+    if steps := settings.get("steps_by_rows"):
+        each = ["; ".join(f"{rows} rows {count}" for rows, count in steps[arm].items()) for arm in ("full", "")]
+        told += [f"Steps of full tuning, in place of those below: {each[0]}. Of all else: {each[1]}."]
+    return told if settings["seeds"] > 1 else []
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -133,7 +137,8 @@ def table(settings: Settings, found: Found) -> Table:
     chosen = "; a rate is chosen on the first of them" if several else ""
     told = [
         f"Cells: {metric}; the intervals are over {settings['subsets']} random subsets{chosen}.",
-        *corpus_line.notes(settings, found),
+        *_by_rows(settings),
+        *corpus_line.notes(settings | {"seeds": 1}, found),
     ]
     told += [f"{which}: not every subset has a score ({reason})." for which, reason in lost.items()]
     drawn = _curve.drawn(cells, ("training rows", metric), corpus_line.bounds(metric))
