@@ -131,6 +131,33 @@ def test_every_fact_of_the_run_is_there():
         assert fact in text
 
 
+@pytest.mark.parametrize(
+    ("runs", "pairs", "over", "told"),
+    [
+        ({}, 3, "over seeds and test rows.", "With 3 seeds and"),
+        ({"full": 5, "lora-2": 5}, 3, "over seeds and test rows.", "With 3 to 5 seeds and"),
+        ({}, None, "over seeds and test rows.", "With 3 seeds and"),  # older comparisons do not tell
+        (
+            dict.fromkeys((arm["name"] for arm in RESULTS["arms"]), 1),
+            1,
+            "test rows only: one seed was",
+            "With 1 seed and",
+        ),
+    ],
+)
+def test_the_seeds_told_are_those_that_ran_and_not_those_that_were_asked_for_before_looks(runs, pairs, over, told):
+    results = copy.deepcopy(RESULTS)
+    results["protocol"]["seeds"] = [0]
+    for arm in results["arms"]:
+        arm["runs"] = arm["runs"][: runs.get(arm["name"], 3)]
+    for one in results["comparisons"]:
+        both = {one["a"], one["b"]} == set(runs)
+        one |= {"seeds": 5 if both else pairs} if pairs else {}
+    limits = view(results).limits
+    assert over in limits[1] and ("one seed" in limits[1]) == (pairs == 1)
+    assert any(limit.startswith(told) for limit in limits)
+
+
 @pytest.mark.parametrize("poison", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_adds_no_tag_and_no_control_character(poison, tmp_path):
     results = poisoned(RESULTS, poison)

@@ -31,6 +31,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_the_seeds_of_a_row_are_those_that_ran_whichever_were_asked_for_before_looks(tmp_path):
+    one = example()
+    one["protocol"]["seeds"] = [0]
+    (tmp_path / "results.json").write_text(json.dumps(one))
+    assert [row["seeds"] for row in index.entries(tmp_path)] == [5]
+
+
 def test_every_run_has_a_row_by_its_path_and_a_link_that_leads_to_its_page(folder):
     rows = {one["run"]: one for one in index.entries(folder)}
     assert list(rows) == ["a/one", "newer", "torn", "two & three"]

@@ -11,7 +11,7 @@ from made_results import LORA, PREFIX, RISING, ZERO, arm, results
 from scipy import stats as scipy_stats
 
 from tunescope.report import terminal, view
-from tunescope.report.verdict import stability
+from tunescope.report.verdict import advice, stability, stats
 from tunescope.report.verdict.advice import wide
 from tunescope.report.verdict.evidence import Pair
 from tunescope.report.verdict.verdict import decide
@@ -153,6 +153,31 @@ def test_as_many_seeds_as_are_asked_for_decide_four_times_in_five():
     assert 0.79 <= (draws.mean(1) - halves > -0.02).mean() <= 0.84
 
 
+def test_as_many_rows_as_are_asked_for_decide_four_times_in_five_where_seeds_agree():
+    """Of 400 rows 15 % differ, half to each side, and every seed answers alike: what scatters is the rows alone."""
+    variance = 0.15 / 400
+    half = scipy_stats.t.ppf(0.975, 399) * variance**0.5
+    pair = Pair("a", "b", 0.0, -half, half, 0.95, "", 3, 399.0, {"seeds": 0.0, "rows": variance, "both": 0.0})
+    evidence = SimpleNamespace(margin=0.02, rows=400, number=str)
+    arm = SimpleNamespace(seconds=None)
+    asked_for = int(re.search(r"about ([\d,]+) of them", wide(evidence, pair, (arm, arm)).text)[1].replace(",", ""))
+    needed = 0.15 * ((1.95996 + 0.84162) / 0.02) ** 2
+    assert needed <= asked_for <= 1.06 * needed  # one step of the numbers that are asked for
+    more, _, fewer = np.random.default_rng(0).multinomial(asked_for, [0.075, 0.85, 0.075], 20_000).T
+    means = (more - fewer) / asked_for
+    errors = np.sqrt(((more + fewer) / asked_for - means**2) / (asked_for - 1))
+    low = means - scipy_stats.t.ppf(0.975, asked_for - 1) * errors
+    assert 0.79 <= (low > -0.02).mean() <= 0.84
+
+
+def test_advice_for_the_present_size_has_the_freedom_that_the_interval_has():
+    g = np.random.default_rng(0)
+    table = g.normal(size=100) + 0.3 * g.normal(size=(4, 1)) + 0.5 * g.normal(size=(4, 100))
+    found = stats.paired(dict(enumerate(table)), dict(enumerate(np.zeros((4, 100)))), level=0.95)
+    assert min(found.parts.values()) > 0 and 3 < found.freedom < 50
+    assert math.isclose(advice._freedom(found.parts, 4, 100), found.freedom, rel_tol=1e-9)
+
+
 def test_rows_that_bind_are_asked_for_and_no_more_seeds_are_run():
     few = [made(*one, rows=40) for one in (("prefix", "context", [0.85] * 3), ("lora", "delta", [0.9] * 3))]
     found = asked(*few, looks=LOOKS)
@@ -221,6 +246,8 @@ def test_what_binds_is_asked_for_seeds_rows_or_both(seeds, rows, told):
     assert said
     if said.groups():
         more, given = int(said[1]), int(said[2].replace(",", ""))
-        reach = scipy_stats.t.ppf(0.975, more - 1) + scipy_stats.norm.ppf(0.8)
-        assert reach * math.sqrt(seeds * 3 / more + rows * 500 / given) <= 0.02
+        left = seeds * 3 / more, rows * 500 / given
+        freedom = sum(left) ** 2 / (left[0] ** 2 / (more - 1) + left[1] ** 2 / (given - 1))
+        reach = scipy_stats.t.ppf(0.975, freedom) + scipy_stats.norm.ppf(0.8)
+        assert reach * math.sqrt(sum(left)) <= 0.02
         assert more > 3 and given > 500

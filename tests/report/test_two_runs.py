@@ -104,6 +104,30 @@ def test_other_test_rows_have_no_interval_and_no_rows_and_it_is_said():
     assert arm["difference"] == "+0.000"
 
 
+def cut_out(results, rows):
+    """The same where the test rows were cut out of the training file."""
+    results["data"]["test"]["sha256"] = results["data"]["train"]["sha256"]
+    if rows:
+        results["data"]["test"]["cut"] = rows
+    return results
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [("ab" * 32, "ab" * 32, True), ("ab" * 32, "cd" * 32, False), ("ab" * 32, None, False), (None, None, False)],
+)
+def test_rows_cut_out_of_one_training_file_are_the_same_where_their_own_hash_is(first, second, same):
+    found = two_runs.two_runs(cut_out(labelled(), first), cut_out(other(), second))
+    assert bool(found.changed) == same
+    assert {bool(arm["gap"]) for arm in found.arms} == {same}
+    assert {arm["better"] is not None for arm in found.arms} == {same}
+    assert any("not tested on the same rows" in note for note in found.notes) == (not same)
+    (told,) = [one[1:] for one in found.facts if one[0] == "data: test"] or [("", "")]
+    assert [side.endswith(f", cut {one[:12]}") for side, one in zip(told, (first, second), strict=True) if one] == [
+        first != second for one in (first, second) if one
+    ]
+
+
 def test_another_model_and_runs_without_an_arm_in_common_are_told():
     b = other()
     b["model"]["fingerprint"] = "aa" * 32

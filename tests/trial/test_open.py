@@ -3,6 +3,7 @@
 import json
 import sys
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tunescope.errors import UserError
 from tunescope.models.load import load_model
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
+from tunescope.trial.provenance import data_of
 
 WHOLE = [
     ("llama", "LlamaModel", "lm_head.weight"),
@@ -38,6 +40,28 @@ def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_
     inputs = [{row["input"] for row in part} for part in opened().splits.parts().values()]
     assert not inputs[0] & inputs[1] and not inputs[0] & inputs[2] and not inputs[1] & inputs[2]
     assert sum(map(len, inputs)) == 20
+
+
+def test_rows_cut_out_of_one_file_have_a_hash_of_their_own_and_a_file_of_its_own_has_its_hash_alone(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    rows = [{"text": f"film {'plot ' * n}", "title": f"was {n}", "label": "ab"[n % 2]} for n in range(60)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def told(template, **others):
+        task = {"kind": "classification", "words": {"a": "good", "b": "bad"}, "template": template}
+        bench = open_bench(Plan(model=model, data={"train": str(path), **others}, task=task))
+        return bench.splits.parts(), data_of(bench)
+
+    (first, one), (other, two), (_, again) = (told(f"{{text}} {more}Label:") for more in ("", "{title} ", ""))
+    assert one == again and {found["test"]["sha256"] for found in (one, two)} == {one["train"]["sha256"]}
+    assert list(first["test"]) != list(other["test"]) and len(first["test"]) == len(other["test"])
+    assert one["test"]["cut"] != two["test"]["cut"] and one["dev"]["cut"] != one["test"]["cut"]
+    lines = "".join(json.dumps(dict(sorted(row.items()))) + "\n" for row in first["test"])
+    assert one["test"]["cut"] == sha256(lines.encode()).hexdigest()
+    (path.parent / "own.jsonl").write_text(lines)
+    _, own = told("{text} Label:", test=str(path.parent / "own.jsonl"))
+    assert "cut" not in one["train"] and "cut" not in own["test"] and "cut" in own["dev"]
 
 
 def test_a_tokenizer_beside_the_name_of_a_model_is_refused_and_not_left_out(tmp_path):

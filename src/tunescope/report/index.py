@@ -74,7 +74,7 @@ def _row(seen: View) -> dict[str, Any]:
         "stored": best["stored"] if best else None,
         "done": len(seen.done),
         "arms": len(seen.arms),
-        "seeds": len(raw["protocol"].get("seeds") or ()),
+        "seeds": max((len(arm["runs"]) for arm in seen.done), default=0),
         "seconds": sum(spent),
     }
 

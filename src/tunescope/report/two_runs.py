@@ -46,7 +46,7 @@ def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> 
     """
     views = view(dict(first)), view(dict(second))
     shared = _shared(first, second)
-    same_rows = _tested(first) == _tested(second)
+    same_rows = _tested(first) == _tested(second) is not None
     metrics = [str((run.get("task") or {}).get("metric")) for run in (first, second)]
     inputs = ((first.get("data") or {}).get("test") or {}).get("inputs")
     arms = [_arm(a, b, metrics, same_rows, inputs) for a, b in shared]
@@ -72,10 +72,16 @@ def _shared(first: Json, second: Json) -> list[tuple[Json, Json]]:
     return found
 
 
-def _tested(run: Json) -> tuple[object, ...]:
-    """What the test rows are, and how they are scored."""
-    test, task = (run.get("data") or {}).get("test") or {}, run.get("task") or {}
-    return test.get("sha256"), test.get("rows"), task.get("metric"), tuple(task.get("labels") or ())
+def _tested(run: Json) -> tuple[object, ...] | None:
+    """What the test rows are, and how they are scored; None where results do not tell the rows.
+
+    Rows cut out of the training file have its sha256, whichever they are: their own is `cut`, which older results lack.
+    """
+    data, task = run.get("data") or {}, run.get("task") or {}
+    test = data.get("test") or {}
+    is_cut = test.get("sha256") == (data.get("train") or {}).get("sha256")
+    rows = test.get("cut") if is_cut else test.get("sha256")
+    return (rows, test.get("rows"), task.get("metric"), tuple(task.get("labels") or ())) if rows else None
 
 
 def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int] | None) -> dict[str, Any]:
@@ -133,7 +139,8 @@ def _facts(views: tuple[View, View]) -> Iterator[tuple[str, str, str]]:
 
 def _in_words(value: object) -> str:
     if isinstance(value, Mapping) and "sha256" in value:
-        return f"{value.get('path')}, {text.fact(value.get('rows'))} rows, sha256 {str(value['sha256'])[:12]}"
+        cut = f", cut {str(value['cut'])[:12]}" if value.get("cut") else ""
+        return f"{value.get('path')}, {text.fact(value.get('rows'))} rows, sha256 {str(value['sha256'])[:12]}{cut}"
     return text.short(text.fact(value), 200)
 
 
@@ -180,7 +187,10 @@ def _notes(views: tuple[View, View], same_rows: bool, shared: Sequence[object]) 
     if not shared:
         found.append("No arm that finished is in both runs.")
     if not same_rows:
-        found.append("The runs were not tested on the same rows by the same metric: differences have no interval.")
+        found.append(
+            "The runs were not tested on the same rows by the same metric, or results do not tell: differences have no "
+            "interval."
+        )
     if views[0].frame.metric != views[1].frame.metric:
         found.append("Scores of two metrics are no more than beside each other: they have no difference.")
     if any(views[0].raw["model"].get("fingerprint") != one.raw["model"].get("fingerprint") for one in views[1:]):

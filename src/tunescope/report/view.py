@@ -204,7 +204,7 @@ def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) 
 
 def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: int) -> list[str]:
     """What the page does not say, in sentences. rows: how many test items were scored."""
-    seeds = len(raw["protocol"].get("seeds") or [0])
+    seeds = max((len(arm["runs"]) for arm in arms if arm["done"]), default=1)
     budgets = "these budgets" if len(raw["protocol"].get("budgets") or ()) > 1 else "one budget"
     over = "seeds and test rows" if seeds > 1 else "test rows only: one seed was run, and another could score otherwise"
     said = [
@@ -216,7 +216,7 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
     if found:
         low, high = text.score(min(found), scale), text.score(max(found), scale)
         said.append(
-            f"With {seeds} seed{'s' * (seeds != 1)} and {rows:,} test rows, a true difference to "
+            f"With {_seeds(pairs, seeds)} and {rows:,} test rows, a true difference to "
             f"{text.short(best or '', 80)} had to be "
             f"about {low if low == high else f'{low} to {high}, depending on the arm,'} to be found 4 times in 5."
         )
@@ -241,6 +241,13 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
         "live is what takes part in inference."
     )
     return said
+
+
+def _seeds(pairs: list[Json], most: int) -> str:
+    """How many seeds these comparisons are over: 3 seeds, 3 to 6 seeds. most: of those that do not tell."""
+    counts = [int(_number(one.get("seeds")) or most) for one in pairs]
+    low, high = min(counts), max(counts)
+    return f"{low} to {high} seeds" if low < high else f"{high} seed{'s' * (high != 1)}"
 
 
 def _number(value: object) -> float | None:

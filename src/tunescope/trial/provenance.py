@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunescope.data.corpus_name import shown
@@ -25,7 +28,7 @@ def model_of(bench: Bench) -> dict[str, Any]:
 
 
 def data_of(bench: Bench) -> dict[str, Any]:
-    """A part cut out of the training file has that file's name and hash."""
+    """A part cut out of the training file has that file's name and hash, and in `cut` one of its own rows."""
     parts = bench.splits.parts()
     source = {part: part if part in bench.plan.data else "train" for part in parts}
     described: dict[str, Any] = {
@@ -33,6 +36,7 @@ def data_of(bench: Bench) -> dict[str, Any]:
             "path": shown(bench.plan.data[source[part]]),
             "sha256": bench.sha256[source[part]],
             "rows": len(rows),
+            **({} if source[part] == part else {"cut": _rows_hash(rows)}),
         }
         for part, rows in parts.items()
     }
@@ -43,6 +47,14 @@ def data_of(bench: Bench) -> dict[str, Any]:
     if distinct < described["dev"]["rows"]:
         described["dev"]["inputs"] = distinct
     return described | {"notes": list(notes_of(bench))}
+
+
+def _rows_hash(rows: Sequence[Mapping[str, Any]]) -> str:
+    """sha256 (hex) over the rows in their order, each a line of canonical JSON."""
+    found = hashlib.sha256()
+    for row in rows:
+        found.update(json.dumps(dict(row), sort_keys=True, default=str).encode() + b"\n")
+    return found.hexdigest()
 
 
 def facts_of(bench: Bench) -> Facts:

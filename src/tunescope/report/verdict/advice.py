@@ -46,7 +46,8 @@ def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
     """How many seeds or rows would decide with POWER, if the difference is what was seen."""
     parts, gap = _parts(pair), abs(pair.difference + e.margin)
     helps = _seeds_help(pair, parts, max(gap, e.margin))
-    seeds = next((n for n in range(pair.seeds + 1, MOST + 1) if _decides(_with_seeds(pair, parts, n), gap, pair, n)), 0)
+    more = range(pair.seeds + 1, MOST + 1)
+    seeds = next((n for n in more if _decides(_with_seeds(pair, parts, n), gap, pair.level, n, e.rows)), 0)
     if seeds:
         time = _time(seeds - pair.seeds, arms)
         return Advice(
@@ -54,7 +55,7 @@ def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
             f"what was seen: `tunescope resume RUN --max-seeds {seeds}`.",
             helps,
         )
-    rows = next((n for n in _rows(e.rows) if _decides(_with_rows(e, parts, n), gap, pair, pair.seeds)), 0)
+    rows = _enough_rows(e, pair, parts, gap, pair.seeds)
     if rows:
         return Advice(
             f"More seeds alone do not decide it, for there are too few test rows: about {rows:,} of them (now "
@@ -81,10 +82,8 @@ def _both(e: Evidence, pair: Pair, parts: Mapping[str, float], gap: float) -> tu
     """Seeds and rows that together would decide, with the fewest answers to be scored; None beyond MOST of each."""
     found = []
     for seeds in range(pair.seeds + 1, MOST + 1):
-        fewer = {"seeds": pair.seeds / seeds, "rows": 1.0, "both": pair.seeds / seeds}
-        scaled = {name: part * fewer[name] for name, part in parts.items()}
-        rows = next((n for n in _rows(e.rows) if _decides(_with_rows(e, scaled, n), gap, pair, seeds)), None)
-        if rows is not None:
+        rows = _enough_rows(e, pair, _with_seeds(pair, parts, seeds), gap, seeds)
+        if rows:
             found.append((seeds, rows))
     return min(found, key=lambda one: one[0] * one[1], default=None)
 
@@ -97,12 +96,20 @@ def _parts(pair: Pair) -> Mapping[str, float]:
     return {"seeds": ((pair.high - pair.low) / 2 / quantile(pair.level, freedom)) ** 2, "rows": 0.0, "both": 0.0}
 
 
-def _with_seeds(pair: Pair, parts: Mapping[str, float], seeds: float) -> float:
-    return (parts["seeds"] + parts["both"]) * pair.seeds / seeds + parts["rows"]
+def _with_seeds(pair: Pair, parts: Mapping[str, float], seeds: int) -> Mapping[str, float]:
+    fewer = pair.seeds / seeds
+    return {**parts, "seeds": parts["seeds"] * fewer, "both": parts["both"] * fewer}
 
 
-def _with_rows(e: Evidence, parts: Mapping[str, float], rows: float) -> float:
-    return (parts["rows"] + parts["both"]) * e.rows / rows + parts["seeds"]
+def _with_rows(e: Evidence, parts: Mapping[str, float], rows: int) -> Mapping[str, float]:
+    fewer = e.rows / rows
+    return {**parts, "rows": parts["rows"] * fewer, "both": parts["both"] * fewer}
+
+
+def _enough_rows(e: Evidence, pair: Pair, parts: Mapping[str, float], gap: float, seeds: int) -> int:
+    """The fewest rows that decide with so many seeds, of which these are the parts; 0 where none do."""
+    asked = _rows(e.rows)
+    return next((n for n in asked if _decides(_with_rows(e, parts, n), gap, pair.level, seeds, n)), 0)
 
 
 def _rows(now: int) -> list[int]:
@@ -111,14 +118,26 @@ def _rows(now: int) -> list[int]:
     return sorted(int(one) for one in larger if one > now)
 
 
-def _decides(variance: float, gap: float, pair: Pair, seeds: int) -> bool:
-    reach = quantile(pair.level, max(seeds - 1, 1)) + NormalDist().inv_cdf(POWER)
-    return reach * math.sqrt(variance) <= gap
+def _decides(parts: Mapping[str, float], gap: float, level: float, seeds: int, rows: int) -> bool:
+    """parts: of the variance that so many seeds and rows leave."""
+    reach = quantile(level, _freedom(parts, seeds, rows)) + NormalDist().inv_cdf(POWER)
+    return reach * math.sqrt(sum(parts.values())) <= gap
+
+
+def _freedom(parts: Mapping[str, float], seeds: int, rows: int) -> float:
+    """Satterthwaite's degrees of freedom, as the interval of such a table has them: `variance.Scatter.freedom`.
+
+    The mean square of the seeds has the interaction in it, as that of the rows has.
+    """
+    of_seeds, of_rows = max(seeds - 1, 1), max(rows - 1, 1)
+    spread = (parts["seeds"] + parts["both"]) ** 2 / of_seeds + (parts["rows"] + parts["both"]) ** 2 / of_rows
+    spread += parts["both"] ** 2 / (of_seeds * of_rows)
+    return max(1.0, sum(parts.values()) ** 2 / spread) if spread else 1.0
 
 
 def _seeds_help(pair: Pair, parts: Mapping[str, float], gap: float) -> bool:
     """Whether endless seeds would leave a fair chance to decide, if the gap is as large as is still likely."""
-    likely = gap + math.sqrt(_with_seeds(pair, parts, pair.seeds))
+    likely = gap + math.sqrt(sum(parts.values()))
     reach = quantile(pair.level, math.inf) + NormalDist().inv_cdf(FUTILE)
     return reach * math.sqrt(parts["rows"]) <= likely
 
