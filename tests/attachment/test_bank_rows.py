@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
+import odd_families
 import pytest
 import tiny
 import torch
@@ -220,6 +221,17 @@ def test_a_head_that_takes_a_map_s_weights_and_does_not_call_it_has_no_bias_by_r
     refused = pytest.raises(ts.UserError, match=r"'head:cls\.predictions\.bias', which is no bias that a row can have")
     with ts.attach(model, bank), refused:
         model(torch.tensor([[3, 4]]), rows=["a"])
+
+
+@torch.no_grad()
+def test_a_map_whose_bias_is_taken_without_a_call_has_no_bias_by_row() -> None:
+    """Jamba's `dt_proj`, whose bias is added within the scan."""
+    config = odd_families.jamba()
+    config.mamba_conv_bias = False  # which is no map's, and refused by itself
+    model = tiny.build(tf.AutoModelForCausalLM, config)
+    bank = ts.Bank({"a": tiny.away(model, "bias", 0)})
+    with ts.attach(model, bank), pytest.raises(ts.UserError, match=r"dt_proj\.bias', which is no bias that a row can"):
+        model(tiny.ids(), rows=["a", "a"])
 
 
 @pytest.mark.parametrize("family", ["longformer", "led", "xlnet"])
